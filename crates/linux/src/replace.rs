@@ -87,8 +87,8 @@ pub struct Folder(OwnedFd);
 /// Replaces the file that a user named as an output.
 ///
 /// If the file cannot be replaced, for example because its folder is read-only or the file is a
-/// mount point, it is overwritten in place. Its space is reserved first where the file system
-/// supports this, so a full file system then leaves the file unchanged.
+/// mount point, the file is overwritten in place. Space for the contents is reserved first where
+/// the file system supports this, so that a full file system leaves the file unchanged.
 ///
 /// # Errors
 /// When the system refuses, or the target is a block device. Also when another user may have

@@ -162,8 +162,9 @@ impl Root {
         Self::new(path, is_confined, Writes::Noted(RefCell::default()))
     }
 
-    /// Keeps what is read from now on, for [`Self::capture`]. Other roots keep nothing, because a
-    /// daemon would keep the files of all control groups that it has ever seen.
+    /// Records the content of each file and folder that is read from now on, for [`Self::capture`].
+    /// Other roots record nothing, because the memory of a daemon would grow with every control
+    /// group that the daemon has ever read.
     #[must_use]
     pub fn recording(mut self) -> Self {
         self.found.get_or_insert_default();

@@ -387,7 +387,7 @@ fn names_are_not_protected_in_physical_memory() {
 
 const BALANCER: &str = "proc/sys/kernel/numa_balancing";
 
-/// With permission, the actuator `pages` switches NUMA balancing off. It restores NUMA balancing in
+/// With permission, the actuator `pages` switches NUMA balancing off, and restores the setting in
 /// every case, even after a panic. Without permission, the actuator reports once that NUMA
 /// balancing is on.
 #[test]

@@ -79,8 +79,8 @@ fn files_for_root_alone_are_hidden() {
     }
 }
 
-/// Files of DAMON that a probe reads. They exist from the start, while a kernel creates them step
-/// by step during a set-up. Every written value is accepted.
+/// Files of DAMON that a probe reads. Here the files exist from the start, while a kernel creates
+/// them step by step during a set-up. Every written value is accepted.
 const READY: [(&str, &str); 12] = [
     ("nr_kdamonds", "0\n"),
     ("0/contexts/nr_contexts", "0\n"),
@@ -112,7 +112,8 @@ fn a_probe_reports_supported_features() {
     assert_eq!(all.tuners, ["consist", "temporal"]);
     assert!(all.filters.contains(&"young".into()), "{all:?}");
     assert!(all.destinations && all.interval_goal);
-    // On an older kernel some files are missing. Their features are reported as missing.
+    // On an older kernel some files are missing. The probe reports the features of these files as
+    // missing.
     let old = probed(&READY[..5]);
     assert!(!old.destinations && !old.interval_goal);
     assert_eq!((old.goals, old.tuners, old.filters), (vec![], vec![], vec![]));

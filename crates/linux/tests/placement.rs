@@ -1,4 +1,5 @@
-//! Placements: weights for tiers or nodes, their settings, and those that are refused.
+//! Placements: weights for tiers or nodes, the settings that a placement needs, and weights that
+//! are refused.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -72,8 +72,8 @@ impl PolicyProcesses {
         Self { command, limit, stop, failure: Arc::default() }
     }
 
-    /// Starts the process of the domain with the index `domain`, whose tiers are `tiers`. If the
-    /// start fails, the policy keeps all pages on the first tier.
+    /// Starts the process of the domain with the index `domain`, whose tiers are `tiers`, and waits
+    /// for its first answer. Without a valid answer, the policy keeps all pages on the first tier.
     pub fn policy(&self, domain: usize, tiers: &[TierLayout]) -> Box<dyn Policy> {
         let first = (0..tiers.len()).map(|tier| if tier == 0 { 1.0 } else { 0.0 }).collect();
         let started = Child::start(&self.command.program, &self.command.arguments);
@@ -93,7 +93,7 @@ impl PolicyProcesses {
         Box::new(ProcessPolicy { child, start, processes: self.clone() })
     }
 
-    /// Returns the first failure of any process, and forgets it.
+    /// Returns the first failure of any process since the last call; `None` without a failure.
     pub fn failure(&self) -> Option<PolicyProcessError> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
@@ -114,7 +114,7 @@ impl PolicyProcesses {
 struct ProcessPolicy {
     /// The process; `None` after a failure, or if a stop was requested before the first answer.
     child: Option<Child>,
-    /// The initial shares: those of the first answer, or all pages on the first tier.
+    /// The initial shares: the shares of the first answer, or all pages on the first tier.
     start: Vec<f64>,
     processes: PolicyProcesses,
 }

@@ -9,7 +9,7 @@ pub struct Mount<'a> {
     pub at: &'a str,
     /// The mounted folder of the file system, with escapes; `/` is the whole file system.
     pub top: &'a str,
-    /// Options of the file system, separated by commas; for control groups of version 1 they
+    /// Options of the file system, separated by commas. For control groups of version 1 the options
     /// include the controllers.
     pub options: &'a str,
 }

@@ -8,8 +8,8 @@
 //! takes the loader's lock, and `pthread_create(3)` allocates, which takes the allocator's lock.
 //! The library that is preloaded into such a program therefore starts the pager's threads by a
 //! function of its own ([`set_spawn`]). The code of the pager's threads uses no thread-local
-//! variable that has a destructor. It therefore uses neither thread handles nor `std::sync::mpsc`,
-//! which [`channel`] replaces.
+//! variable that has a destructor. The code therefore uses neither thread handles nor
+//! `std::sync::mpsc`, which [`channel`] replaces.
 
 #![expect(unsafe_code, reason = "signals are blocked by number")]
 
@@ -84,7 +84,7 @@ fn block_signals<T>(work: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Locks a mutex, also after its holder panicked.
+/// Locks a mutex, even if a thread has panicked while it held the mutex.
 pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,11 +1,11 @@
 //! A command that runs under a memory policy, and the signals that are meant for the command.
 //!
-//! A wrapper has to outlive its command, in order to restore the settings that were changed for it.
-//! Signals that would end the wrapper are therefore passed on to the command, and the wrapper ends
-//! when the command ends. A terminal sends the signals of its keys, such as Ctrl-C, to the wrapper
-//! and to the command, so the wrapper does not pass them on. A signal to the whole process group
-//! (`kill 0`, `timeout`) cannot be distinguished from a signal to the wrapper alone, so the command
-//! gets such a signal twice.
+//! A wrapper has to outlive its command, in order to restore the settings that were changed for the
+//! command. Signals that would end the wrapper are therefore passed on to the command, and the
+//! wrapper ends when the command ends. A terminal sends the signals of its keys, such as Ctrl-C, to
+//! the wrapper and to the command, so the wrapper does not pass these signals on. A signal to the
+//! whole process group (`kill 0`, `timeout`) cannot be distinguished from a signal to the wrapper
+//! alone, so the command gets such a signal twice.
 //!
 //! A signal that was ignored when this process started stays ignored, as `nohup` and `trap '' INT`
 //! request. The command starts with the dispositions and the mask that this process was started
@@ -89,8 +89,8 @@ pub enum Event {
         /// did not get the signal.
         is_for_us: bool,
     },
-    /// The command with this process ID ended at this time. Of a command that was reaped before
-    /// its event arrived, the event comes later, while another command may run.
+    /// The command with this process ID ended at this time. If the command was reaped before this
+    /// event was taken from the channel, the event arrives later, while another command may run.
     Ended(Pid, Instant),
 }
 
@@ -115,8 +115,8 @@ pub struct Resources {
     pub system: Duration,
     /// Peak resident memory of the largest single process, bytes. The kernel's figure includes the
     /// time before exec, when a process has the peak of its parent (`exec_mmap` of Linux). If the
-    /// figure does not exceed the peak of this process, it may be that inherited peak, and the
-    /// value is `None`.
+    /// figure does not exceed the peak of this process, the command may have inherited the figure,
+    /// and the value is `None`.
     pub resident_max: Option<u64>,
     pub minor_faults: u64,
     pub major_faults: u64,
@@ -193,7 +193,8 @@ impl Signals {
         })
     }
 
-    /// The signal that has set the stop flag; SIGTERM if its number was returned before.
+    /// The signal that has set the stop flag; SIGTERM if an earlier call has already returned the
+    /// number of that signal.
     pub fn stopping_signal(&self) -> i32 {
         self.arrived_signal().unwrap_or(SIGTERM)
     }
@@ -280,7 +281,7 @@ impl Signals {
         policy.map_or(Ok(()), set)?;
         let begun = Instant::now();
         let started = command.spawn();
-        // Reset the policy of this process. It was set only so that the command inherits it.
+        // Reset the policy of this process, which was set only so that the command inherits it.
         policy.map_or(Ok(()), |_| set(&Policy::Default))?;
         let child = started.map_err(failed)?;
         // The send cannot fail, because the waiter thread keeps the receiver until it has this
@@ -464,8 +465,8 @@ impl Running<'_> {
         self.signal
     }
 
-    /// From now on, records the processes of the command before a signal is passed on: once the
-    /// command has ended, its descendants are no longer found by their parent.
+    /// From now on, records the processes of the command before a signal is passed on. Once the
+    /// command has ended, its descendants have another parent and cannot be found any more.
     pub fn record_processes(&mut self) {
         self.processes.get_or_insert_default();
     }
@@ -570,7 +571,8 @@ mod tests {
         let disabled = without_huge_pages(|| start(&signals, &script)).unwrap();
         assert_eq!(code(disabled), Some(5));
         assert_eq!(code(start(&signals, &script)), Some(1), "the next command has them again");
-        // The setting is that of the calling thread.
+        // This process has disabled transparent huge pages already, as a wrapper may have: they
+        // stay disabled after the call.
         disable_transparent_huge_pages(true).unwrap();
         without_huge_pages(|| ()).unwrap();
         assert!(transparent_huge_pages_are_disabled().unwrap(), "as a wrapper has set it");

@@ -24,7 +24,7 @@ pub(crate) const MODULES: [(&str, &str); 3] = [
     ("damon_lru_sort", "/sys/module/damon_lru_sort/parameters/enabled"),
 ];
 
-/// The state of DAMON, read without changing it.
+/// The state of DAMON, read without setting up a thread.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Damon {
     /// The DAMON threads that are set up, started or not.

@@ -27,8 +27,8 @@ pub type Known<T> = Result<T, String>;
 pub struct Hardware {
     /// The caches of the first CPU.
     pub caches: Vec<Cache>,
-    /// The last-level caches, each with the CPUs that share it: one cache for each socket, or one
-    /// for the few cores of a chiplet.
+    /// The last-level caches, each with the CPUs that share the cache: one cache for each socket,
+    /// or one for each chiplet with a few cores.
     pub last_level: Vec<Cache>,
     /// The installed memory modules.
     pub dimms: Known<Vec<Dimm>>,
@@ -241,8 +241,9 @@ mod tests {
     fn last_level_caches_are_those_that_cpus_share() {
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path();
-        // Four last-level caches: two of 96 MiB that three CPUs share, and one of 32 MiB for each
-        // of the CPUs 6 and 7. CPU 6 has an empty list of sharing CPUs: the cache is its own.
+        // Four last-level caches: two of 96 MiB, each shared by three CPUs, and two of 32 MiB, one
+        // for CPU 6 and one for CPU 7. CPU 6 has an empty list of sharing CPUs: the cache is its
+        // own.
         for (cpu, size, shared) in [
             (0, "98304K", "0-2"),
             (1, "98304K", "0-2"),

@@ -23,7 +23,7 @@ pub struct Node {
     /// node itself.
     pub distances: Vec<u32>,
     /// The speed of accesses from the nearest initiators (CPUs or devices), as the firmware rates
-    /// it in the HMAT or the CDAT. `None` if it is not rated.
+    /// it in the HMAT or the CDAT. `None` if the firmware rates no speed.
     pub rated: Option<Rated>,
     /// The pools of huge pages (hugetlbfs) on the node, one for each page size.
     pub huge_pages: Vec<HugePages>,

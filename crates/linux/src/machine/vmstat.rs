@@ -1,6 +1,6 @@
 //! The kernel's counters of placement: pages allocated, allocated on another node than intended,
-//! migrated, demoted and promoted. They are read for the machine (`/proc/vmstat`) and for each node
-//! (its `vmstat` and `numastat`).
+//! migrated, demoted and promoted. The counters are read for the machine (`/proc/vmstat`) and for
+//! each node (its `vmstat` and `numastat`).
 //!
 //! All counters grow from boot on; the growth over a span of time is the difference of two samples.
 //! A counter that the kernel does not have, or does not keep by node, is `None` and never 0,

@@ -25,10 +25,10 @@
 //! 3. `nr_kdamonds` to 1: all files of the thread are removed with the thread;
 //! 4. `state` of the thread to on.
 //!
-//! Settings are restored from the last to the first. This is the only order that works, because a
-//! running thread cannot be removed, and a module does not start while a thread runs. The settings
-//! of a killed process are restored by `interleaf run --restore`. A thread that monitors processes
-//! ends with the last monitored process: its `state` is then off, as before the change.
+//! Settings are restored from the last to the first. No other order works, because a running thread
+//! cannot be removed, and a module does not start while a thread runs. The settings of a killed
+//! process are restored by `interleaf run --restore`. A thread that monitors processes ends with
+//! the last monitored process: its `state` is then off, as before the change.
 
 pub mod choose;
 pub mod context;
@@ -75,7 +75,8 @@ pub struct Goal {
     /// the second fastest. When the first node of a pair is nearly full, its cold pages migrate to
     /// the second.
     pub demotions: Vec<(u32, u32)>,
-    /// The limit of the migration rate, bytes per second; `None` for no limit.
+    /// The limit of the migration rate, bytes per second; `None` for no limit. DAMON applies the
+    /// limit to each scheme, so each demotion may migrate as many bytes in addition.
     pub rate_limit_bytes_per_s: Option<u64>,
 }
 
@@ -218,7 +219,7 @@ pub enum ActuatorError {
         /// The purpose for which the file is needed.
         why: &'static str,
     },
-    /// The stop flag ended a scan. This is no failure.
+    /// The stop flag ended a scan, which is no failure.
     #[error("stopped")]
     Stopped,
     #[error(transparent)]

@@ -316,8 +316,8 @@ impl<'a> Journal<'a> {
         &self.document.changes
     }
 
-    /// Undoes all changes, the last first. Returns the outcomes, including those of earlier calls
-    /// of [`Self::release`].
+    /// Undoes all changes, the last first. Returns the outcomes, including the outcomes of earlier
+    /// calls of [`Self::release`].
     ///
     /// # Errors
     /// When the journals cannot be read or written.

@@ -35,8 +35,8 @@ impl Policy {
         syscall::set_mempolicy(mode, &mask)
     }
 
-    /// Sets the policy of `memory`, for pages that are not touched yet, and for any thread that
-    /// touches them. `memory` has to be page-aligned.
+    /// Sets the policy of the address range `memory`. The policy applies to pages that any thread
+    /// touches for the first time after this call. `memory` has to be page-aligned.
     ///
     /// # Errors
     /// The errors of [`Policy::set`].

@@ -14,8 +14,8 @@
 //! four times. The last pass shows the final placement. Pages that fail to move are tried again in
 //! the next pass, and other pages move in their place where possible.
 //!
-//! Migrated pages stay on their nodes unless another page mover migrates them: the kernel's NUMA
-//! balancing, if enabled, migrates them back to the nodes of the CPUs that use them.
+//! Migrated pages stay on their nodes unless another page mover migrates them. The kernel's NUMA
+//! balancing, for example, migrates pages to the nodes of the CPUs that use the pages.
 
 mod area;
 mod batch;
@@ -65,8 +65,8 @@ pub struct Migrator {
     memory: Live,
 }
 
-/// Progress of a migration. It is reported before each portion of pages moves, every 100 ms while
-/// the rate limit delays a portion, and after each batch.
+/// Progress of a migration, reported before each portion of pages moves, every 100 ms while the
+/// rate limit delays a portion, and after each batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
     /// The index of the pass over all memory, 1-based.
@@ -318,8 +318,8 @@ impl<M: Memory> Passes<'_, M> {
         let pid = progress.process.pid;
         let areas = match areas {
             Ok(Some(areas)) => areas,
-            // A process that is about to end exists for a moment without memory. It counts as
-            // ended.
+            // A process that is about to end exists for a moment without memory. Such a process
+            // counts as ended.
             Ok(None) => return (Tally::default(), Some(Halt::Ended)),
             Err(why) if why.is_permission() => return refused(RefusalReason::Permission),
             Err(why) => return refused(RefusalReason::Read(why)),
@@ -354,9 +354,9 @@ impl<M: Memory> Passes<'_, M> {
     }
 
     /// Adds the named processes `pids` and their descendants to `records`, except processes that
-    /// are in `records` already. Marks the recorded processes that have ended. In pass 1, a named
-    /// process that does not exist is an error, unless the processes are migrated independently
-    /// ([`Memory::is_alone`]).
+    /// are in `records` already or were refused. Marks the recorded processes that have ended. In
+    /// pass 1, a named process that does not exist is an error, unless the processes are migrated
+    /// independently ([`Memory::is_alone`]).
     fn find(&mut self, pass: u32) -> Result<(), MigrateError> {
         let mut found: Vec<Process> = vec![];
         let is_alone = self.shared.memory.is_alone();

@@ -29,10 +29,10 @@ pub struct Placement {
 pub enum Means {
     /// The kernel's weighted interleaving, since Linux 6.9.
     Weighted,
-    /// The kernel's interleaving without weights. It suffices for equal weights.
+    /// The kernel's interleaving without weights, which suffices for equal weights.
     Interleave,
-    /// Interleaving without weights at the first touch, then migration to the weights: for kernels
-    /// before Linux 6.9.
+    /// Interleaving without weights at the first touch, then migration until the nodes have pages
+    /// in the ratio of the weights: for kernels before Linux 6.9.
     Moved,
 }
 
@@ -160,7 +160,7 @@ impl Placement {
         }
         let equal = nodes.iter().all(|(_, weight)| *weight == nodes[0].1);
         let means = match machine.weighted_interleave {
-            // Equal weights need no change of settings.
+            // Equal weights need only plain interleaving, which needs no change of settings.
             _ if equal => Means::Interleave,
             Some(_) => Means::Weighted,
             None => Means::Moved,

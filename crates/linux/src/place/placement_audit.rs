@@ -4,8 +4,8 @@
 //! Memory bypasses a memory policy in four cases. A launcher resets the policy for its children. A
 //! library binds its own buffers. A mapped file was placed by the process that read it first. Pages
 //! for a full node are allocated on another node. `/proc/PID/numa_maps` shows these cases, because
-//! it has the policy and the nodes of each mapping. It does not show the policies of threads other
-//! than the first.
+//! the file has the policy and the nodes of each mapping. The file does not show the policies of
+//! threads other than the first.
 
 use crate::{
     place::{mempolicy::Policy, placement::Placement},

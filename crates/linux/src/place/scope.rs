@@ -24,8 +24,9 @@ pub const JOINS_BYTES: u64 = 1 << 20;
 /// Process 1, the ancestor of all other processes except the kernel's threads.
 const INIT: u32 = 1;
 
-/// A process with at least this many resident bytes is sampled: a sample is then cheaper than
-/// reading `numa_maps`, for which the kernel walks all pages of the process.
+/// The minimum resident memory, bytes, of a process whose placement is estimated from a sample of
+/// its pages. For a smaller process it is cheaper to read `numa_maps`, for which the kernel walks
+/// all pages of the process.
 const LARGE_BYTES: u64 = 1 << 30;
 
 /// The processes whose pages are steered.
@@ -107,12 +108,12 @@ impl Scope {
     }
 
     /// Anonymous memory of the scope by node; `None` where the kernel does not count memory by
-    /// node. `processes` are the processes of the scope. Only [`Self::Processes`] and
-    /// [`Self::Named`] use them.
+    /// node. `processes` are the processes of the scope. Only the scopes [`Self::Processes`] and
+    /// [`Self::Named`] need `processes`.
     ///
-    /// The kernel has counters for a control group and for the machine. For processes it walks all
-    /// their pages, which takes about 10 ms per GiB. Therefore large processes are sampled. No
-    /// further process is read once `stop` is set.
+    /// The kernel has counters for a control group and for the machine. For a process the kernel
+    /// has no counters and walks all pages of the process, which takes about 10 ms per GiB.
+    /// Therefore large processes are sampled. No further process is read once `stop` is set.
     ///
     /// # Errors
     /// When a file cannot be read. A process that ends during the call is left out.
@@ -129,8 +130,8 @@ impl Scope {
                 let mut sum = None;
                 for process in processes.iter().take_while(|_| !stop.is_set()) {
                     let on = match of_process(root, process.pid, processes.len()) {
-                        // The process now belongs to another user, so its memory cannot be read:
-                        // continue with the other processes.
+                        // This user may not read the memory of the process: continue with the other
+                        // processes.
                         Err(why) if why.is_permission() => None,
                         on => on?,
                     };
@@ -143,8 +144,8 @@ impl Scope {
         }
     }
 
-    /// [`Self::placement`] without the memory of `protected` control groups. `processes` are those
-    /// of [`Self::processes_without`].
+    /// [`Self::placement`] without the memory of `protected` control groups. `processes` are the
+    /// processes that [`Self::processes_without`] returns.
     ///
     /// # Errors
     /// The errors of [`Self::placement`].
@@ -165,9 +166,9 @@ impl Scope {
         Ok(Some(on))
     }
 
-    /// Those of the `protected` control groups whose memory is part of the memory that the kernel
-    /// counts for the scope. The memory of a group includes that of its descendants, so of a group
-    /// and its descendants only the group is returned.
+    /// The groups among `protected` whose memory the kernel counts as memory of the scope. The
+    /// memory of a group includes the memory of its descendants. Therefore, if a group and its
+    /// descendants are protected, only the group is returned.
     fn counted_groups<'p>(&self, protected: &'p [Self]) -> Vec<&'p Group> {
         let mut groups: Vec<&Group> = vec![];
         for scope in protected {
@@ -207,7 +208,7 @@ impl fmt::Display for Scope {
 }
 
 /// Anonymous memory of a control group and its descendants by node; `None` where the kernel does
-/// not count it by node.
+/// not count memory by node.
 fn of_group(root: &Root, group: &Group) -> Result<Option<NodeBytes>, RootError> {
     let on = group.on_nodes(root)?;
     Ok(on.map(|on| NodeBytes(on.iter().map(|on| (on.node, on.anon_bytes)).collect())))

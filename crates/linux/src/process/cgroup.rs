@@ -27,8 +27,8 @@ use std::collections::BTreeMap;
 /// that is mounted there.
 const MOUNTINFO: &str = "/proc/self/mountinfo";
 
-/// The file that lists the mounts, but not the mounted folder of each file system. It is read on
-/// machines that lack `mountinfo`.
+/// The file that lists the mounts, but not the mounted folder of each file system. This file is
+/// read on machines that lack `mountinfo`.
 const MOUNTS: &str = "/proc/mounts";
 
 /// The mounted tree of control groups that has a given controller.
@@ -88,8 +88,9 @@ impl OnNode {
 pub struct Usage {
     /// Memory of the group and its descendants, bytes; `None` for the root group of version 2.
     pub used_bytes: Option<u64>,
-    /// The lowest limit of the group and its ancestors, bytes; `None` without a limit. In a
-    /// container, ancestors outside the container are not visible.
+    /// The lowest hard limit (`memory.max` or `memory.limit_in_bytes`) of the group and its
+    /// ancestors, bytes; `None` without a limit. In a container, ancestors outside the container
+    /// are not visible.
     pub limit_bytes: Option<u64>,
 }
 
@@ -119,8 +120,9 @@ impl Headroom {
     }
 }
 
-/// The smallest headroom among the group of the calling process and its ancestors. If several are
-/// equal, the group nearest to the process is returned. `None` where no group limits memory.
+/// The smallest headroom among the group of the calling process and its ancestors. Of several
+/// groups with the same headroom, the group nearest to the process is returned. `None` where no
+/// group limits memory.
 ///
 /// # Errors
 /// When an existing file cannot be read or parsed.
@@ -357,9 +359,9 @@ impl Group {
         Ok(sum)
     }
 
-    /// The nodes on which processes of the group may allocate. A group of version 2 without the
-    /// cpuset controller has the list of its nearest ancestor. `None` if neither the group nor an
-    /// ancestor has a list; all nodes are then allowed.
+    /// The nodes on which processes of the group may allocate. For a group of version 2 without the
+    /// cpuset controller, the list of its nearest ancestor applies. `None` if neither the group nor
+    /// an ancestor has a list; all nodes are then allowed.
     ///
     /// # Errors
     /// When a file cannot be read, or is not a list of nodes.

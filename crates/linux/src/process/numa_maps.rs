@@ -46,8 +46,8 @@ pub enum Kind {
 
 impl Mapping {
     /// True for memory that has a file name in `numa_maps` although it is not in a file: shared
-    /// memory, and pages of hugetlbfs. The latter are larger than `page_bytes`, the machine's base
-    /// page.
+    /// memory, and pages of hugetlbfs. A page of hugetlbfs is larger than `page_bytes`, the
+    /// machine's base page.
     pub fn is_named_memory(&self, page_bytes: u64) -> bool {
         let Kind::File(path) = &self.kind else { return false };
         self.page_bytes > page_bytes || SHARED_PREFIXES.iter().any(|name| path.starts_with(name))

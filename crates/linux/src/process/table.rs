@@ -57,8 +57,9 @@ pub fn process(root: &Root, pid: u32) -> Result<Option<Process>, RootError> {
     found.map(Some).ok_or_else(content)
 }
 
-/// The end of a name that belongs to the process `pid`, `PID-TICKS`: its ID and its start time,
-/// because IDs are reused. For groups that a killed process leaves.
+/// The suffix `PID-TICKS` of the names of groups that the process `pid` creates: the ID and the
+/// start time of the process, because IDs are reused. The suffix of a leftover group shows whether
+/// the group's creator has ended.
 ///
 /// # Errors
 /// The errors of [`process`].

@@ -89,9 +89,9 @@ pub struct Probed {
 impl Probed {
     /// The features of a kernel release such as `6.17.13` that matter for migration, for kernels
     /// that cannot be probed. The features are taken from `docs/kernels.md`, which tests check
-    /// against running kernels. For releases that are not in this document, they are taken from the
-    /// announcements of the kernel. `None` before 6.11, whose DAMON does not migrate pages, and for
-    /// a malformed text.
+    /// against running kernels. For releases that are not in this document, the features are taken
+    /// from the announcements of the kernel. `None` before 6.11, whose DAMON does not migrate
+    /// pages, and for a malformed text.
     pub fn of_release(release: &str) -> Option<Self> {
         let mut numbers = release.split(['.', '-', '+']).map_while(|word| word.parse::<u32>().ok());
         let release = (numbers.next()?, numbers.next()?);
@@ -145,7 +145,7 @@ pub enum ProbeError {
 ///
 /// # Errors
 /// When the machine is captured or lacks DAMON, or a file cannot be read or written, which requires
-/// root. Also when threads are set up; they are left untouched.
+/// root. Also when threads are set up; these threads are left untouched.
 pub fn probe(root: &Root) -> Result<Probed, ProbeError> {
     if !root.is_live() {
         return Err(ProbeError::Captured);

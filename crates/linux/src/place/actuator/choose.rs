@@ -65,8 +65,8 @@ impl ActuatorKind {
         }
     }
 
-    /// Decides whether a kernel and a scope support this kind. Returns the reason, as `Ok` if they
-    /// support it, else as the error.
+    /// Decides whether a kernel and a scope support this kind. Returns the reason: `Ok` if both
+    /// support this kind, `Err` if not.
     fn judge(
         self,
         kernel: Option<&Probed>,

@@ -29,8 +29,9 @@ pub const ACCESSES_MAX: u32 = (AGGREGATION_US / SAMPLE_US) as u32;
 const REGIONS: Range<usize> = 10..1000;
 const REGIONS_OF_TARGET: usize = 20;
 
-/// The metric of a quota goal on the fraction of the eligible memory that is on a node, since Linux
-/// 7.2. Eligible memory is the memory that matches the access pattern of the scheme.
+/// The metric of a quota goal: the fraction of the eligible memory that is on a given node. The
+/// kernel has this metric since Linux 7.2. Eligible memory is the memory that matches the access
+/// pattern of the scheme.
 pub const ELIGIBLE: &str = "node_eligible_mem_bp";
 
 /// The folder of the first context of the first thread, below [`ADMIN`].
@@ -237,9 +238,10 @@ impl Scheme {
 
 /// Writes the filters `all` to `folder`. A filter rejects the pages that match the filter. Since
 /// Linux 6.14 a filter can also allow the pages that match it. The first filter that a page matches
-/// decides about the page. A page that matches no filter is rejected if the last filter allows.
-/// Therefore several groups are selected by one allowing filter for each group, after all other
-/// filters. Without `can_allow`, filters only reject, and only a single group can be selected.
+/// decides about the page. If the page matches no filter, the last filter decides: an allowing
+/// filter rejects the page, a rejecting filter allows it. Therefore several groups are selected by
+/// one allowing filter for each group, after all other filters. Without `can_allow`, filters only
+/// reject, and only a single group can be selected.
 fn filters(folder: &str, all: &[&PageFilter], can_allow: bool, out: &mut WriteList) {
     if all.is_empty() {
         return;

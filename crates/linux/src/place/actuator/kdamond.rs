@@ -26,9 +26,10 @@ pub struct Kdamond<'a> {
     start: Option<Instant>,
 }
 
-/// Warm-up: the time after a start in which schemes with a quota match nothing, because kernels
-/// apply no limit in the first quota window. Without a warm-up, all of 200 MiB migrated at once
-/// where 24 MiB were allowed (Linux 6.12). The time is longer than any quota window (at most 2 s).
+/// Warm-up: the time after the start of DAMON's thread in which schemes with a quota match no
+/// region, because kernels apply no limit in the first quota window. Without a warm-up, a whole
+/// array of 200 MiB migrated at once where 24 MiB were allowed (Linux 6.12). The warm-up is longer
+/// than any quota window (at most 2 s).
 const WARM_UP: Duration = Duration::from_millis(4500);
 
 /// Maximum number of refusals of an unchanged context. A single refusal can come from a thread that

@@ -1,9 +1,9 @@
 //! Migrates the pages of processes with `move_pages(2)`, in portions, until the nodes have pages in
-//! the ratio of the goal's weights. This works on any kernel.
+//! the ratio of the goal's weights. The actuator works on any kernel.
 //!
-//! The only setting that is changed, and restored, is NUMA balancing. Access counts are not known.
-//! Therefore all pages are interleaved, hot and cold. For [`Order::HottestFirst`] only the ratio is
-//! reached, and hot pages may be on any node.
+//! The actuator changes, and later restores, a single setting: NUMA balancing. The actuator has no
+//! access counts, so it interleaves all pages, hot and cold. With [`Order::HottestFirst`] it
+//! reaches only the ratio, and hot pages may be on any node.
 
 use super::{
     Actuator, ActuatorError, ActuatorKind, ActuatorState, Goal, Setting,
@@ -21,13 +21,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The maximum duration of a portion. A portion is the migration during one call of `update`, and
-/// its duration counts from the moment at which [`LEAST_BYTES`] have moved. The rest of each second
-/// is left to the caller, which calls `update` a second after the last call has returned.
+/// The maximum duration of a portion, which is the migration during one call of `update`. The
+/// duration counts from the moment at which [`LEAST_BYTES`] have moved. The caller calls `update`
+/// again a second after the last call has returned.
 const PORTION: Duration = Duration::from_millis(500);
 
-/// The rate limit is kept on average over this time. A longer pause between two portions does not
-/// make the second one larger.
+/// The time over which the rate limit is kept on average. After a longer pause between two
+/// portions, the second portion is as large as after a pause of this length.
 const AVERAGED: Duration = Duration::from_secs(2);
 
 /// The minimum size of a portion, bytes, if the rate limit allows it.
@@ -61,11 +61,11 @@ struct Allowance {
 }
 
 impl Allowance {
-    /// Adds what the rate limit allows for the time since the last call, at most [`AVERAGED`].
-    /// Returns the bytes that may move now; `None` if that is not a byte.
+    /// Adds the bytes that the rate limit allows for the time since the last call, for at most
+    /// [`AVERAGED`]. Returns the bytes that may move now; `None` if less than one byte may move.
     fn refill(&mut self, bytes_per_s: u64, now: Instant) -> Option<u64> {
         let rate = bytes_per_s as f64;
-        // The first portion gets the bytes of a second, as if there had been a portion before.
+        // The first call has no earlier call: add the bytes of one second.
         let passed = self.last_refill.map_or(1.0, |last| (now - last).as_secs_f64());
         self.bytes = (self.bytes + rate * passed).min(rate * AVERAGED.as_secs_f64());
         self.last_refill = Some(now);
@@ -100,14 +100,15 @@ impl<'a> Pages<'a> {
         let mut budget = u64::MAX;
         if let Some(rate) = goal.rate_limit_bytes_per_s {
             let Some(allowed) = self.allowance.refill(rate, Instant::now()) else { return Ok(()) };
-            // Within a portion pages move faster than the limit, because none move between two.
+            // No page moves between two portions, so within a portion pages move faster than the
+            // rate limit: the allowed bytes within `PORTION`.
             mover.set_rate(Some((allowed as f64 / PORTION.as_secs_f64()) as u64));
             budget = allowed;
         }
         let start = Instant::now();
         let (mut moved, mut scanned_bytes) = (0, 0);
-        // The last scan may be a minute ago, and the ID of a process that has ended since may now
-        // be that of a process outside the scope.
+        // `known` is from the last scan, up to a minute ago. Leave out processes that have ended
+        // since: their IDs may now belong to processes outside the scope.
         let runs = |known: &&Process| known.runs(self.setting.root).unwrap_or(false);
         let pids: Vec<u32> = self.known.iter().filter(runs).map(|it| it.pid).collect();
         let stop = self.setting.stop.clone();
@@ -225,7 +226,7 @@ mod tests {
         assert_eq!(refill(&mut allowance, 0.25), None);
         assert_eq!(refill(&mut allowance, 1.75), Some(1250));
         allowance.bytes -= 1250.0;
-        // The portions of a loop with a period of 1.5 s have the bytes of 1.5 s.
+        // A loop with a period of 1.5 s gets, in each portion, the bytes of 1.5 s.
         assert_eq!(refill(&mut allowance, 3.25), Some(1500));
         assert_eq!(refill(&mut allowance, 60.0), Some(2000), "no more than in two seconds");
     }

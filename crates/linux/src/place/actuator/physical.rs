@@ -4,8 +4,8 @@
 //! On physical memory, DAMON cannot choose a page's node by the page's address, as `vaddr` does.
 //! The ratio is therefore controlled by quotas: pages move from the node with the largest excess to
 //! the node with the largest deficit. [`QuotaController`] computes the quota from the measured
-//! placement of anonymous memory. Which hot pages move is random, so the ratio holds over all hot
-//! pages and not within each array.
+//! placement of anonymous memory. The controller does not select the pages that move, so the ratio
+//! holds over all hot pages and not within each array.
 //!
 //! `paddr` also gives the kernel the quota goal `node_eligible_mem_bp` (since Linux 7.2), so that
 //! the kernel stops the migration at the target share even if the next call of the controller is
@@ -72,8 +72,8 @@ impl<'a> Physical<'a> {
         Self { has_goal: true, ..Self::quota(setting, kernel) }
     }
 
-    /// Gives DAMON a context for `goal` and for `push`, the migration that the controller requested
-    /// last.
+    /// Gives DAMON a context with the schemes for `push`, the migration that the controller
+    /// requested last, and for the demotions of `goal`.
     fn apply_goal(&mut self, goal: &Goal) -> Result<(), ActuatorError> {
         let Self { kdamond, setting, has_goal, ranges, guards, push, .. } = self;
         let inputs =
@@ -116,9 +116,10 @@ struct ContextInputs<'w, 'a> {
 }
 
 impl ContextInputs<'_, '_> {
-    /// The filters of a scheme that takes pages from the node `from`. They exclude the pages of
-    /// other nodes, pages of files, protected groups, and groups outside the scope. The group of
-    /// the scope has no filter if it has been removed: the scheme must then match no region.
+    /// The filters of a scheme that takes pages from the node `from`. The filters exclude the pages
+    /// of other nodes, pages of files, protected groups, and groups outside the scope. If the
+    /// control group of the scope has been removed, no filter selects the group, and the caller has
+    /// to make the scheme match no region.
     fn filters(&self, from: u32) -> Result<Vec<PageFilter>, RootError> {
         let others = self.ranges.iter().filter(|(node, _)| **node != from);
         let ranges = others.flat_map(|(_, ranges)| ranges).cloned();
@@ -140,8 +141,9 @@ impl ContextInputs<'_, '_> {
         Ok(filters)
     }
 
-    /// `scheme` for the pages of the scope on the node `from`. If the group of the scope has been
-    /// removed, the scheme matches no region: it would migrate the pages of all programs.
+    /// Limits `scheme` to the pages of the scope on the node `from`. If the control group of the
+    /// scope has been removed, the scheme matches no region: without a filter for the group, it
+    /// would migrate the pages of all programs.
     fn limited(&self, scheme: Scheme, from: u32) -> Result<Scheme, RootError> {
         let filters = self.filters(from)?;
         let is_limited = filters.iter().any(|it| matches!(it, PageFilter::OtherGroups(_)));
@@ -235,9 +237,9 @@ impl Actuator for Physical<'_> {
     }
 }
 
-/// The names of a group and of its descendants: each needs a filter, because a filter matches a
-/// single group without its descendants. Groups that do not exist are left out, because the kernel
-/// refuses their names.
+/// The names of a control group and of its descendants. Each of these groups needs a filter of its
+/// own, because a filter matches a single group without its descendants. Groups that do not exist
+/// are left out, because the kernel refuses their names.
 fn all_of(root: &Root, group: &Group) -> Result<Vec<String>, RootError> {
     let groups = [group.clone()].into_iter().chain(group.descendants(root)?);
     Ok(groups.filter(|group| group.exists(root)).map(|group| group.name).collect())

@@ -14,7 +14,7 @@
 //!      3   0.3 * 39 = 12     53 ...
 //! ```
 //!
-//! Placement may be sampled less often than once per window. If it is sampled every second or third
+//! Placement may be sampled less often than once per window. With a sample every second or third
 //! window, at most 0.6 or 0.9 of the missing bytes move between two samples, so the ratio does not
 //! overshoot.
 //!
@@ -143,7 +143,8 @@ impl QuotaController {
     /// With [`Order::HottestFirst`] at the goal, the two fastest nodes exchange pages. Hot pages of
     /// the second node migrate to the first node until the first node is [`REST_POINTS`] above its
     /// target share. Then cold pages migrate back until the first node is [`REST_POINTS`] below its
-    /// target share, and so on. The direction also changes if no pages move.
+    /// target share, and so on. The direction also changes after [`IDLE_MAX`] samples in which less
+    /// than [`STALL_BYTES`] migrated.
     fn exchange(
         &mut self,
         goal: &Goal,
@@ -168,9 +169,9 @@ impl QuotaController {
         Some(self.push(goal, from, to, bytes, !self.demotes))
     }
 
-    /// Classifies the last push by the kernel's statistics: pages migrated, all attempts failed, or
-    /// no attempt was made. Pages that land on a node other than the destination, because the
-    /// destination is full, count as migrated: a larger quota would not help.
+    /// Counts consecutive samples without effect, from the kernel's statistics `done`, and raises
+    /// the level after too many of them. Pages that land on a node other than the destination `to`,
+    /// because the destination is full, count as migrated: a larger quota would not help.
     fn watch(&mut self, (from, to): (u32, u32), on: &NodeBytes, done: Stats) {
         match self.last {
             Some((was_from, was_to, before)) if (was_from, was_to) == (from, to) => {

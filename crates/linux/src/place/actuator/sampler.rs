@@ -42,7 +42,8 @@ pub(super) struct PlacementSampler {
 
 impl PlacementSampler {
     /// Samples the placement of the scope of `setting`, whose steered processes are `processes`.
-    /// `None` when the next sample is not due, or the scope has no pages.
+    /// `None` when the next sample is not due, the scope has no pages, or the kernel does not count
+    /// memory by node.
     pub(super) fn sample_placement(
         &mut self,
         setting: &Setting<'_>,

@@ -52,8 +52,8 @@ impl Scan {
     }
 
     /// Scans for the processes of a scope, and compares them with the steered processes `known`. A
-    /// new process joins if the scan before this one found it too, or if this is the first scan,
-    /// and if the process has at least `least_bytes` bytes of resident memory.
+    /// new process joins if it has at least `least_bytes` bytes of resident memory, and the
+    /// previous scan found the process too. In the first scan only the memory counts.
     pub(super) fn changes(
         &mut self,
         setting: &Setting<'_>,

@@ -22,7 +22,8 @@
 //! only two pages of a hundred.
 //!
 //! [`Order::HottestFirst`] needs no destinations by address: it migrates hot pages to a node, or
-//! cold pages away from the node. [`QuotaController`] derives the amount from the placement.
+//! cold pages away from the node. [`QuotaController`] computes the bytes to migrate from the
+//! placement.
 
 use super::{
     Actuator, ActuatorError, ActuatorKind, ActuatorState, Goal, Setting,

@@ -39,9 +39,9 @@ pub(super) fn value(text: &str) -> &'static str {
     if lists(text, "memory") { ENABLED } else { DISABLED }
 }
 
-/// A child of the root group that needs the memory controller: the child limits memory, or enables
-/// the controller for its own children. `None` if there is no such child, or `path` is not the root
-/// group's `cgroup.subtree_control`.
+/// A child of the root group that needs the memory controller: the child limits or protects memory,
+/// or enables the controller for its own children. `None` if there is no such child, or `path` is
+/// not the root group's `cgroup.subtree_control`.
 ///
 /// # Errors
 /// When the groups cannot be read.

@@ -3,8 +3,8 @@
 //! Root writes the values of a journal to the kernel, so no other user may be able to write a
 //! journal. The folder and each file must belong to root or to this user, and no other user may
 //! have the right to write to them. A file that fails this check, or does not contain a journal,
-//! counts as damaged. A damaged file is renamed, so that it is reported only once. It does not
-//! prevent the changes in other journals from being undone.
+//! counts as damaged. A damaged file is renamed, so that it is reported only once. A damaged file
+//! does not prevent the changes in other journals from being undone.
 
 use super::{Change, Document, JournalError, SCHEMA, limited_group, settings, swap_file};
 use crate::{replace::Folder, root::Root};

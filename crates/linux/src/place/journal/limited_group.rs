@@ -1,8 +1,8 @@
 //! The journal entry for a control group with a memory limit, and the removal of the group.
 //!
-//! [`crate::launch::limited_group`] creates the group. This module removes it, so that `interleaf
-//! run --restore` can remove the group of a process that was killed. Other processes may then still
-//! be in the group. They are moved back to their former group, without the limit.
+//! [`crate::launch::limited_group`] creates the group. This module removes the group, so that
+//! `interleaf run --restore` can remove the group of a process that was killed. Other processes may
+//! then still be in the group. They are moved back to their former group, without the limit.
 
 use super::Change;
 use crate::{

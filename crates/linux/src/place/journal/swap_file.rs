@@ -1,7 +1,7 @@
 //! The journal entry for a swap file, and the removal of the file.
 //!
-//! [`crate::launch::swapfile`] creates the file. This module switches it off and removes it, so
-//! that the journal does not depend on `launch`. `interleaf run --restore` uses this module too,
+//! [`crate::launch::swapfile`] creates the file. This module switches the file off and removes it,
+//! so that the journal does not depend on `launch`. `interleaf run --restore` uses this module too,
 //! for the swap file of a process that was killed.
 
 use super::Change;

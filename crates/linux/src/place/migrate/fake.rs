@@ -147,8 +147,9 @@ impl Fake {
     }
 
     /// Isolates a page from its LRU list before the page migrates to `node`. `group` has the
-    /// addresses of the pages that are isolated already. Returns as the error the status of a page
-    /// that is not to migrate.
+    /// addresses of the pages that are isolated already. For a page that is not isolated, returns
+    /// as the error the status that `move_pages` reports: a negative error number, or the page's
+    /// node if the page is on `node` already.
     fn isolate(
         &mut self,
         pid: u32,

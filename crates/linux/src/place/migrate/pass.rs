@@ -64,8 +64,8 @@ const CALLS_MAX: u32 = 64;
 /// The longest wait between two checks of the stop request.
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 
-/// The status of a page before a call. It stays if the call stops and reports nothing about the
-/// page.
+/// The status that a page has before a call. If the call stops and reports nothing about the page,
+/// the page keeps this status.
 const NOT_TRIED: i32 = i32::MIN;
 
 /// The reason why work on a process ends early.
@@ -178,7 +178,7 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         self.tally.before.add(&before);
         self.progress.scanned_bytes += before.total();
         let done = self.rounds(&mut batch);
-        // After a stop, too, count the pages that have migrated.
+        // Add the placement after the moves even if a stop was requested: some pages have migrated.
         self.tally.after.add(&batch.bytes(&self.areas));
         done?;
         self.report()

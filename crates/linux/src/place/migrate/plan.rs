@@ -180,8 +180,8 @@ impl Planner {
         Self { page_bytes: page_bytes.max(1), nodes, fresh, turns: BTreeMap::new() }
     }
 
-    /// Plans moves for units, which must be in the order of their addresses. A range should consist
-    /// of whole windows: a window that two ranges share is planned as two windows.
+    /// Plans moves for units, which must be in the order of their addresses. The units should fill
+    /// whole windows: a window whose units are divided between two calls is planned as two windows.
     pub fn plan(&mut self, units: &[Unit]) -> Plan {
         let mut sizes: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         let (mut size, mut of_size) = (0, vec![]);
