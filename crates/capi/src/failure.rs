@@ -56,8 +56,8 @@ impl Failure {
     }
 }
 
-/// Runs `does`, the body of a C function, and returns its status: 0 on success. On failure, stores
-/// the message for [`message`].
+/// Runs `does`, the body of a C function, and returns the status of the call: 0 on success. On
+/// failure, stores the message that [`message`] returns.
 pub(crate) fn answer(does: impl FnOnce() -> Result<(), Failure>) -> c_int {
     let Err(failure) = does() else { return 0 };
     let text = CString::new(failure.message.replace('\0', " ")).unwrap_or_default();

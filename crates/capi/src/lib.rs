@@ -27,7 +27,7 @@ const DRAM_MIN: u64 = 4 << 20;
 /// The default of `options.address_bytes`: 1 TiB of virtual addresses for all regions.
 const ADDRESSES: u64 = 1 << 40;
 
-/// The largest `options.address_bytes`: the addresses that a pager can number.
+/// The largest `options.address_bytes`: a pager cannot number more pages.
 const ADDRESSES_MAX: u64 = pager::ADDRESSES_MAX as u64;
 
 /// An open pager: `interleaf_pager` in C.
@@ -72,7 +72,8 @@ pub unsafe extern "C" fn interleaf_open(options: *const Options, pager: *mut *mu
         if options.is_null() || pager.is_null() {
             return Err(Failure::argument("options or pager is NULL", "give both"));
         }
-        // SAFETY: the caller guarantees that the size is the first field in every version.
+        // SAFETY: the caller guarantees that `size` is the first field of the options in every
+        // version.
         let size = unsafe { ptr::read(options.cast::<size_t>()) };
         if size < size_of::<Options>() {
             let why = format!("options.size is {size}, and not {}", size_of::<Options>());

@@ -143,8 +143,9 @@ pub struct Counts {
     pub minor_faults: u64,
     /// Pages read from the store.
     pub read: u64,
-    /// Pages written to the store by successful writes, with the clean pages in gaps between dirty
-    /// pages. The caller sets this counter, because the cache does not know the transfers.
+    /// Pages that successful writes have written to the store: dirty pages, and the clean pages in
+    /// gaps that a write includes. The caller sets this counter, because the cache does not know
+    /// the transfers.
     pub written: u64,
     /// Pages read from the store by a prefetch. Prefetched zeros are not counted.
     pub prefetched: u64,

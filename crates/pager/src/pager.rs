@@ -34,7 +34,7 @@ use std::{
 /// The default protection of a region: `PROT_READ | PROT_WRITE`.
 pub const READ_WRITE: u32 = 3;
 
-/// The largest size of all regions of a pager together, bytes: page numbers have 32 bits.
+/// The maximum of the sum of the sizes of all regions of a pager, bytes: page numbers have 32 bits.
 pub const ADDRESSES_MAX: usize = PAGE_BYTES << 32;
 
 #[derive(Debug)]
@@ -172,7 +172,7 @@ impl Pager {
         Ok(Self { context, thread, registration })
     }
 
-    /// Starts the fault server of a child that was just forked.
+    /// Starts `server`, the fault server of this process, a child that was just forked.
     pub(crate) fn replace_server(&self, server: FaultServer) -> io::Result<()> {
         let (server, served) = server.into_shared();
         if let Some((registration, served)) = self.registration.as_ref().zip(served) {
@@ -222,8 +222,8 @@ impl Pager {
     pub fn discard(&self, addresses: &Range<usize>) {
         let (done, is_done) = channel::channel();
         self.context.send(Request::Discard(self.context.pages(addresses), done));
-        // `receive` returns without a reply if the fault server has ended. No page of a region can
-        // be accessed then.
+        // `receive` returns without a reply if the fault server has ended. In that case no page of
+        // a region can be accessed any more.
         let _ = is_done.receive();
     }
 

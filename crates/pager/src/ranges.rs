@@ -115,11 +115,12 @@ mod tests {
                 prop_assert_eq!(&found[..], &model[..]);
                 let count: u64 = ranges.iter().map(|(pages, _)| pages.end - pages.start).sum();
                 prop_assert_eq!(count, model.iter().flatten().count() as u64);
-                // A window that cuts ranges.
+                // The window may begin or end within a range.
                 let window = first / 2..pages.end;
                 let part = &model[window.start as usize..window.end as usize];
                 prop_assert_eq!(ranges.count(&window), part.iter().flatten().count() as u64);
-                // The window becomes a mapping at another address: shorter, or longer.
+                // `mremap(2)` moves the window to another address, with the same, a smaller or a
+                // larger size.
                 for length in [window.end - window.start, 3, 100] {
                     let to = 1000..1000 + length;
                     let mut moved = Ranges::new();

@@ -205,7 +205,7 @@ impl Session {
 
     fn make(folder: &Path, settings: &SessionSettings) -> Result<Self, SessionError> {
         let path = folder.join("ledger");
-        // A ledger may be left by a process that was killed while it made the session.
+        // Remove a ledger that is left from a process that was killed while it made the session.
         drop(fs::remove_file(&path));
         let ledger = BudgetLedger::create(&path, settings.dram_bytes / PAGE_BYTES)
             .map_err(system_error(&path))?;

@@ -100,8 +100,8 @@ fn no_word_is_wrong_on_a_drive_that_fails() {
 }
 
 /// In each lap, the program fills all pages with ones if they are zeros, and with zeros if they are
-/// ones. A failed write-back may leave some ones in the store. Once the program has filled the page
-/// with zeros again, no read may return these ones.
+/// ones. A failed write-back may leave some ones in the store. After the program has filled a page
+/// with zeros again, a read of the page must not return ones from the store.
 #[test]
 fn the_rest_of_a_failed_write_is_never_read() {
     let folder = tempfile::tempdir_in(".").unwrap();
@@ -176,8 +176,8 @@ fn end(mut program: Child) -> Output {
     program.wait_with_output().unwrap()
 }
 
-/// Not a test of its own: in a child process that another test has started, it runs the task of
-/// [`program`]. Otherwise it does nothing.
+/// Not a test of its own: in a child process that another test has started, this function runs the
+/// task of [`program`]. In the process of the tests, the function does nothing.
 #[test]
 fn a_program() {
     let Some((what, plan, folder)) = program() else { return };

@@ -1,5 +1,5 @@
-//! The replacement of the pager reads little more from the drive than optimal replacement (Belady)
-//! would.
+//! Tests that the pager's page replacement reads little more from the drive than optimal
+//! replacement (Belady) would read.
 
 #[allow(dead_code, unreachable_pub, reason = "the benchmark uses all of it")]
 mod replay_machine;
@@ -40,9 +40,9 @@ fn near_the_footprint_loops_read_what_the_used_part_of_the_budget_does_not_hold(
             let frames = pages * percent / 100;
             let replay = replay(kind, frames, footprint).expect("it has a trace");
             let read = replay.count(|counts| counts.read) as f64 / COUNTED as f64;
-            // The workload has only 3 % or 1 % more pages than the budget has frames. The pager
-            // reads at least these pages in each pass. A loop reads more than three times as many,
-            // because prefetched pages and the reserve of free frames also take frames.
+            // The budget has frames for 97 % or 99 % of the workload's pages, so each pass reads at
+            // least the other 3 % or 1 %. A loop reads more than three times as many, because
+            // prefetched pages and the reserve of free frames also take frames.
             let beyond = (pages - frames) as f64;
             assert!(read > 3.0 * beyond, "{kind:?} at {percent} %: {read} pages, {beyond} beyond");
             let missing = missing_bytes(footprint, (frames * PAGE) as u64, 0.0) / PAGE as u64;

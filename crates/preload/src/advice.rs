@@ -26,7 +26,7 @@ const COLLAPSE: c_int = 25;
 /// The caller must meet the conditions of the function in the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn madvise(address: *mut c_void, bytes: size_t, advice: c_int) -> c_int {
-    // SAFETY: other memory is handled by the kernel, under the same contract.
+    // SAFETY: the kernel handles memory outside of regions, under the same contract.
     let kernel = |address: usize, bytes: usize| unsafe {
         libc::syscall(libc::SYS_madvise, address, bytes, advice) as c_int
     };
@@ -89,8 +89,8 @@ fn advise(pager: &Pager, pages: &Range<usize>, advice: c_int) -> c_int {
         | libc::MADV_DONTDUMP
         | libc::MADV_DODUMP
         | COLLAPSE => 0,
-        // All other advice is refused. The kernel also refuses it for anonymous memory, or does not
-        // know it in older versions.
+        // All other advice is refused. The kernel also refuses such advice for anonymous memory, or
+        // older versions of the kernel do not know the advice.
         _ => errno::failed(libc::EINVAL),
     }
 }
@@ -109,8 +109,8 @@ pub unsafe extern "C" fn posix_madvise(
         return 0;
     }
     let before = errno::get();
-    // SAFETY: as for `madvise`. All constants except `POSIX_MADV_DONTNEED` are those of
-    // `madvise(2)`.
+    // SAFETY: the caller upholds the contract of `madvise`. All constants except
+    // `POSIX_MADV_DONTNEED` are those of `madvise(2)`.
     let outcome = unsafe { madvise(address, bytes, advice) };
     let why = errno::get();
     errno::set(before);

@@ -28,7 +28,7 @@ static COUNTED: Mutex<Counted> = Mutex::new(Ranges::new());
 /// start, does not wait for the lock of [`COUNTED`].
 static HAS_COUNTED: AtomicBool = AtomicBool::new(false);
 
-/// Locks the counted mappings: for a fork, so that the child has consistent state.
+/// Locks the counted mappings. A fork holds the lock, so that the child has consistent state.
 pub(crate) fn lock() -> MutexGuard<'static, Counted> {
     COUNTED.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -42,8 +42,9 @@ pub(crate) fn add(pages: &Range<usize>) {
     inside(|| insert([numbers(pages)]));
 }
 
-/// Runs a system call that unmaps pages, or maps memory that is not counted in their place. The
-/// counted mappings in these pages are subtracted, unless `is_done` is false for the result.
+/// Runs `kernel`, a system call that unmaps pages, or maps memory that is not counted in their
+/// place. The mappings in these pages are no longer counted, unless `is_done` is false for the
+/// result.
 pub(crate) fn unmapped<T>(
     pages: &Range<usize>,
     kernel: impl FnOnce() -> T,
@@ -69,9 +70,9 @@ pub(crate) struct Remap<'a> {
     pub(crate) old: &'a Range<usize>,
     /// Number of bytes of the new mapping.
     pub(crate) new_bytes: usize,
-    /// The addresses of the new mapping, with `MREMAP_FIXED`.
+    /// The addresses of the new mapping if the call has `MREMAP_FIXED`, else `None`.
     pub(crate) target: Option<&'a Range<usize>>,
-    /// True with `MREMAP_DONTUNMAP`.
+    /// True if the call has `MREMAP_DONTUNMAP`: the old mapping stays mapped, without its pages.
     pub(crate) leaves_old: bool,
 }
 
@@ -83,7 +84,7 @@ pub(crate) fn remapped(call: &Remap<'_>, kernel: impl FnOnce() -> *mut c_void) -
     }
     let Remap { old, new_bytes, target, leaves_old } = call;
     inside(|| {
-        // As in `unmapped`, subtract first.
+        // Subtract before the call: another thread may map memory where the call unmaps it.
         let replaced = target.map(remove).unwrap_or_default();
         let moved = lock().moved(&numbers(old), &(0..*new_bytes as u64));
         let removed = if *leaves_old { vec![] } else { remove(old) };
@@ -103,7 +104,7 @@ fn is_off() -> bool {
     !HAS_COUNTED.load(Relaxed) || is_inside() || may_be_locked()
 }
 
-/// Adds ranges of addresses to the counted mappings. Keeps `errno` of the system call before.
+/// Adds ranges of addresses to the counted mappings. `errno` keeps its value from the system call.
 fn insert(ranges: impl IntoIterator<Item = Range<u64>>) {
     let why = errno::get();
     let added = add_to(&mut lock(), ranges);
@@ -113,7 +114,7 @@ fn insert(ranges: impl IntoIterator<Item = Range<u64>>) {
     errno::set(why);
 }
 
-/// Removes a range of addresses from the counted mappings. Returns the ranges in it that were
+/// Removes a range of addresses from the counted mappings. Returns the parts of the range that were
 /// counted.
 fn remove(pages: &Range<usize>) -> Vec<Range<u64>> {
     let removed = take(&mut lock(), &numbers(pages));
@@ -121,7 +122,8 @@ fn remove(pages: &Range<usize>) -> Vec<Range<u64>> {
     removed
 }
 
-/// Adds ranges of addresses. Returns the number of bytes in them that were not counted.
+/// Adds ranges of addresses. Returns the number of bytes of the ranges that were not counted
+/// before.
 fn add_to(counted: &mut Counted, ranges: impl IntoIterator<Item = Range<u64>>) -> u64 {
     let mut added = 0;
     for addresses in ranges {
@@ -131,7 +133,7 @@ fn add_to(counted: &mut Counted, ranges: impl IntoIterator<Item = Range<u64>>) -
     added
 }
 
-/// Removes a range of addresses. Returns the ranges in it that were counted.
+/// Removes a range of addresses. Returns the parts of the range that were counted.
 fn take(counted: &mut Counted, addresses: &Range<u64>) -> Vec<Range<u64>> {
     let removed = counted.moved(addresses, addresses);
     counted.set(addresses, None);
@@ -159,8 +161,8 @@ mod tests {
         assert_eq!(take(&mut counted, &(0..100)), []);
     }
 
-    /// The calls that unmap memory are followed at once by a call of another thread that maps and
-    /// counts memory at these addresses.
+    /// As soon as a call has unmapped memory, another thread maps memory at the same addresses,
+    /// which must be counted.
     #[test]
     fn a_mapping_at_addresses_that_were_just_unmapped_is_counted() {
         const LENGTH: usize = BYTES_MIN;

@@ -1,8 +1,8 @@
 //! Programs that change their user or groups (`setuid(2)`). In the kernel each thread has its own
-//! credentials, and the C library changes the credentials of all threads that it knows. It does not
-//! know the pager's threads ([`crate::thread`]), which would keep rights that the program has given
-//! up. Therefore the functions here also change the credentials of the pager's threads, in a
-//! handler of the signal that the C library uses for this purpose.
+//! credentials, and the C library changes the credentials of all threads that it knows. The C
+//! library does not know the pager's threads ([`crate::thread`]), which would keep rights that the
+//! program has given up. Therefore the functions here also change the credentials of the pager's
+//! threads, in a handler of the signal that the C library uses for this purpose (`SIGSETXID`).
 
 use crate::{
     next,
@@ -45,9 +45,10 @@ impl Credentials {
     fn set(&self) -> bool {
         let ([real, effective, saved], [group, effective_group, saved_group]) =
             (self.user, self.group);
-        // SAFETY: the calls read the groups, and change the credentials as the program did.
+        // SAFETY: the calls read `self.groups`, and give this thread the program's credentials.
         unsafe {
-            // The result is ignored: a process that may not change its groups has not changed them.
+            // The result of `setgroups` is ignored: if this process may not change its groups, the
+            // groups are still the same.
             libc::syscall(libc::SYS_setgroups, self.groups.len(), self.groups.as_ptr());
             libc::syscall(libc::SYS_setresgid, group, effective_group, saved_group) == 0
                 && libc::syscall(libc::SYS_setresuid, real, effective, saved) == 0
@@ -57,7 +58,7 @@ impl Credentials {
 
 static WANTED: AtomicPtr<Credentials> = AtomicPtr::new(ptr::null_mut());
 
-/// The state of the request to a thread of the pager to change its credentials.
+/// The state of the request to one thread of the pager to change the thread's credentials.
 static STATE: AtomicU32 = AtomicU32::new(0);
 const REQUESTED: u32 = 0;
 const SET: u32 = 1;
@@ -89,7 +90,7 @@ impl Action {
     fn new(handler: extern "C" fn(c_int)) -> Self {
         let (handler, flags) = (handler as usize, libc::SA_RESTART as usize);
         #[cfg(target_arch = "x86_64")]
-        // `SA_RESTORER` of `asm/signal.h`.
+        // 0x0400_0000 is `SA_RESTORER` of `asm/signal.h`: `restorer` is valid.
         return Self {
             handler,
             flags: flags | 0x0400_0000,
@@ -101,7 +102,7 @@ impl Action {
     }
 }
 
-/// The return trampoline of the handler.
+/// The code to which the signal handler returns: it calls `rt_sigreturn(2)`, system call 15.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 extern "C" fn sigreturn() {
@@ -126,7 +127,8 @@ fn follow() {
         return;
     }
     inside(|| {
-        // Credentials are changed by one thread at a time, and not during a fork.
+        // The lock is held so that only one thread at a time changes credentials, and not during a
+        // fork.
         let _start = state::hold_start();
         let threads = thread::running();
         if threads.is_empty() {

@@ -1,9 +1,9 @@
 //! Calls that close or replace file descriptors by number.
 //!
-//! The program does not know the pager's descriptors, and must not close or replace them: the pager
-//! would take a file of the program under such a number for its store. These calls act as if the
-//! pager's descriptors were not open, but a call that would replace one fails with `EBUSY`. Raw
-//! system calls are not replaced.
+//! The program does not know the pager's descriptors, and must not close or replace them. If a file
+//! of the program had the number of the store's descriptor, the pager would write pages into that
+//! file. The calls of this module act as if the pager's descriptors were not open, but a call that
+//! would replace such a descriptor fails with `EBUSY`. Raw system calls are not replaced.
 //!
 //! All threads share one table of descriptors ([`unshare`]).
 

@@ -1,7 +1,7 @@
-//! The allocator of this library itself. It does not use `malloc(3)`, because the lock of the
-//! program's allocator may be held when this library is called: by the allocator itself, which
-//! calls `mmap(2)`, or by a thread that a signal handler has interrupted. In a child of `_Fork(3)`,
-//! the lock may even be held for ever, by a thread that does not exist in the child.
+//! The allocator of this library itself. The allocator does not use `malloc(3)`, because the lock
+//! of the program's allocator may be held when this library is called: by the program's allocator,
+//! which calls `mmap(2)`, or by a thread that a signal handler has interrupted. In a child of
+//! `_Fork(3)`, the lock may even be held for ever, by a thread that does not exist in the child.
 //!
 //! Blocks of up to 32 KiB have one of 40 sizes: multiples of 16 bytes up to 128 bytes, and then
 //! four sizes for each power of two. Each size has a list of free blocks. Larger blocks are
@@ -45,7 +45,8 @@ struct Heap {
 /// The free blocks of one size, and the slab from which further blocks are cut.
 #[derive(Clone, Copy)]
 struct List {
-    /// The first free block. A free block begins with the address of the next free block.
+    /// The first block of the list of free blocks. A free block begins with the address of the
+    /// next.
     free: *mut Free,
     /// The unused part of the last slab: addresses from `rest` to `end`.
     rest: usize,
@@ -69,7 +70,7 @@ unsafe impl Sync for Heap {}
 pub(crate) struct Guard(());
 
 /// Locks the heap. The calling thread must not allocate while it holds the lock. A child that is
-/// forked while the lock is held finds the heap consistent.
+/// forked while the lock is held has a consistent copy of the heap.
 pub(crate) fn lock() -> Guard {
     if HEAP.lock.compare_exchange(FREE, LOCKED, Acquire, Relaxed).is_err() {
         while HEAP.lock.swap(CONTENDED, Acquire) != FREE {
@@ -112,9 +113,9 @@ const fn class(bytes: usize) -> (usize, usize) {
     (first + quarter, (1 << order) + (quarter + 1) * step)
 }
 
-/// The least block size for a layout, bytes. For an alignment of more than 16 bytes, the size is a
-/// power of two: a block of such a size is aligned to its size, or to a page if it is larger than a
-/// page.
+/// The number of bytes that a block for a layout must have. For an alignment of more than 16 bytes,
+/// this is a power of two, because a block whose size is a power of two is aligned to its size (or
+/// to a page, if the size exceeds a page).
 const fn wanted(layout: Layout) -> usize {
     if layout.align() <= 16 {
         return layout.size();
@@ -180,9 +181,9 @@ impl List {
     }
 }
 
-// SAFETY: blocks do not overlap, and have the size and alignment of the layout: sizes are multiples
-// of 16, and a slab begins at a page, so blocks of a power of two up to a page are aligned to it. A
-// block with a larger alignment is a mapping.
+// SAFETY: blocks do not overlap, and have the size and alignment of the layout. Sizes are multiples
+// of 16, and a slab begins at a page, so a block whose size is a power of two is aligned to its
+// size, up to a page. A block with a larger alignment is a mapping.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let bytes = wanted(layout);

@@ -45,10 +45,11 @@ fn allocate(
     block.unwrap_or_else(|| {
         let block = other();
         // Only blocks with a usable size of at least `BYTES_MIN` are counted. Except for tiny
-        // blocks, the usable size is less than twice the request. A request below half of
-        // `BYTES_MIN` is therefore never counted, and needs no call of `malloc_usable_size`.
+        // blocks, the usable size is less than twice the requested size. A block of less than half
+        // of `BYTES_MIN` is therefore never counted, and `malloc_usable_size` need not be called.
         if bytes >= BYTES_MIN / 2 {
-            // SAFETY: the next definition has just returned the block.
+            // SAFETY: `other` has just allocated the block by the next definition, not by the
+            // pager.
             count_unextended(unsafe { counted_bytes(next, block) });
         }
         block
@@ -57,20 +58,20 @@ fn allocate(
 
 /// The pager, if `memory` is a block that the pager allocated.
 fn owner(next: &Next, memory: *mut c_void) -> Option<&'static Pager> {
-    // Another allocator gets its memory by this library's `mmap(2)`. The blocks of that allocator
-    // may then lie in regions, but they are not blocks of the pager.
+    // If the program has another allocator, that allocator maps its memory by this library's
+    // `mmap(2)`. Its blocks may then lie in regions, but they are not blocks of the pager.
     if next.is_of_libc { pager_of(memory as usize) } else { None }
 }
 
 /// The bytes that a block of the C library adds to the count of unextended bytes; 0 for a block of
-/// another allocator. This is the usable size of the block, because the same number must be
-/// subtracted when the block is freed.
+/// another allocator. The usable size of the block is counted, not the requested size, because the
+/// same number must be subtracted when the block is freed.
 ///
 /// # Safety
 /// `memory` was allocated by the next definition of `malloc`, not by the pager, or is null.
 unsafe fn counted_bytes(next: &Next, memory: *mut c_void) -> usize {
     match next.is_of_libc && !memory.is_null() {
-        // SAFETY: the caller guarantees that the block belongs to the next definition.
+        // SAFETY: the caller guarantees that the allocator of `next` has allocated the block.
         true => unsafe { (next.malloc_usable_size)(memory) },
         false => 0,
     }
@@ -104,7 +105,7 @@ fn resize(pager: &Pager, address: usize, bytes: usize) -> bool {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc(bytes: size_t) -> *mut c_void {
     let Some(next) = next() else { return early::allocate(bytes) };
-    // SAFETY: the next definition has the same contract.
+    // SAFETY: the function in `next` has the same contract as this function.
     allocate(next, bytes, HEADER, || unsafe { (next.malloc)(bytes) })
 }
 
@@ -116,7 +117,7 @@ pub unsafe extern "C" fn malloc(bytes: size_t) -> *mut c_void {
 pub unsafe extern "C" fn calloc(count: size_t, bytes: size_t) -> *mut c_void {
     let all = count.checked_mul(bytes);
     let Some(next) = next() else { return all.map_or(ptr::null_mut(), early::allocate) };
-    // SAFETY: the next definition has the same contract.
+    // SAFETY: the function in `next` has the same contract as this function.
     let other = || unsafe { (next.calloc)(count, bytes) };
     match all {
         Some(all) => allocate(next, all, HEADER, other),
@@ -144,7 +145,7 @@ fn allocate_aligned(
 /// The caller must meet the conditions of the function in the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn memalign(align: size_t, bytes: size_t) -> *mut c_void {
-    // SAFETY: the next definition has the same contract.
+    // SAFETY: the function in `next` has the same contract as this function.
     allocate_aligned(align, bytes, |next| unsafe { (next.memalign)(align, bytes) })
 }
 
@@ -154,7 +155,7 @@ pub unsafe extern "C" fn memalign(align: size_t, bytes: size_t) -> *mut c_void {
 /// The caller must meet the conditions of the function in the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aligned_alloc(align: size_t, bytes: size_t) -> *mut c_void {
-    // SAFETY: the next definition has the same contract.
+    // SAFETY: the function in `next` has the same contract as this function.
     allocate_aligned(align, bytes, |next| unsafe { (next.aligned_alloc)(align, bytes) })
 }
 
@@ -164,7 +165,7 @@ pub unsafe extern "C" fn aligned_alloc(align: size_t, bytes: size_t) -> *mut c_v
 /// The caller must meet the conditions of the function in the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn valloc(bytes: size_t) -> *mut c_void {
-    // SAFETY: the next definition has the same contract.
+    // SAFETY: the function in `next` has the same contract as this function.
     allocate_aligned(PAGE_BYTES, bytes, |next| unsafe { (next.valloc)(bytes) })
 }
 
@@ -174,7 +175,7 @@ pub unsafe extern "C" fn valloc(bytes: size_t) -> *mut c_void {
 /// The caller must meet the conditions of the function in the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvalloc(bytes: size_t) -> *mut c_void {
-    // SAFETY: the next definition has the same contract.
+    // SAFETY: the function in `next` has the same contract as this function.
     let other = |next: &Next| unsafe { (next.pvalloc)(bytes) };
     match bytes.checked_next_multiple_of(PAGE_BYTES) {
         Some(pages) => allocate_aligned(PAGE_BYTES, pages, other),
@@ -195,7 +196,7 @@ pub unsafe extern "C" fn posix_memalign(
     let mut outcome = libc::EINVAL;
     let mut other = |next: &Next| {
         let mut found = ptr::null_mut();
-        // SAFETY: the next definition has the same contract.
+        // SAFETY: the function in `next` has the same contract as this function.
         outcome = unsafe { (next.posix_memalign)(&raw mut found, align, bytes) };
         found
     };
@@ -219,16 +220,16 @@ pub unsafe extern "C" fn posix_memalign(
 pub unsafe extern "C" fn realloc(memory: *mut c_void, bytes: size_t) -> *mut c_void {
     let early = early::length(memory);
     let Some(next) = next().filter(|_| early.is_none()) else {
-        // SAFETY: both blocks are as long as the copy.
+        // SAFETY: `early::length` returned the length of the block; else no byte is copied.
         return unsafe { move_block(memory, early.unwrap_or(0), bytes) };
     };
     if memory.is_null() && next.is_of_libc {
-        // SAFETY: the contracts are the same.
+        // SAFETY: `realloc` of a null pointer has the contract of `malloc`.
         return unsafe { malloc(bytes) };
     }
     let pager = owner(next, memory);
     if pager.is_none() && (!next.is_of_libc || pager_for(bytes).is_none()) {
-        // SAFETY: the block belongs to the next definition, which has the same contract.
+        // SAFETY: the allocator of `next` has allocated the block, and has the same contract.
         return unsafe {
             let had = counted_bytes(next, memory);
             let new = (next.realloc)(memory, bytes);
@@ -247,10 +248,10 @@ pub unsafe extern "C" fn realloc(memory: *mut c_void, bytes: size_t) -> *mut c_v
     let has = match pager {
         Some(pager) if inside(|| resize(pager, memory as usize, bytes)) => return memory,
         Some(pager) => usable_size(pager, memory as usize),
-        // SAFETY: the block belongs to the next definition.
+        // SAFETY: the allocator of `next` has allocated the block.
         None => unsafe { (next.malloc_usable_size)(memory) },
     };
-    // SAFETY: the block has `has` bytes.
+    // SAFETY: the block has at least `has` bytes.
     unsafe { move_block(memory, has, bytes) }
 }
 
@@ -303,7 +304,7 @@ pub unsafe extern "C" fn malloc_usable_size(memory: *mut c_void) -> size_t {
     let Some(next) = next() else { return 0 };
     match owner(next, memory) {
         Some(pager) => usable_size(pager, memory as usize),
-        // SAFETY: the next definition has the same contract.
+        // SAFETY: the function in `next` has the same contract as this function.
         None => unsafe { (next.malloc_usable_size)(memory) },
     }
 }
@@ -316,14 +317,15 @@ pub unsafe extern "C" fn malloc_usable_size(memory: *mut c_void) -> size_t {
 pub unsafe extern "C" fn free(memory: *mut c_void) {
     let Some(next) = next().filter(|_| early::length(memory).is_none()) else { return };
     match owner(next, memory) {
-        // The pager does not serve this process, so the block is not mapped here: nothing is freed.
+        // The pager does not serve this process, a forked child. The block is not mapped here: free
+        // nothing.
         Some(pager) if !pager.is_served() => {}
         Some(pager) => {
             let before = errno::get();
             inside(|| pager.free_block(memory as usize));
             errno::set(before);
         }
-        // SAFETY: the next definition has the same contract.
+        // SAFETY: the function in `next` has the same contract as this function.
         None => unsafe {
             uncount_block(counted_bytes(next, memory));
             (next.free)(memory);

@@ -1,5 +1,5 @@
 //! `mmap(2)`, `munmap(2)`, `mprotect(2)` and `pkey_mprotect(2)` of the program. The pager carries
-//! them out for extended memory, and the kernel for other memory.
+//! out calls for extended memory, and the kernel carries out calls for other memory.
 
 use crate::{
     counted, errno, shared,
@@ -54,7 +54,7 @@ pub unsafe extern "C" fn mmap(
     offset: off_t,
 ) -> *mut c_void {
     let is_fixed = flags & FIXED != 0;
-    // SAFETY: other memory is handled by the kernel, under the same contract.
+    // SAFETY: the kernel handles memory outside of regions, under the same contract.
     let map = |address: usize, flags: c_int| unsafe {
         let offset = offset as libc::c_long;
         libc::syscall(libc::SYS_mmap, address, bytes, protection, flags, fd, offset) as *mut c_void
@@ -70,7 +70,8 @@ pub unsafe extern "C" fn mmap(
             Some(pager) => inside(|| map_over(pager, &pages, protection, flags, can_extend, map)),
             None => shared::unmapped(&pages, kernel, is_done),
         };
-        // Counted mappings that are replaced by memory of the same kind stay counted.
+        // If the new mapping is of the kind that is counted, the mappings that it replaces stay
+        // counted.
         return match can_extend {
             true => map_fixed(),
             false => counted::unmapped(&pages, map_fixed, is_done),
@@ -120,14 +121,14 @@ fn map_over(
         }
     }
     if can_extend && before.is_empty() && behind.is_empty() {
-        // `mmap(2)` ignores other bits, which `mprotect(2)` refuses.
+        // `mmap(2)` ignores the other bits of `protection`, but `mprotect(2)` would refuse them.
         return match pager.map(pages, (protection & ACCESS) as u32) {
             Ok(()) => pages.start as *mut c_void,
             Err(why) => errno::unmapped(why.raw_os_error().unwrap_or(libc::ENOMEM)),
         };
     }
     if flags & libc::MAP_FIXED_NOREPLACE != 0 {
-        // The addresses are free for the program, but the pager's reservation occupies them. The
+        // The addresses are free from the program's view, but the pager has reserved them. The
         // kernel would therefore refuse a mapping with `MAP_FIXED_NOREPLACE`.
         return errno::unmapped(libc::ENOMEM);
     }
@@ -162,8 +163,8 @@ fn replace(
     map(pages.start, flags)
 }
 
-/// Moves a mapping of the same length to `pages`, in place of other mappings there (`mremap(2)`).
-/// Returns the new address, or `usize::MAX` if the kernel refuses the move.
+/// Moves the mapping at `from`, as long as `pages`, to `pages`, in place of other mappings there
+/// (`mremap(2)`). Returns the new address, or `usize::MAX` if the kernel refuses the move.
 pub(crate) fn move_mapping(from: usize, pages: &Range<usize>) -> usize {
     let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
     // SAFETY: the callers have made the mapping at `from`, and the program asked for the mapping at
@@ -198,7 +199,7 @@ pub unsafe extern "C" fn mmap64(
 pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: size_t) -> c_int {
     let found = pager_over(address as usize, bytes).zip(pages(address as usize, bytes));
     let Some((pager, pages)) = found else {
-        // SAFETY: other memory is handled by the kernel, under the same contract.
+        // SAFETY: the kernel handles memory outside of regions, under the same contract.
         let kernel = || unsafe { libc::syscall(libc::SYS_munmap, address, bytes) as c_int };
         let Some(pages) = pages(address as usize, bytes) else { return kernel() };
         return unmap_by_kernel(&pages, kernel);
@@ -208,7 +209,7 @@ pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: size_t) -> c_int {
         return errno::failed(why.raw_os_error().unwrap_or(libc::ENOMEM));
     }
     for rest in [before, behind] {
-        // SAFETY: other memory is handled by the kernel, under the same contract.
+        // SAFETY: the kernel handles memory outside of regions, under the same contract.
         let kernel = || unsafe { libc::syscall(libc::SYS_munmap, rest.start, rest.len()) as c_int };
         if !rest.is_empty() && unmap_by_kernel(&rest, kernel) != 0 {
             return -1;

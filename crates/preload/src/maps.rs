@@ -7,7 +7,7 @@ use std::ops::Range;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mapping {
     pub(crate) addresses: Range<usize>,
-    /// Bits such as `PROT_READ`.
+    /// The protection of the mapping: bits of `PROT_...`, as for `mmap(2)`.
     pub(crate) protection: u32,
     /// True if the mapping is private and was made by `mmap(2)` with `MAP_ANONYMOUS`. False for the
     /// heap and the first thread's stack.

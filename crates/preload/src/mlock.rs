@@ -12,7 +12,7 @@ use interleaf_procfs::page::PAGE_BYTES;
 use libc::{c_int, c_uint, c_void, size_t};
 use std::{ops::Range, ptr, slice};
 
-/// The pages that contain these bytes.
+/// The pages that contain these bytes. `None` if the end exceeds the largest address.
 fn pages_around(address: usize, bytes: usize) -> Option<Range<usize>> {
     let end = address.checked_add(bytes)?.checked_next_multiple_of(PAGE_BYTES)?;
     Some(address / PAGE_BYTES * PAGE_BYTES..end)
@@ -35,7 +35,7 @@ fn lock(
             return -1;
         }
     }
-    // Like the kernel, refuse pages that cannot be touched, because they are protected.
+    // Like the kernel, refuse pages that are not readable: they cannot be touched.
     let may_pin = || pager.are_of_regions(&within) && (!touches || maps::is_readable(&within));
     if !inside(|| may_pin() && pager.pin(slice::from_ref(&within))) {
         return errno::failed(libc::ENOMEM);
@@ -61,7 +61,7 @@ fn touch(pages: &Range<usize>) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlock(address: *const c_void, bytes: size_t) -> c_int {
     lock(address as usize, bytes, true, |address, bytes| {
-        // SAFETY: other memory is handled by the kernel, under the same contract.
+        // SAFETY: the kernel handles memory outside of regions, under the same contract.
         unsafe { libc::syscall(libc::SYS_mlock, address, bytes) as c_int }
     })
 }
@@ -72,7 +72,8 @@ pub unsafe extern "C" fn mlock(address: *const c_void, bytes: size_t) -> c_int {
 /// The caller must meet the conditions of the function in the C library.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlock2(address: *const c_void, bytes: size_t, flags: c_uint) -> c_int {
-    // With `MLOCK_ONFAULT`, pages are not touched now. They stay resident once they are touched.
+    // With `MLOCK_ONFAULT`, pages are not touched now. A pinned page stays resident once it is
+    // touched.
     lock(address as usize, bytes, flags & 1 == 0, |address, bytes| {
         // SAFETY: the kernel handles the call under the same contract.
         unsafe { libc::syscall(libc::SYS_mlock2, address, bytes, flags) as c_int }

@@ -20,8 +20,7 @@ use std::{
 /// Declares the table of next definitions, and the function that looks them up.
 macro_rules! definitions {
     ($($name:ident: fn($($argument:ty),*) $(-> $result:ty)?;)*) => {
-        /// The definitions of these functions that the loader finds after this library's
-        /// definitions.
+        /// For each function, the definition that the loader finds after this library's definition.
         #[derive(Clone, Copy, Debug)]
         pub(crate) struct Next {
             $(pub(crate) $name: unsafe extern "C" fn($($argument),*) $(-> $result)?,)*
@@ -31,7 +30,7 @@ macro_rules! definitions {
         }
 
         /// Looks up all functions. The first allocation of a process calls this function, before a
-        /// second thread exists. The C library has all of these names.
+        /// second thread exists. The C library defines functions of all of these names.
         fn look_up_all() -> Next {
             let is_of_libc = is_of_libc();
             // SAFETY: functions of these names have these types (`malloc(3)`).
@@ -112,12 +111,11 @@ fn look_up() -> bool {
 /// True if the program calls this library's definitions of `malloc(3)` and its family, and the next
 /// definitions of these functions are those of the C library.
 fn is_of_libc() -> bool {
-    // The address of a function that only the C library has identifies the C library. (Other
-    // allocators define `__libc_malloc` too.)
+    // Only the C library defines `gnu_get_libc_version`, so the address of this function identifies
+    // the C library. (Other allocators define `__libc_malloc` too.)
     let libc = base(libc::gnu_get_libc_version as *const () as usize);
     let own = base(&raw const TABLE as usize);
-    // A program may define these functions itself: then this library's definitions are never
-    // called.
+    // If a program defines these functions itself, this library's definitions are never called.
     let names = [c"malloc", c"calloc", c"realloc", c"memalign", c"free"];
     let is_own = |address: usize| base(address) == own || is_undefined(address);
     libc.is_some() && names.iter().all(|name| base(after(name)) == libc && is_own(first(name)))
@@ -131,7 +129,7 @@ fn is_undefined(address: usize) -> bool {
     // SAFETY: all zeros is a valid value, which the call fills.
     let mut found: Dl_info = unsafe { mem::zeroed() };
     let mut symbol: *const Symbol = ptr::null();
-    // SAFETY: with this flag the call writes to both values only.
+    // SAFETY: with `RTLD_DL_SYMENT`, the call writes only to `found` and `symbol`.
     let outcome = unsafe {
         dladdr1(address as *const c_void, &raw mut found, (&raw mut symbol).cast(), RTLD_DL_SYMENT)
     };

@@ -45,8 +45,8 @@ pub(crate) fn watch() {
 }
 
 extern "C" fn before() {
-    // This process may be a child that the program forked by a system call of its own. It has no
-    // pager, and a lock may be held for ever there.
+    // This process may be a child that the program forked by a system call of its own. Such a child
+    // has no pager, and a thread that exists only in the parent may hold a lock for ever.
     if pager().is_none() && state::may_be_locked() {
         return;
     }
@@ -57,11 +57,12 @@ extern "C" fn before() {
     let (_counted, threads) = (counted::lock(), thread::lock_list());
     let forking = Forking { mask, pager, shared, _counted, threads, _start };
     FORKING.set(Box::into_raw(Box::new(forking)));
-    // The heap is locked last: no thread waits for another lock while it holds the heap's lock.
+    // Lock the heap last, because the steps above allocate memory. No thread waits for another lock
+    // while it holds the lock of the heap.
     std::mem::forget(heap::lock());
 }
 
-/// Returns the thread's fork in progress, and unlocks the heap.
+/// Takes the fork in progress of this thread out of `FORKING`, and unlocks the heap.
 fn after() -> Option<Box<Forking>> {
     let forking = FORKING.replace(ptr::null_mut());
     if forking.is_null() {
@@ -93,7 +94,7 @@ extern "C" fn in_child() {
     thread::forget(threads);
     state::shares_memory();
     state::set_unlocked();
-    // Shared memory is mapped first, while nothing else is mapped at its addresses.
+    // Map the shared memory first, while no other memory can be mapped at its addresses.
     report("what is shared", shared.map_or(Ok(()), shared::Fork::in_child));
     report("the extended memory", pager.map_or(Ok(()), Fork::in_child));
     drop(_counted);
@@ -101,8 +102,8 @@ extern "C" fn in_child() {
     state::exit(mask);
 }
 
-/// Reports memory that a child does not have. Most children soon call `execve(2)`, and do not need
-/// this memory.
+/// Reports memory of the parent that a child could not map. The child continues, because most
+/// children soon call `execve(2)`, and do not need this memory.
 fn report(what: &str, outcome: io::Result<()>) {
     if let Err(why) = outcome {
         let pid = std::process::id();

@@ -1,5 +1,5 @@
-//! `mremap(2)`: a region shrinks or grows in place, or is copied to another range. A mapping that
-//! the kernel manages is copied into a new region if it grows large enough to be extended.
+//! `mremap(2)`. A region shrinks or grows in place, or is copied to another range. A mapping that
+//! the kernel manages is copied into a new region if the mapping grows large enough to be extended.
 
 use crate::{
     advice,
@@ -35,15 +35,15 @@ pub unsafe extern "C" fn mremap(
     flags: c_int,
     new_address: *mut c_void,
 ) -> *mut c_void {
-    // SAFETY: other memory is handled by the kernel, under the same contract.
+    // SAFETY: the kernel handles memory outside of regions, under the same contract.
     let kernel = || unsafe {
         let call = libc::SYS_mremap;
         libc::syscall(call, address, old_bytes, new_bytes, flags, new_address) as *mut c_void
     };
     if old_bytes == 0 && shared::overlaps(&(address as usize..(address as usize).saturating_add(1)))
     {
-        // A length of zero asks for a second mapping of the same shared pages. The session's server
-        // would not serve faults there.
+        // A length of zero asks for a second mapping of the same shared pages. The server for
+        // shared memory does not know the second mapping, and would not handle faults there.
         return errno::unmapped(libc::ENOMEM);
     }
     let is_fixed = flags & libc::MREMAP_FIXED != 0;
@@ -65,8 +65,8 @@ pub unsafe extern "C" fn mremap(
         return inside(|| remap(pager, &old, new, flags, to));
     }
     if shared::overlaps(&old) {
-        // Shared memory may only shrink in place: the session's server would not serve faults at a
-        // new address.
+        // Shared memory may only shrink in place: the server for shared memory would not handle
+        // faults at a new address.
         return match new <= old.len() && flags & !libc::MREMAP_MAYMOVE == 0 {
             true => shared::unmapped(&(old.start + new..old.end), kernel, is_done),
             false => errno::unmapped(libc::ENOMEM),
@@ -84,7 +84,7 @@ pub unsafe extern "C" fn mremap(
         let call = Remap { old: &old, new_bytes: new, target: Some(&target), leaves_old };
         return counted::remapped(&call, || shared::unmapped(&target, kernel, is_done));
     }
-    // A mapping that the kernel manages, and that grows large enough to be extended, becomes a
+    // If a mapping that the kernel manages grows large enough to be extended, the mapping becomes a
     // region.
     let grows = new > old.len() && flags == libc::MREMAP_MAYMOVE;
     let adopted = pager_for(new).filter(|_| grows).and_then(|pager| adopt(pager, &old, new));
@@ -108,7 +108,7 @@ pub unsafe extern "C" fn remap_file_pages(
     if pages(address as usize, bytes).is_some_and(|pages| shared::overlaps(&pages)) {
         return errno::failed(libc::EINVAL);
     }
-    // SAFETY: other memory is handled by the kernel, under the same contract.
+    // SAFETY: the kernel handles memory outside of regions, under the same contract.
     unsafe {
         let call = libc::SYS_remap_file_pages;
         libc::syscall(call, address, bytes, protection, offset, flags) as c_int
@@ -152,7 +152,8 @@ fn move_over(
     let map = || mapping::move_mapping(moved as usize, target);
     let found = shared::unmapped(target, map, |at| *at == target.start);
     if found != target.start {
-        // The program keeps its mapping at the old address.
+        // The kernel refused `target`. Move the mapping back, so that the program keeps its old
+        // mapping.
         mapping::move_mapping(moved as usize, &(old.start..old.start + target.len()));
     }
     found as *mut c_void
@@ -174,7 +175,7 @@ fn remap(
     if (to.is_some() || leaves_empty) && !may_move || leaves_empty && new_bytes != old.len() {
         return errno::unmapped(libc::EINVAL);
     }
-    // To unmap pages of regions cannot fail, so the results of `unmap` below are ignored.
+    // The results of `unmap` below are ignored, because the unmap of pages of regions cannot fail.
     let overlaps = |to: usize| to < old.end && old.start < to.saturating_add(new_bytes);
     if to.is_some_and(overlaps) {
         return errno::unmapped(libc::EINVAL);
@@ -213,9 +214,9 @@ fn remap(
     new.start as *mut c_void
 }
 
-/// Gives the mapping `to` the treatment in a forked child and the pins of the pages `from`, as the
-/// kernel does. The pins of `from` end first: only a limited number of pages may be pinned. Added
-/// pages that exceed this limit are not pinned.
+/// Gives the pages at `to` the pins of the pages at `from` and their treatment in a forked child,
+/// as the kernel does. The pins at `from` end first, because only a limited number of pages may be
+/// pinned. If `to` has more pages, those that exceed this limit are not pinned.
 fn move_advice(pager: &Pager, from: &Range<usize>, to: &Range<usize>) {
     for (pages, inherit) in pager.moved_inherit(from, to) {
         let advice = match inherit {
@@ -285,7 +286,7 @@ fn adopt(pager: &Pager, old: &Range<usize>, new_bytes: usize) -> Option<*mut c_v
     let new = inside(|| pager.allocate_protected(new_bytes, 1, mapping.protection))?;
     // SAFETY: both ranges are mapped, and do not overlap; the old range is not used any more.
     let unmap = || unsafe { libc::syscall(libc::SYS_munmap, old.start, old.len()) };
-    // SAFETY: as above.
+    // SAFETY: both ranges are mapped, and do not overlap.
     unsafe { ptr::copy_nonoverlapping(old.start as *const u8, new.start as *mut u8, old.len()) };
     counted::unmapped(old, unmap, |outcome| *outcome == 0);
     Some(new.start as *mut c_void)

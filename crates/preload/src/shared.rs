@@ -1,6 +1,6 @@
 //! Memory that this process shares with other processes of its session. Calls that change the
-//! mappings of shared memory, such as `munmap(2)`, go to the kernel. Afterwards this module reports
-//! the changes to the session's server for shared memory.
+//! mappings of shared memory, such as `munmap(2)`, go to the kernel. After each call, this module
+//! reports the change to the session's server for shared memory.
 
 use crate::{
     errno, maps,
@@ -55,8 +55,8 @@ fn report_once(why: io::Error) {
     }
 }
 
-/// True if some of these addresses are shared. False in a child that the program forked by a system
-/// call of its own: this library has not mapped shared memory there.
+/// True if shared memory is mapped at some of these addresses. Always false in a child that the
+/// program forked by a system call of its own, because this library maps no shared memory there.
 pub(crate) fn overlaps(addresses: &Range<usize>) -> bool {
     IS_SHARING.load(Relaxed)
         && !may_be_locked()

@@ -159,8 +159,8 @@ fn handle(signal: c_int, handler: sighandler_t, flags: c_int) -> sighandler_t {
     }
 }
 
-/// The signals that end a system call ([`siginterrupt`]): a bit for each signal, as in the kernel's
-/// signal set.
+/// The signals for which [`siginterrupt`] was called: their handlers interrupt system calls. A bit
+/// for each signal, as in the kernel's signal set.
 static INTERRUPTING: AtomicU64 = AtomicU64::new(0);
 
 /// The bit of a signal in the kernel's signal set; 0 for a number that is no signal.
@@ -193,8 +193,8 @@ pub extern "C" fn ssignal(signal: c_int, handler: sighandler_t) -> sighandler_t 
     handle_as_bsd(signal, handler)
 }
 
-/// `siginterrupt(3)`. It is replaced because `signal` needs the signals that it was called for,
-/// which the C library keeps to itself.
+/// `siginterrupt(3)`. The function is replaced because `signal` needs the signals for which
+/// `siginterrupt` was called, and the C library does not give access to its own list.
 #[unsafe(no_mangle)]
 pub extern "C" fn siginterrupt(signal: c_int, interrupts: c_int) -> c_int {
     // SAFETY: all zeros is a valid action, and only the flag `SA_RESTART` of the present action

@@ -21,10 +21,9 @@ use std::{
     time::Duration,
 };
 
-/// The pager starts at the first allocation of at least this number of bytes. It also starts at an
-/// allocation of at least 128 KiB, if the allocations of at least 128 KiB that were made before and
-/// not freed yet total at least this number. A small process, such as a shell or a launcher,
-/// therefore has no pager.
+/// The pager starts at the first allocation of at least this number of bytes, and at an allocation
+/// of at least 128 KiB once earlier allocations of at least 128 KiB, which are not freed yet, add
+/// up to this number. A small process, such as a shell or a launcher, therefore has no pager.
 const START_BYTES: usize = 1 << 20;
 
 /// Interval between two polls for the PID of the session's first process.
@@ -33,7 +32,7 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// Maximum number of polls for the PID of the session's first process: 2 s in all.
 const FIRST_PAUSES: u32 = 2000;
 
-/// `MADV_WIPEONFORK` of `linux/mman.h`.
+/// `MADV_WIPEONFORK` of `linux/mman.h`: the pages are zeros in a forked child.
 const WIPE_ON_FORK: c_int = 18;
 
 /// Takes all steps of this library that need a lock of the C library. The constructor of this
@@ -147,14 +146,14 @@ pub(crate) fn pager_for(bytes: usize) -> Option<&'static Pager> {
         None => start()?,
     };
     let extended = extended.as_ref()?;
-    // All unextended allocations together count as one large allocation, so their sum is compared
-    // with the minimum size too.
+    // An allocation is also extended if the sum of all unextended allocations reaches the minimum
+    // size.
     (bytes.max(unextended) >= extended.bytes_min && extended.pager.is_served())
         .then_some(&extended.pager)
 }
 
-/// Starts the pager; if another thread is starting it, waits for that thread. `None` in a child of
-/// `vfork(2)`, whose memory belongs to its parent.
+/// Starts the pager. If another thread is starting the pager, waits for that thread. `None` in a
+/// child of `vfork(2)`, whose memory belongs to its parent.
 #[cold]
 fn start() -> Option<&'static Option<Extended>> {
     prepare();

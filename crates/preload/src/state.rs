@@ -42,15 +42,15 @@ pub(crate) static EXTENDED: OnceLock<Option<Extended>> = OnceLock::new();
 static STARTING: Mutex<()> = Mutex::new(());
 
 thread_local! {
-    /// Nesting depth of this library's own work in the thread.
+    /// Number of nested calls of [`enter`]. Above 0, the thread does work of this library itself.
     static DEPTH: Cell<u32> = const { Cell::new(0) };
 
     /// The signals that the thread had blocked before this library's work began.
     static MASK: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The process that owns the address space, in a page of its own. The kernel wipes the page in a
-/// child of `fork(2)`. A child of `vfork(2)` shares the page with its parent.
+/// The process that owns the address space. The value is in a page of its own, which the kernel
+/// fills with zeros in a child of `fork(2)`. A child of `vfork(2)` shares the page with its parent.
 pub(crate) struct Process {
     /// The PID of the process; 0 in a child that has not stored its own PID yet
     /// ([`shares_memory`]).
@@ -60,7 +60,7 @@ pub(crate) struct Process {
     is_unlocked: AtomicBool,
 }
 
-/// Points at the page of the process.
+/// The address of the page that holds the [`Process`] of this address space.
 pub(crate) static PROCESS: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());
 
 /// True if a handler of SIGBUS handles faults; SIGBUS must then never be blocked.
@@ -81,8 +81,8 @@ fn blockable(mask: u64) -> u64 {
     if serves_in_signal() { mask & !(1 << (libc::SIGBUS - 1)) } else { mask }
 }
 
-/// True if this process uses the memory of another process, as a child of `vfork(2)` does until it
-/// calls `execve(2)`: a pager started here would belong to the other process.
+/// True if this process uses the memory of another process, as a child of `vfork(2)` does until the
+/// child calls `execve(2)`. A pager that such a child started would belong to the other process.
 pub(crate) fn shares_memory() -> bool {
     // SAFETY: the page is never unmapped.
     let Some(process) = (unsafe { PROCESS.load(Acquire).as_ref() }) else { return false };
@@ -105,7 +105,7 @@ pub(crate) fn set_unlocked() {
 
 /// True in a child that the program forked by a system call of its own, without the handlers of
 /// forks: a thread that exists only in the parent may hold a lock of this library for ever. The
-/// test is a read of memory, because `munmap(2)` makes it.
+/// function only reads memory, because each `munmap(2)` of the program calls it.
 pub(crate) fn may_be_locked() -> bool {
     // SAFETY: the page is never unmapped.
     let process = unsafe { PROCESS.load(Acquire).as_ref() };
@@ -128,8 +128,8 @@ pub(crate) fn inside<T>(work: impl FnOnce() -> T) -> T {
     outcome
 }
 
-/// Begins work of this library, and returns the signals that were blocked before. A nested call
-/// does not change the signal mask.
+/// Begins work of this library: blocks all signals except those of faults. Returns the signals that
+/// were blocked before. A nested call does not change the signal mask.
 pub(crate) fn enter() -> u64 {
     if DEPTH.get() == 0 {
         MASK.set(block_all());
@@ -147,8 +147,8 @@ pub(crate) fn exit(mask: u64) {
     }
 }
 
-/// Begins a thread of this library, in which these signals are blocked: all its work is the
-/// library's own.
+/// Begins a thread of this library. The signals in `mask` are blocked in the thread, and all of its
+/// work counts as work of this library.
 pub(crate) fn begin_thread(mask: u64) {
     set_mask(mask);
     MASK.set(mask);

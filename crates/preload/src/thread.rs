@@ -67,9 +67,9 @@ struct Module {
 
 static MODULES: OnceLock<Vec<Module>> = OnceLock::new();
 
-/// Records the objects (program and libraries) with thread-local storage that are loaded now.
-/// Objects that the program loads later have their blocks elsewhere, and the pager's threads do not
-/// use them.
+/// Records the objects (program and libraries) with thread-local storage that are loaded now. The
+/// blocks of objects that the program loads later are elsewhere, and the pager's threads do not use
+/// such objects.
 pub(crate) fn prepare() {
     MODULES.get_or_init(|| {
         let mut modules: Vec<Module> = vec![];

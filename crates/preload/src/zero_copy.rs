@@ -1,6 +1,7 @@
-//! Calls after which the kernel reads memory of the program later. The kernel holds such pages
-//! without pinning them, so the pager could evict a page and use its frame for another page, whose
-//! content would then be sent.
+//! Calls after which the kernel reads memory of the program later. The kernel holds references to
+//! the pages of this memory, but does not pin the pages. The pager could therefore evict such a
+//! page and use its frame for another page, and the kernel would send the content of the other
+//! page.
 
 use crate::{errno, state::pager_over};
 use libc::{c_int, c_uint, c_void, iovec, size_t, socklen_t, ssize_t};
@@ -17,14 +18,14 @@ pub unsafe extern "C" fn vmsplice(
     count: size_t,
     flags: c_uint,
 ) -> ssize_t {
-    // SAFETY: by the contract of this function.
+    // SAFETY: the caller upholds the contract of this function.
     let list = if count == 0 { &[] } else { unsafe { slice::from_raw_parts(pieces, count) } };
     let over = |piece: &iovec| pager_over(piece.iov_base as usize, piece.iov_len);
     let is_extended = list.iter().any(|piece| over(piece).is_some());
-    // SAFETY: by the contract of this function.
+    // SAFETY: the call only reads the flags of a descriptor.
     let access = unsafe { libc::fcntl(fd, libc::F_GETFL) };
     if !is_extended || access < 0 || access & libc::O_ACCMODE == libc::O_RDONLY {
-        // SAFETY: by the contract of this function.
+        // SAFETY: the caller upholds the contract of this function.
         return unsafe { libc::syscall(libc::SYS_vmsplice, fd, pieces, count, flags) as ssize_t };
     }
     copy(fd, list, flags & libc::SPLICE_F_NONBLOCK == 0)
@@ -61,7 +62,7 @@ fn write_first(fd: c_int, pieces: &[iovec]) -> ssize_t {
     unsafe { libc::write(fd, piece.iov_base, piece.iov_len.min(libc::PIPE_BUF)) }
 }
 
-/// `setsockopt(2)`. `SO_ZEROCOPY` is refused, as by a kernel without it, and programs then copy.
+/// `setsockopt(2)`. The option `SO_ZEROCOPY` is refused, as by an old kernel. Programs then copy.
 ///
 /// # Safety
 /// The caller must meet the conditions of the function in the C library.
@@ -76,6 +77,6 @@ pub unsafe extern "C" fn setsockopt(
     if level == libc::SOL_SOCKET && name == libc::SO_ZEROCOPY {
         return errno::failed(libc::EOPNOTSUPP);
     }
-    // SAFETY: by the contract of this function.
+    // SAFETY: the caller upholds the contract of this function.
     unsafe { libc::syscall(libc::SYS_setsockopt, fd, level, name, value, bytes) as c_int }
 }

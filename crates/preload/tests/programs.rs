@@ -97,7 +97,8 @@ fn extended_with(
     output
 }
 
-/// Status and output, without the report of thrashing, which depends on the speed of the drive.
+/// Exit status and output of a program as text. The report of thrashing is left out, because it
+/// depends on the speed of the drive.
 fn text(output: &Output) -> String {
     let of = |bytes| String::from_utf8_lossy(bytes).into_owned();
     let errors: String = of(&output.stderr)
@@ -116,7 +117,7 @@ fn same(name: &str, arguments: &[&str]) {
     same_by(name, arguments, FaultMode::Thread);
 }
 
-/// Like `same`, in the fault handling mode `faults`.
+/// Asserts the same as `same`, in the fault handling mode `faults`.
 fn same_by(name: &str, arguments: &[&str], faults: FaultMode) {
     let (folder, program) = compile(name);
     same_program(None, &program, folder.path(), arguments, faults);
@@ -146,13 +147,13 @@ fn blocks() {
     same("malloc.c", &[]);
 }
 
-/// Allocations that are too small to be extended one by one, but are large in sum.
+/// Allocations that are too small to be extended, but whose sum is large enough.
 #[test]
 fn pieces() {
     same("pieces.c", &[]);
 }
 
-/// `new` and `delete` of C++, and containers that grow.
+/// Tests `new` and `delete` of C++, and containers that grow.
 #[test]
 fn containers() {
     same("containers.cc", &[]);
@@ -192,8 +193,8 @@ fn the_affinity_of_a_thread_that_waits() {
     same("affinity.c", &[]);
 }
 
-/// A ring of io_uring with kernel threads and registered buffers, which pin pages: the eviction of
-/// pinned pages is retried, and all other pages are evicted.
+/// A program whose ring of io_uring has kernel threads and registered buffers, which pin pages. The
+/// pager retries the eviction of the pinned pages, and evicts all other pages.
 #[test]
 fn a_ring_of_io_uring() {
     same("ring.c", &["file"]);
@@ -345,7 +346,7 @@ fn mimalloc() {
     same_with(&Allocator { file: "libmimalloc.so", link, package: "libmimalloc-dev" });
 }
 
-/// The first large allocation of a program, while threads hold locks or are interrupted.
+/// Programs that make their first large allocation while threads hold locks or are interrupted.
 #[test]
 fn first_allocations() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
@@ -436,8 +437,8 @@ fn handlers_of_forks() {
     }
 }
 
-/// The treatment of pages in a child (`MADV_WIPEONFORK`, `MADV_DONTFORK`), by page, and of pages
-/// that are freed, replaced or moved.
+/// Single pages that are zeros in a forked child (`MADV_WIPEONFORK`) or absent (`MADV_DONTFORK`),
+/// also after pages were freed, replaced or moved.
 #[test]
 fn pages_that_children_do_not_inherit() {
     for faults in BOTH {
@@ -445,7 +446,7 @@ fn pages_that_children_do_not_inherit() {
     }
 }
 
-/// Children that the program forks by a system call of its own, while other threads hold locks.
+/// Children that the program forks by the raw system call, while other threads hold locks.
 #[test]
 fn forks_by_a_system_call() {
     for kind in ["private", "shared"] {
@@ -453,7 +454,7 @@ fn forks_by_a_system_call() {
     }
 }
 
-/// More forks than a store has layers.
+/// More forks than the 255 layers that a store can number.
 #[test]
 fn three_hundred_forks() {
     same("forks.c", &[]);
@@ -466,8 +467,8 @@ fn calls_that_fail() {
     }
 }
 
-/// Calls for mappings that do not lower the sum of allocations that are too small to be extended:
-/// mappings of files, mappings in place of others, and calls that leave memory mapped.
+/// Mappings that must not change the sum of the unextended allocations: mappings of files, mappings
+/// in place of counted ones, and memory that `mremap(2)` leaves mapped.
 #[test]
 fn pieces_that_stay_counted() {
     for faults in BOTH {

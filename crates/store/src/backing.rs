@@ -66,9 +66,9 @@ pub(super) enum BackingKind {
 }
 
 impl BackingFile {
-    /// Makes an unnamed file if `path` is a folder. Opens `path` if it is a block device that is
-    /// empty or begins with [`MARK`], or, with `force`, a block device with any content. Nothing is
-    /// written to the device.
+    /// If `path` is a folder, makes an unnamed file in the folder. If `path` is a block device,
+    /// opens the device: with `force` whatever the device holds, else only if the device is empty
+    /// or begins with [`MARK`]. Nothing is written to the device.
     pub(super) fn open(path: &Path, force: bool) -> Result<Self, StoreRefused> {
         let name = path.display().to_string();
         let refuse =
@@ -263,8 +263,8 @@ impl BackingFile {
         }
     }
 
-    /// Leaves the content of the file, and the release of its blocks, to a forked child that has
-    /// inherited the descriptor.
+    /// Leaves the file to a forked child that has inherited the descriptor: this process no longer
+    /// frees the blocks of the file.
     pub(super) fn leave(&mut self) {
         self.is_handed_over = true;
     }
@@ -277,8 +277,8 @@ impl BackingFile {
         }
         if self.kind != BackingKind::Device {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            // On a file system without holes the call fails: the space then stays allocated until
-            // the file is closed.
+            // On a file system without support for holes, the call fails. The space then stays
+            // allocated until the file is closed.
             let _ = fallocate(&self.file, flags, offset, bytes);
         }
     }
@@ -313,8 +313,8 @@ pub fn free(path: &Path) -> io::Result<u64> {
 #[repr(align(4096))]
 struct Aligned([u8; PROBED_BYTES]);
 
-/// Makes a file in a folder, private to its owner and without a name. The last close of the file
-/// removes it.
+/// Makes a file without a name in a folder, private to its owner. The kernel removes the file when
+/// its last descriptor is closed.
 fn unnamed(folder: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(0o600);
@@ -341,8 +341,8 @@ fn alignment(file: &File) -> Option<u64> {
 
 /// Extends an empty file to the maximum length without allocating space. Returns the length.
 fn lengthen(file: &File) -> io::Result<u64> {
-    // Keep the length within the user's limit (`RLIMIT_FSIZE`): a longer length would raise
-    // SIGXFSZ.
+    // Keep the length within the user's limit of the size of files (`RLIMIT_FSIZE`): `ftruncate(2)`
+    // to a longer length would raise SIGXFSZ.
     let limit = rustix::process::getrlimit(rustix::process::Resource::Fsize).current;
     let mut bytes = FILE_BYTES.min(limit.unwrap_or(FILE_BYTES)) / BLOCK * BLOCK;
     loop {

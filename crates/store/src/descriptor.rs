@@ -20,7 +20,7 @@ use std::{
 const END: usize = 4096;
 
 /// Protected descriptors have the highest numbers below the limit of descriptors (`RLIMIT_NOFILE`,
-/// at most [`END`]): this many numbers, or half of the limit if that is less.
+/// at most [`END`]): the highest `NUMBERS`, or the upper half below the limit if that is less.
 const NUMBERS: u64 = 256;
 
 /// One bit for each protected descriptor.

@@ -64,7 +64,7 @@ pub struct Ring {
     /// Entries that did not fit into the submission queue; the next `submit` queues them.
     waiting: VecDeque<squeue::Entry>,
     /// The I/O vectors of each job, keyed by the token of the job. The kernel reads the vectors
-    /// when it takes the job's entry. The vectors are kept until the job is done.
+    /// when it takes the job's entry from the queue, but they are kept until the job is done.
     pieces: HashMap<u64, IoVectors>,
     /// The time of each running timer, keyed by its token. The kernel reads the time.
     times: HashMap<u64, Box<types::Timespec>>,
@@ -218,8 +218,8 @@ impl Engine for Ring {
 }
 
 impl Drop for Ring {
-    /// Waits for all outstanding jobs, because their memory may be reused after the drop. Gives up
-    /// if the kernel refuses to wait.
+    /// Waits for all outstanding jobs, because the memory of these jobs may be reused after the
+    /// drop. Returns early if the kernel refuses to wait.
     fn drop(&mut self) {
         let _ = self.submit();
         while self.under_way() > 0 {

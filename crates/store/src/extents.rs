@@ -4,12 +4,13 @@ use rustix::fs::{FallocateFlags, SeekFrom, fallocate, fstatfs, seek};
 use std::{fs::File, ops::Range};
 
 /// `f_type` of ext2, ext3 and ext4 (`linux/magic.h`). Extents are merged on these file systems
-/// only. On others, `FALLOC_FL_ZERO_RANGE` would free blocks and allocate new ones, and the merge
-/// would gain nothing, because their discards run in the background.
+/// only. On other file systems, `FALLOC_FL_ZERO_RANGE` would free blocks and allocate new ones. The
+/// merge would also gain nothing there, because other file systems discard freed blocks in the
+/// background.
 const EXT4: u64 = 0xef53;
 
-/// Bytes of the ranges whose extents are merged one after the other. If the merge of a file is
-/// interrupted, the finished ranges stay merged.
+/// The extents of a file are merged range by range, with this number of bytes in a range. If the
+/// merge is interrupted, the finished ranges stay merged.
 const STEP: u64 = 16 << 20;
 
 /// Merges the extents of a range whose content is not needed any more. The content becomes zeros.
@@ -28,8 +29,8 @@ pub(super) fn merge_extents(file: &File, range: Range<u64>) {
         }
         offset = (start / STEP * STEP + STEP).min(range.end);
         let flags = FallocateFlags::ZERO_RANGE | FallocateFlags::KEEP_SIZE;
-        // The call fails for files without extents (on ext2 and ext3). They have no extents to
-        // merge.
+        // The call fails for files that are not stored in extents (on ext2 and ext3). Such files
+        // have no extents to merge.
         if fallocate(file, flags, start, offset - start).is_err() {
             return;
         }

@@ -106,7 +106,7 @@ impl FaultyEngine {
         one_in > 0 && self.random().is_multiple_of(one_in)
     }
 
-    /// The error that the plan assigns to the file range of a job; `None` if it assigns none.
+    /// The error of a job whose file range the plan makes fail (`room`, `lost_mib`); else `None`.
     fn refused(&self, job: &Job) -> Option<Errno> {
         let end = job.offset + bytes(job) as u64;
         if job.is_write && self.plan.room > 0 && end > self.plan.room {

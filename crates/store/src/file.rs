@@ -60,10 +60,10 @@ impl Default for Options {
 /// The files that hold the pages of each copy-on-write layer ([`super::snapshot`]).
 type LayerFiles = BTreeMap<Layer, Vec<BackingFile>>;
 
-/// The files of a child that is about to be forked. Parent and child have a copy after the fork,
-/// with the same open file descriptions: the parent's lock is the child's, so the parent cannot
-/// find out by the lock whether the child uses the files. A drop therefore changes no content; only
-/// the child, which takes the files out, frees their blocks.
+/// The files of a child that is about to be forked. After the fork, parent and child each have a
+/// copy of this value, with the same open file descriptions. A lock belongs to an open file
+/// description, so the parent cannot find out by the lock whether the child uses the files. A drop
+/// therefore changes no content; only the child, which takes the files out, frees their blocks.
 #[derive(Debug)]
 struct ChildFiles(LayerFiles);
 
@@ -103,7 +103,7 @@ pub struct FileStore {
     releaser: Option<Releaser>,
 }
 
-/// A transfer as the caller started it.
+/// A transfer that the caller started, and that is not done yet.
 #[derive(Debug)]
 struct PendingTransfer {
     is_write: bool,
@@ -407,7 +407,8 @@ impl FileStore {
         Ok(Self::build(self.stripes, layers, files.take(), self.options)?)
     }
 
-    /// Makes new files at the paths of the present files, for pages of one process only.
+    /// Makes another file for each present file ([`BackingFile::open_another`]), for pages that
+    /// only one process uses.
     fn open_more(&self) -> Result<Vec<BackingFile>, StoreRefused> {
         let first = self.files.values().next();
         let open = |file: &BackingFile| {
@@ -497,8 +498,8 @@ impl Store for FileStore {
         self.engine.done(&mut outcomes);
         let done =
             outcomes.into_iter().filter_map(|(at, result)| self.on_result(at, result)).collect();
-        // A retry is submitted at once: the caller has submitted the transfer already, and need not
-        // do so again.
+        // A retry is submitted here, because the caller has submitted the transfer already, and
+        // does not submit it a second time.
         let _ = self.engine.submit();
         done
     }
@@ -519,8 +520,9 @@ impl Store for FileStore {
         let (stripes, options, releaser) = (self.stripes, self.options, self.releaser.clone());
         Ok(Box::new(move || {
             for fd in inherited {
-                // SAFETY: these descriptors are copies of the parent's. The child never uses or
-                // drops its copy of the parent's store, so nothing else closes them.
+                // SAFETY: the descriptors are the child's copies of the parent's. The child never
+                // uses or drops its copy of the parent's store, so no other code closes these
+                // descriptors.
                 drop(unsafe { OwnedFd::from_raw_fd(fd) });
             }
             let store = Self::build(stripes, layers, files.take(), options)?;
@@ -529,7 +531,8 @@ impl Store for FileStore {
     }
 }
 
-/// The pieces of memory that make up the byte range `part` of `pieces`.
+/// The pieces of memory for a part of a transfer: `part` is a range of bytes of all `pieces` in
+/// order.
 fn cut(pieces: &[Piece], part: Range<u64>) -> Vec<Piece> {
     let (mut at, mut cut) = (0, vec![]);
     for piece in pieces {

@@ -27,7 +27,7 @@ fn set_lock(file: &File, command: libc::c_int, is_alone: bool) -> io::Result<()>
     // SAFETY: the structure has only numbers, so all zeros is a valid value.
     let mut lock: libc::flock = unsafe { std::mem::zeroed() };
     (lock.l_type, lock.l_whence, lock.l_len) = (kind as _, libc::SEEK_SET as _, 1);
-    // SAFETY: the file is open, and the call takes a pointer to this structure.
+    // SAFETY: the file is open, and the call only accesses `lock`.
     match unsafe { libc::fcntl(file.as_raw_fd(), command, &raw const lock) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

@@ -103,7 +103,7 @@ impl From<StoreRefused> for io::Error {
     }
 }
 
-/// A function that [`Store::fork`] returns. Called in the forked child, it makes the child's store.
+/// The function that [`Store::fork`] returns: in the forked child, it makes the child's store.
 pub type ChildStore = Box<dyn FnOnce() -> io::Result<Box<dyn Store>> + Send>;
 
 /// A store of pages. A page that was never written reads as zeros.
@@ -134,7 +134,7 @@ pub trait Store: Send {
     /// A descriptor that is readable when transfers are finished.
     fn ready(&self) -> BorrowedFd<'_>;
 
-    /// Announces a fork: the write-back of dirty pages for [`Store::fork`] follows.
+    /// Announces a fork. The caller then writes dirty pages back, and calls [`Store::fork`].
     fn before_fork(&mut self) {}
 
     /// Prepares the store for a child that is forked now. The child begins with the same pages.

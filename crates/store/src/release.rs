@@ -114,11 +114,11 @@ pub fn serve(folder: &Path, mut keeper: UnixStream) -> io::Result<()> {
     })
 }
 
-/// Frees the blocks of a file once all processes that locked it have closed it.
+/// Frees the blocks of a file after all processes that locked the file have closed it.
 fn release(file: OwnedFd) {
-    // Open the file once more: locks belong to open file descriptions, and `file` shares the
+    // Open the file once more, because locks belong to open file descriptions: `file` shares the
     // description of the pager. A lock through `file` would not conflict with the pager's lock, and
-    // so would not wait for it.
+    // would therefore not wait until the pager has closed the file.
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let Ok(own) = OpenOptions::new().read(true).write(true).open(path) else { return };
     drop(file);

@@ -9,8 +9,8 @@ use super::Piece;
 use rustix::io::Errno;
 use std::{os::fd::RawFd, time::Duration};
 
-/// The rest of a transfer is retried from a multiple of this number of bytes on, because direct
-/// transfers (`O_DIRECT`) must begin at such a multiple.
+/// A retry of the rest of a transfer begins at a multiple of this number of bytes, as direct
+/// transfers (`O_DIRECT`) must.
 const BLOCK: usize = interleaf_procfs::page::PAGE_BYTES;
 
 /// A transfer between one file and memory.
@@ -33,7 +33,8 @@ const WAIT_MAX: Duration = Duration::from_secs(1);
 pub struct RetryPolicy {
     /// Number of consecutive failed tries without progress after which a transfer counts as lost.
     pub tries: u32,
-    /// The wait before the second try; each later wait is ten times as long, 1 s at most.
+    /// The wait before the second try. Each later wait is ten times as long as the last, at most 1
+    /// s.
     pub first: Duration,
 }
 
@@ -45,7 +46,7 @@ impl Default for RetryPolicy {
     }
 }
 
-/// The next step of a job after a result of the drive.
+/// What the engine's caller must do with a job, after the drive has returned a result for the job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextStep {
     Done,
@@ -76,7 +77,7 @@ impl RetriedJob {
         Self { job, fails: 0, waits: 0 }
     }
 
-    /// Handles the drive's result: transferred bytes, or the error.
+    /// Handles the drive's result for a try: the number of transferred bytes, or the error.
     pub fn on(&mut self, result: Result<usize, Errno>, policy: RetryPolicy) -> NextStep {
         let left: usize = self.job.pieces.iter().map(|piece| piece.bytes).sum();
         let why = match result {
@@ -89,7 +90,7 @@ impl RetriedJob {
                 self.advance(done / BLOCK * BLOCK);
                 return NextStep::Go;
             }
-            // Nothing or less than a block was transferred: the job is beyond the end of a
+            // No byte, or less than a block, was transferred: the offset is beyond the end of a
             // truncated file, or the drive does not work.
             Ok(_) => Errno::IO,
             Err(Errno::INTR) => return NextStep::Go,

@@ -155,8 +155,8 @@ impl Layers {
         layers.map(|(_, name)| name).collect()
     }
 
-    /// Two layers that can be merged: the pages of the first, the smallest layer with pages, can
-    /// move to the second, the largest layer that is not frozen. `None` if there are no two such
+    /// Two layers that can be merged: the smallest layer with pages, whose pages can move, and the
+    /// largest layer that is not frozen, to which they can move. `None` if there are no two such
     /// layers.
     pub fn mergeable(&self) -> Option<(Layer, Layer)> {
         let in_use = || (1..).zip(&self.layers).filter(|(_, layer)| layer.is_in_use);
@@ -182,8 +182,7 @@ impl Layers {
         }
     }
 
-    /// Removes a layer without pages. A layer that is not frozen may be removed if there is another
-    /// one.
+    /// Removes a layer without pages. If the layer is not frozen, another such layer must exist.
     pub fn remove(&mut self, layer: Layer) {
         self.layers[usize::from(layer) - 1] = LayerUse::default();
     }
@@ -192,8 +191,8 @@ impl Layers {
         self.of.get(page as usize).copied().unwrap_or(NOWHERE)
     }
 
-    /// The layer that new pages are written to: the first layer that is not frozen. It always
-    /// exists, because `fork` leaves an empty layer unfrozen, and adds such a layer if necessary.
+    /// The layer that new pages are written to: the first layer that is not frozen. Such a layer
+    /// always exists, because `fork` leaves an empty layer unfrozen, or adds an empty layer.
     fn top(&self) -> Layer {
         let is_open = |layer: &LayerUse| layer.is_in_use && !layer.is_frozen;
         self.layers.iter().position(is_open).map_or(NOWHERE, |at| at as Layer + 1)
@@ -411,7 +410,8 @@ mod tests {
     }
 
     proptest! {
-        /// Every process reads its last write, or the content of its parent at the fork.
+        /// Each process reads what it wrote last, or else the content that its parent had at the
+        /// fork.
         #[test]
         fn writes_of_one_process_are_invisible_to_others(
             steps in proptest::collection::vec((any::<prop::sample::Index>(), step()), 0..200),

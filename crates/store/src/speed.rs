@@ -117,10 +117,10 @@ struct Bench<'a> {
 
 impl Bench<'_> {
     /// Keeps `depth` transfers outstanding for `limit`, or until `most` transfers were started. The
-    /// first `depth` transfers are started even after `limit`: a thread that loses its CPU for long
-    /// still measures them. Transfer n, counted from 0, moves `bytes` bytes at the offset
-    /// `offset(n)` of the store. Returns the number of transfers and the time from the first start
-    /// to the last end.
+    /// first `depth` transfers are started even after `limit`, so that a measurement in which the
+    /// thread lost its CPU still has transfers. Transfer n, counted from 0, moves `bytes` bytes at
+    /// the offset `offset(n)` of the store. Returns the number of transfers and the time from the
+    /// first start to the last end.
     fn run(
         &mut self,
         is_write: bool,
@@ -133,8 +133,8 @@ impl Bench<'_> {
         let may_begin =
             |begun: u64| begun < most && (begun < depth as u64 || start.elapsed() < limit);
         let (mut begun, mut done, mut failed) = (0, 0, None);
-        // `used` maps the token of each outstanding transfer to its part of the memory; `free` has
-        // the parts that no transfer uses.
+        // `used` has, for each outstanding transfer, its token and the index of its part of the
+        // memory. `free` has the indices of the parts that no transfer uses.
         let mut used = HashMap::new();
         let mut free: Vec<usize> = (0..depth).collect();
         loop {

@@ -18,13 +18,13 @@ pub struct StripePart {
     /// Offset of the part in the file, bytes.
     pub offset: u64,
     /// The pieces of the range that are in this file, as byte offsets in the whole store, in order.
-    /// In the file they follow each other without gaps.
+    /// The pieces follow each other in the file without gaps.
     pub of: Vec<Range<u64>>,
 }
 
 impl Stripes {
-    /// Splits a range into one part for each file. The stripes of a file are contiguous in that
-    /// file, so one part suffices.
+    /// Splits a range of the store into one part for each file. One part suffices, because stripes
+    /// of the store that follow each other in one file are contiguous in this file.
     pub fn parts(&self, whole: Range<u64>) -> Vec<StripePart> {
         if self.files == 1 {
             return vec![StripePart {
@@ -78,8 +78,8 @@ mod tests {
         #[test]
         fn each_byte_is_in_one_place(files in 1_u64..5, start in 0_u64..64, bytes in 1_u64..200) {
             let stripes = Stripes { files, bytes: 8 };
-            // The file and the offset of each byte of a range. They must be the same whether the
-            // range is split as a whole or byte by byte.
+            // The file and the offset of each byte of a range. File and offset must be the same
+            // whether the range is split as a whole or byte by byte.
             let place = |whole: Range<u64>| -> Vec<(u64, usize, u64)> {
                 let flat = |part: StripePart| {
                     let bytes = part.of.into_iter().flatten().enumerate();

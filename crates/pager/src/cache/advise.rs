@@ -5,11 +5,11 @@ use crate::ranges::Ranges;
 use interleaf_prefetch::{advice::Advice, page::Page};
 use std::ops::Range;
 
-/// At most the budget divided by this number is pinned; the other frames are left for other pages.
+/// The program may pin the budget divided by this number, in frames. All other pages use the rest.
 const PINNED_DIVISOR: u32 = 2;
 
-/// Maximum number of pages that the program may pin. While the budget is smaller than that of the
-/// settings, [`ProgramAdvice::pin`] allows fewer pinned frames.
+/// Maximum number of pages that the program may pin. While the budget is smaller than
+/// `settings.frames`, [`ProgramAdvice::pin`] allows fewer pinned frames.
 pub(crate) fn pinned_max(settings: Settings) -> u32 {
     settings.frames / PINNED_DIVISOR
 }
@@ -37,9 +37,9 @@ impl ProgramAdvice {
         self.pinned.set(pages, None);
     }
 
-    /// Returns true if an extent is to be pinned: the program pins one of its pages, and all pinned
-    /// frames then fit into `budget` divided by [`PINNED_DIVISOR`]. Counts the frames of the extent
-    /// as pinned in this case.
+    /// Decides whether to pin an extent, and returns true if so. An extent is pinned if the program
+    /// pins one of its pages, and if the pinned frames, with the frames of the extent, are at most
+    /// `budget` divided by [`PINNED_DIVISOR`]. The frames of the extent are then counted as pinned.
     pub(super) fn pin(&mut self, extent: &Extent, budget: u32) -> bool {
         let is_pinned = self.pinned_frames + extent.frames() <= budget / PINNED_DIVISOR
             && extent.span().pages().any(|page| self.pinned.get(page).is_some());
@@ -65,14 +65,15 @@ impl Cache {
         self.on_regions_changed(&pages);
     }
 
-    /// Removes discarded pages from their regions, with the advice and the pins of these pages.
+    /// Removes pages, which the caller has discarded, from their regions. Also removes the advice
+    /// and the pins of these pages.
     pub fn remove_region(&mut self, pages: &Range<Page>) {
         self.regions.remove(pages);
         self.advice.clear(pages);
         self.on_regions_changed(pages);
     }
 
-    /// Updates prefetch and fault-around after regions in a range of pages were added or removed.
+    /// Adapts the prefetcher and the fault-around to regions that were added or removed in `pages`.
     fn on_regions_changed(&mut self, pages: &Range<Page>) {
         self.prefetch.set_footprint(self.regions.pages());
         self.fault_around.forget_removed(&self.regions, pages);
@@ -102,8 +103,9 @@ impl Cache {
         }
     }
 
-    /// Takes the mapped extents of `pages` for which `is_due` holds out of their queues, and then
-    /// queues or pins these extents by the new advice. A pinned extent is in no queue.
+    /// Removes each mapped extent of `pages` for which `is_due` returns true from its queue. Then
+    /// queues the extent again or pins the extent, according to the new advice. A pinned extent is
+    /// in no queue.
     fn requeue_mapped(&mut self, pages: &Range<Page>, is_due: fn(&Extent) -> bool) {
         for id in self.residency.all_in(pages) {
             if is_due(self.residency.extent(id)) {

@@ -11,8 +11,9 @@ use super::{
 /// pages.
 const BACKLOG_MAX: u32 = 4096;
 
-/// Approximate number of ticks that the clock of loaded pages makes while the cache loads as many
-/// pages as the budget has frames. A tick is one page in a budget of fewer frames than this number.
+/// The clock of loaded pages ([`Cache::time`]) advances by about this number of ticks while the
+/// cache loads as many pages as the budget has frames. If the budget has fewer frames than this
+/// number, each loaded page is a tick.
 pub(super) const BUDGET_TICKS: u32 = 1024;
 
 /// For each node, the frames that are released to other processes or nodes.
@@ -31,7 +32,7 @@ struct ReleasedOfNode {
     frames: u32,
     /// The number of frames that the node should have released in total.
     target: u32,
-    /// Number of blocks that [`Cache::newly_released`] has returned.
+    /// Number of blocks in `blocks` that [`Cache::newly_released`] has returned.
     reported: usize,
 }
 
@@ -53,7 +54,7 @@ impl Released {
 }
 
 impl Cache {
-    /// Sets the budget to `frames`, but at most to the frames of the settings. If the budget
+    /// Sets the budget to `frames` frames, or to `Settings::frames` if that is less. If the budget
     /// shrinks, evictions follow; [`Cache::used_frames`] shows their progress.
     pub fn resize(&mut self, frames: u32) {
         self.shares.resize(frames.min(self.settings.frames));
@@ -77,7 +78,8 @@ impl Cache {
         self.division().max(node) - self.released.frames(node)
     }
 
-    /// Number of frames that belong to this process now.
+    /// Number of frames that this process occupies now: its budget, or more while it releases
+    /// frames.
     pub fn used_frames(&self) -> u32 {
         let used: u32 = self.nodes().map(|node| self.used_frames_of(node)).sum();
         // While a part of the budget moves from one node to another, the first node may have
@@ -175,9 +177,9 @@ impl Cache {
                 self.residency.deallocate(frame, order);
                 continue;
             }
-            // The block is split, and the part that is not taken back stays released.
-            // `newly_released` will report this part a second time. This is harmless: its memory is
-            // given back to the kernel once more.
+            // The block is split into halves. The half that is not taken back stays released, and
+            // `newly_released` will report this half a second time. The second report is harmless:
+            // the kernel receives the memory of the frames once more.
             let order = order - 1;
             released.blocks.extend([(frame + (1 << order), order), (frame, order)]);
         }

@@ -143,8 +143,8 @@ pub enum Action {
     Drop(ExtentId, Span),
     /// Write the dirty pages of an extent from its frames back to the store.
     Write(ExtentId, Span, DirtyPages),
-    /// Wake the threads that wait for one of `.1` pages from `.0` on: the page is mapped, or the
-    /// thread has to fault again.
+    /// Wake the threads that wait for the `.1` pages from `.0` on. A woken thread repeats its
+    /// access: the page is mapped now, or the thread faults again.
     Wake(Page, u64),
     /// Poison a page, so that each touch raises SIGBUS: the content of the page is lost.
     Poison(Page),

@@ -81,19 +81,19 @@ const DISPLACE_EXAMINED: u32 = 32;
 /// Policies for High Performance Caching", ISCA 2007).
 const BIMODAL_ONE_IN: u64 = 16;
 
-/// In a long loop, one in this number of huge pages becomes protected. The number is larger than in
-/// other loops for two reasons. For each inserted page, the oldest protected page is evicted
-/// (`inserted_frames`), which the loop may have to read again. And samples (`loop_detector.rs`)
-/// also find protected pages that the loop does not use.
+/// In a long loop, one in this number of huge pages becomes protected: fewer than in other loops,
+/// for two reasons. First, the node evicts the oldest protected pages in return for the inserted
+/// pages (`inserted_frames`), and the loop may have to read these pages again. Second, samples
+/// (`loop_detector.rs`) also find protected pages that the loop does not use.
 const LONG_BIMODAL_ONE_IN: u64 = 64;
 
-/// Bimodal insertion selects a new set of huge pages each time that loops have mapped this multiple
-/// of the frames of the cache.
+/// Bimodal insertion selects other huge pages in each round. In a round, loops map this number
+/// times as many frames as the cache has.
 const BIMODAL_ROUND: u64 = 4;
 
 /// True if bimodal insertion protects a page of a loop in this round. All pages of a huge page have
-/// the same result. If only some of them were protected, the gaps between the protected pages would
-/// be too short for long transfers.
+/// the same result, because the gaps between single protected pages would be too short for long
+/// transfers.
 const fn is_bimodal_sample(page: Page, round: u64, one_in: u64) -> bool {
     hash(page >> ORDER_MAX, round).is_multiple_of(one_in)
 }
@@ -107,7 +107,8 @@ const fn hash(low: u64, high: u64) -> u64 {
 #[derive(Clone, Debug)]
 pub(super) struct Reclaim {
     pub(super) loop_detector: LoopDetector,
-    /// Number of frames mapped in loops so far: the clock of the rounds of bimodal insertion.
+    /// Number of frames mapped in loops so far. This number is the clock of the rounds of bimodal
+    /// insertion ([`BIMODAL_ROUND`]).
     loop_frames: u64,
     /// True if a device or a system call pinned the last victim, so that the victim stays mapped.
     is_victim_pinned: bool,
@@ -285,9 +286,9 @@ impl Cache {
         let frames = self.budget_of(node);
         let of_streams = (self.prefetch.active_streams() + 1) << self.prefetch_order_max();
         let (divisor, max_divisor, prefetched) = match self.reclaim.loop_detector.is_long_loop() {
-            // Subtract the maximum number of prefetched frames, not their present number. The
-            // present number varies, and its peaks would evict protected pages, which are then read
-            // again.
+            // Subtract the maximum number of frames with prefetched pages, not the present number.
+            // The present number varies, and each of its peaks would evict protected pages, which
+            // are read again later.
             true => {
                 let prefetched = self.prefetched_frames_max(node);
                 (LONG_PROBATIONARY_DIVISOR, LONG_PROBATIONARY_MAX_DIVISOR, prefetched)
@@ -311,7 +312,7 @@ impl Cache {
     }
 
     /// True if the protected extents of a node hold at most [`Cache::protected_max`] frames and are
-    /// not being released. Probationary extents are then evicted before them.
+    /// not being released. Probationary extents are then evicted before protected extents.
     fn is_protected_within_share(&self, node: Node, reserve: u32) -> bool {
         self.residency.protected_frames(node) <= self.protected_max(node, reserve)
             && !self.reclaim.loop_detector.is_releasing_protected()
@@ -392,11 +393,11 @@ impl Cache {
         self.unmap(id, actions);
     }
 
-    /// Makes room among the protected extents of a node for a new extent of a loop, which has
-    /// `frames` pages from `page` on: protected extents with much longer reuse distances become
-    /// probationary. Returns false if too few of the oldest protected extents have such distances.
-    /// Always returns false in a long loop, because in a long loop all distances are the length of
-    /// a pass.
+    /// Makes room among the protected extents of a node for a new extent of a loop, with `frames`
+    /// pages from `page` on. Protected extents whose reuse distances are much longer than those of
+    /// `page` ([`DISPLACE_DIVISOR`]) become probationary. Returns false if too few of the oldest
+    /// protected extents have such long distances, or if no distance of `page` is known. Always
+    /// returns false in a long loop, where each reuse distance is the length of a pass.
     pub(super) fn displace_protected(&mut self, page: Page, node: Node, frames: u32) -> bool {
         let detector = &self.reclaim.loop_detector;
         let distance = detector.reuse_distance(page).filter(|_| !detector.is_long_loop());

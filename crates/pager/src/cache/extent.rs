@@ -1,10 +1,11 @@
-//! The state of one extent. The structure is small, because there may be as many extents as frames.
+//! The state of one extent. The structure is kept small, because a cache may have as many extents
+//! as frames.
 
 use super::Span;
 use crate::cache::{frame_pool::Frame, node::Node};
 use interleaf_prefetch::page::Page;
 
-/// States of an extent, drawn in [`crate::cache`].
+/// The states of an extent. A diagram in [`crate::cache`] shows the transitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ExtentState {
     Filling,
@@ -34,15 +35,15 @@ pub(super) struct Extent {
     frame: Frame,
     /// The stream that prefetched the extent; 0 for none, and after the first touch of the extent.
     pub(super) stream: u32,
-    /// The page that a thread waits for, as its index in the extent; [`NO_WAITER`] if no thread
-    /// waits.
+    /// The page that the last waiting thread waits for, as its index in the extent; [`NO_WAITER`]
+    /// if no thread waits.
     waiting_page: u16,
-    /// Time of the prefetch or, once the extent was mapped, of the last map: in ticks of the clock
-    /// of loaded pages ([`Cache::time`](super::Cache::time)).
+    /// The time at which the extent was mapped last, or was prefetched if it was not mapped yet: in
+    /// ticks of the clock of loaded pages ([`Cache::time`](super::Cache::time)).
     pub(super) since: u16,
     order: u8,
     pub(super) state: ExtentState,
-    /// True if the waiting thread wants to write.
+    /// True if a waiting thread wants to write.
     is_wait_for_write: bool,
     /// The node that the waiting thread runs on.
     waiting_node: Node,
@@ -54,14 +55,14 @@ pub(super) struct Extent {
     pub(super) is_probationary: bool,
     /// True if the extent is mapped, and exempt from eviction.
     pub(super) is_pinned: bool,
-    /// True if compaction needs the frames. The extent is then dropped as soon as it is unmapped
-    /// and clean, unless a thread waits for the extent.
+    /// True if compaction needs the frames of the extent. The extent is then dropped as soon as it
+    /// is unmapped and clean, unless a thread waits for it.
     pub(super) is_evicting: bool,
     /// True if the extent is a probe of the fault-around size. Of a probe, only the page that
     /// faults is mapped, so that touches of the other pages fault.
     pub(super) is_probe: bool,
-    /// True if the extent was prefetched by a read of the store, and not touched yet: only such
-    /// prefetches are counted (`Counts::prefetched`), and not prefetches of zeros.
+    /// True if the extent was prefetched by a read of the store, and not touched yet. False if a
+    /// prefetch filled the extent with zeros: `Counts::prefetched` counts only reads.
     pub(super) is_read_ahead: bool,
     /// True while a faulting thread maps the extent on the fast path.
     pub(super) is_claimed: bool,
@@ -102,7 +103,7 @@ impl Extent {
         1 << self.order
     }
 
-    /// Number of frames for the counters of prefetches: those read ahead, and not touched yet.
+    /// Number of frames of a read-ahead extent that was not touched yet; 0 for other extents.
     pub(super) const fn frames_read_ahead(&self) -> u64 {
         if self.is_read_ahead { self.frames() as u64 } else { 0 }
     }
@@ -116,8 +117,8 @@ impl Extent {
     pub(super) const fn add_waiter(&mut self, fault: WaitingFault) {
         let WaitingFault { page, is_write, node } = fault;
         let waiting_page = (page - self.page as Page) as u16;
-        // Only one page of a probe is mapped. So if threads wait for two of its pages, the extent
-        // is mapped as a whole and is no probe any more.
+        // Only one page of a probe is mapped. If threads wait for two pages of a probe, the extent
+        // is therefore mapped as a whole, and is no probe any more.
         self.is_probe &= self.waiting_page == NO_WAITER || self.waiting_page == waiting_page;
         self.waiting_page = waiting_page;
         self.is_wait_for_write |= is_write;

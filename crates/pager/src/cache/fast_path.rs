@@ -14,7 +14,7 @@ pub enum MapAttempt {
         id: ExtentId,
         /// The pages and frames of the extent.
         span: Span,
-        /// True for a prefetched extent, whose stream should now prefetch further pages.
+        /// True if a stream prefetched the extent. The stream should then prefetch further pages.
         is_prefetched: bool,
     },
     /// The thread must retry the access: the page has been mapped since the fault, or another
@@ -44,14 +44,14 @@ impl Cache {
     }
 
     /// Processes the faults that threads have served without the pager's thread since the last call
-    /// of this method, in the order of the faults. Appends the moves of these faults to `actions`.
-    /// The caller must answer these moves like any other move.
+    /// of this method, in the order of the faults. Appends an [`Action::MoveIn`] for each of these
+    /// faults to `actions`, which the caller must answer like any other.
     pub fn commit_mapped(
         &mut self,
         faults: impl Iterator<Item = PageFault> + Clone,
         actions: &mut Vec<Action>,
     ) {
-        // First map all extents, so that `progress` evicts none of them.
+        // First map the extents of all faults: `progress`, which evicts, then evicts none of them.
         for PageFault { page, is_write, node, .. } in faults.clone() {
             self.on_fault(WaitingFault { page, is_write, node }, actions);
         }

@@ -8,7 +8,7 @@ use super::{
 use interleaf_prefetch::{advice::Advice, page::Page};
 
 /// A fault on a huge page of which the store holds no page fills the whole huge page with zeros, if
-/// the number of free frames of the node exceeds its budget divided by this number.
+/// the node's free frames exceed the node's share of the budget divided by this number.
 const FREE_FOR_ZEROS_DIVISOR: u32 = 4;
 
 impl Cache {
@@ -145,7 +145,8 @@ impl Cache {
         (size.order(), size.is_next_a_probe())
     }
 
-    /// The order of the largest extent that contains a page and could be loaded; at most `max`.
+    /// The order of the largest extent around a page of which each page can be loaded; at most
+    /// `max`.
     pub(super) fn largest_loadable_order(&self, page: Page, max: u8) -> u8 {
         let region = self.regions.containing(page);
         let fits = |order: &u8| {

@@ -15,26 +15,27 @@ use std::{collections::BTreeMap, mem, ops::Range};
 /// accesses would place all probes on the same page of their blocks.
 const PROBE_ONE_IN: u32 = 7;
 
-/// A probe is judged after this number of faults in the region of the probe.
+/// A probe is judged after this number of faults in its region, unless late use counts (see below).
 const JUDGED_AFTER: u32 = 64;
 
-/// A probe has *late use* if it turns out to be too small (`Probe::is_too_small`) only after
-/// [`JUDGED_AFTER`] faults. While late use counts, a probe is judged later: when as many pages were
-/// loaded since the probe as the budget divided by this number. The probe's pages are still
-/// resident at that time, so reading them together has saved later reads.
+/// A probe has *late use* if its order turns out to be too small (`Probe::is_too_small`) only after
+/// [`JUDGED_AFTER`] faults. While late use counts for the votes, a probe is judged later: when the
+/// cache has loaded as many pages since the probe as the budget divided by this number. The pages
+/// of the probe are still resident at that time, so one read of all pages has saved later reads.
 const RESIDENT_DIVISOR: u64 = 4;
 
 /// While the `patience` of a region is above zero, late use counts for the votes on the region's
 /// order. Each probe with late use adds 1 to `patience`, up to this maximum.
 const PATIENCE_MAX: i32 = 8;
 
-/// Minimum and initial value of `patience`. The value is far below zero, because probes with late
-/// use end before probes without, which end only when they are judged. With a value near zero, the
-/// first few probes alone would decide that late use counts.
+/// Minimum and initial value of `patience`. The value is far below zero because of the first
+/// probes: a probe with late use ends as soon as the use is seen, and a probe without late use ends
+/// only at the end of its watch. With a value near zero, the first few probes would decide that
+/// late use counts.
 const PATIENCE_MIN: i32 = -24;
 
-/// A probe that was watched for late use to the end, without late use, subtracts this number from
-/// `patience`. The number is above 1, because random accesses also use many pages late.
+/// A probe that was watched for late use, and ends without, subtracts this number from `patience`.
+/// The number is above 1, because random accesses also use many pages late.
 const DISUSE_WEIGHT: i32 = 6;
 
 /// Maximum number of probes of a region that are watched for late use at the same time. Also the
@@ -66,7 +67,7 @@ pub(super) struct FaultAround {
     initial_order: u8,
     /// The fault-around size of each region, keyed by the first page of the region.
     sizes: BTreeMap<Page, FaultAroundSize>,
-    /// Number of sizes in `sizes` of each order.
+    /// For each order, the number of regions in `sizes` that have this order.
     of_order: [usize; ORDERS],
 }
 
@@ -106,7 +107,7 @@ impl FaultAround {
     }
 
     /// Forgets regions that no longer exist, after a change of the regions in a range of pages. A
-    /// region that began elsewhere still begins there.
+    /// region that begins outside of the range is not affected.
     pub(super) fn forget_removed(&mut self, regions: &Regions, pages: &Range<Page>) {
         let all = self.sizes.range(pages.start..=pages.end);
         let gone: Vec<Page> =
@@ -138,9 +139,9 @@ impl Cache {
         LoadClock { loaded: self.residency.loaded_pages(), budget: self.budget() }
     }
 
-    /// If an extent is a probe, splits the extent: it keeps only the faulting page `page`, and its
-    /// other pages become inactive extents. The extent must be in no queue. Also begins to watch
-    /// the probe, if the pager will see the touches of its block.
+    /// If an extent is a probe, splits the extent: the extent keeps only the faulting page `page`,
+    /// and the other pages become inactive extents. The extent must be in no queue. Also begins to
+    /// watch the probe, if the pager will see the touches of the block that the probe has loaded.
     pub(super) fn split_probe(&mut self, id: ExtentId, page: Page) {
         let extent = self.residency.extent_mut(id);
         if !mem::take(&mut extent.is_probe) {
@@ -186,7 +187,7 @@ pub(super) struct FaultAroundSize {
     order: u8,
     /// Votes for a larger order, minus votes for a smaller order.
     votes: i32,
-    /// While this number is above zero, late use ([`RESIDENT_DIVISOR`]) counts for the votes.
+    /// Above 0, a probe that is found too small late ([`RESIDENT_DIVISOR`]) counts for the votes.
     patience: i32,
     loads: u32,
     faults: u32,
@@ -205,8 +206,8 @@ struct Probe {
     /// Number of faults in the region, and number of pages loaded, before the probe.
     first_fault: u32,
     first_loaded: u64,
-    /// True if the probe has been watched for more than [`JUDGED_AFTER`] faults: the probe has late
-    /// use if it is found too small from now on.
+    /// True if the probe has been watched for more than [`JUDGED_AFTER`] faults. If the order of
+    /// the probe turns out to be too small from now on, the probe has late use.
     is_late: bool,
 }
 
@@ -394,8 +395,8 @@ mod tests {
     #[test]
     fn pages_used_while_they_are_resident_are_read_at_once() {
         let mut size = FaultAroundSize::new(2);
-        // A cube that is read plane by plane: one page of each of 100 rows, then the next page of
-        // each row.
+        // A cube that is read across its rows: one page of each of 100 rows, then the next page of
+        // each row. The rows begin 1000 pages apart.
         run(&mut size, (0..400).flat_map(|page| (0..100).map(move |row| row * 1000 + page)));
         assert!(size.order() >= 2, "{size:?}");
         let mut random = Pcg64Mcg::seed_from_u64(1);

@@ -16,8 +16,8 @@ impl Cache {
         }
     }
 
-    /// True if the cache is frozen and idle. The store then holds all content, except for failed
-    /// writes and pinned pages.
+    /// True if the cache is frozen, and no read, write, move or discard is in progress. The store
+    /// then holds all content, except for failed writes and pinned pages.
     pub fn is_quiescent(&self) -> bool {
         self.is_frozen
             && !self.residency.is_evicting()
@@ -35,8 +35,8 @@ impl Cache {
         }
     }
 
-    /// The cache of a child that is forked now: all content is in the store, and no page is
-    /// resident. `None` if a write-back for the fork failed, or a page is pinned.
+    /// The initial cache of a child that is forked now: all content is in the store, and no page is
+    /// resident. `None` if a write-back before the fork has failed, or a page is pinned.
     pub fn for_child(&self) -> Option<Self> {
         (!self.durability.has_unstored()).then(|| {
             let empty = Self::with_nodes(self.settings, self.division().clone());

@@ -13,16 +13,17 @@
 //!
 //! Pages with a short reuse distance must not be treated as part of a loop, even within a large
 //! loop. For example, in a blocked matrix product the rows of a block are used again long before
-//! all other pages, and LRU keeps these rows. Faults on pages that were evicted a short time ago,
-//! and outside of a loop also refaults, show that such pages are evicted too early.
+//! all other pages, and LRU keeps these rows. Two events show that pages with a short reuse
+//! distance are evicted too early: a fault on a page that was evicted a short time ago, and,
+//! outside of a loop, a refault.
 
 use super::reuse_distance::ReuseDistances;
 use interleaf_prefetch::page::Page;
 use std::{collections::VecDeque, ops::Range};
 
 /// An eviction is remembered until as many further pages are evicted as this multiple of the
-/// budget. In a loop over more pages, protection could keep at most a quarter of the pages
-/// resident.
+/// budget. A longer memory would find longer loops, but of a loop over more than four times the
+/// budget, protection can keep only a quarter of the pages resident.
 const REMEMBERED_BUDGETS: u32 = 4;
 
 /// A loop begins when more than this share of recent reads are prefetches of recently evicted
@@ -37,8 +38,8 @@ const END_SHARE: f64 = 0.25;
 /// the budget divided by this number.
 const EARLY_DIVISOR: u32 = 4;
 
-/// A loop begins only while the share of early evictions among reads and refaults is less than this
-/// value.
+/// A loop begins only while the share of early evictions ([`EARLY_DIVISOR`]) among reads and
+/// refaults is less than this value.
 const EARLY_BEGIN_MAX: f64 = 0.15;
 
 /// A loop ends when the share of early evictions reaches this value. The value is larger than
@@ -62,10 +63,10 @@ const SAMPLES_MAX: usize = 16;
 /// which shows that the loop does not use the protected pages.
 const UNUSED_SAMPLES: u32 = 4;
 
-/// A sample is due when the probationary pages evicted since the last eviction of protected pages
-/// cost at least `SAMPLE_COST_DIVISOR` times as much to read again as the sample, or in a long loop
-/// `LONG_SAMPLE_COST_DIVISOR` times as much. This limits the cost of samples, which the loop may
-/// have to read again.
+/// A sample is due when a read of all probationary pages that were evicted since the last eviction
+/// of protected pages would cost at least `SAMPLE_COST_DIVISOR` times as much as a read of the
+/// sample, or in a long loop `LONG_SAMPLE_COST_DIVISOR` times as much. The loop may have to read
+/// the sample again, and this limit bounds the cost of such reads.
 const SAMPLE_COST_DIVISOR: u32 = 64;
 const LONG_SAMPLE_COST_DIVISOR: u32 = 256;
 
@@ -84,7 +85,7 @@ const LONG_EXTENT: u32 = 8;
 const EARLY_LONG_BEGIN_MAX: f64 = 0.02;
 const EARLY_LONG_END_MAX: f64 = 0.1;
 
-/// Order of a group: 2^`GROUP_ORDER` pages share one time of the last eviction.
+/// The time of the last eviction is stored for each group of 2^`GROUP_ORDER` pages, not each page.
 const GROUP_ORDER: u8 = 2;
 
 /// A detector of loops. Its shares are moving averages over the latest reads: over about as many
@@ -93,19 +94,19 @@ const GROUP_ORDER: u8 = 2;
 pub struct LoopDetector {
     /// The budget, frames.
     frames: u32,
-    /// The time of the last eviction of each group, on the clock `now`; 0 for never.
+    /// For each group of pages, the value of `now` at its last eviction; 0 if it was never evicted.
     evicted_at: Vec<u32>,
     reuse_distances: ReuseDistances,
-    /// Pages evicted so far: the clock of the detector.
+    /// Number of pages evicted so far. This number is the clock of the detector.
     now: u32,
     /// Recent share of reads that belong to a loop: prefetches of recently evicted pages.
     loop_share: f64,
     is_loop: bool,
-    /// Recent share of prefetched pages that are read in long extents.
+    /// Recent share of the prefetched pages that are read in extents of at least [`LONG_EXTENT`].
     long_share: f64,
     is_long: bool,
-    /// Recent share of pages, among those that were read or refaulted, that show early evictions:
-    /// pages that were read for a fault soon after their eviction, and refaulted pages.
+    /// Recent share of early evictions: pages that were read for a fault soon after their eviction,
+    /// or refaulted, divided by all pages that were read or refaulted.
     early_share: f64,
     /// Estimated length of a pass, in evicted pages: the longest reuse distances of pages of the
     /// loop.
@@ -168,7 +169,7 @@ impl LoopDetector {
         self.releasing > 0
     }
 
-    /// True if it is time to evict a sample of protected pages, which fills `frames` frames.
+    /// True if it is time to evict protected pages in `frames` frames as a sample.
     pub const fn is_time_to_sample(&self, frames: u32) -> bool {
         let divisor =
             if self.is_long_loop() { LONG_SAMPLE_COST_DIVISOR } else { SAMPLE_COST_DIVISOR };

@@ -66,7 +66,7 @@ impl Division {
         Self { max: max.collect(), is_by_use: available.len() > 1 }
     }
 
-    /// The share of each node is fixed.
+    /// A division with a fixed share for each node: `frames` has the frames of each node.
     pub fn fixed(frames: &[u32]) -> Self {
         Self { max: frames.iter().copied().take(NODES_MAX).collect(), is_by_use: false }
     }
@@ -211,10 +211,10 @@ impl Shares {
     }
 
     /// Moves one step of frames from the share of another node to the share of `node`. Returns true
-    /// if frames were moved. The frames come from the node with the most spare frames (`spare`), if
-    /// it can spare a step. Otherwise, if the demand of `node` calls for a larger share, they come
-    /// from the node whose share exceeds its desired share most. Otherwise, if `node` is below its
-    /// minimum share, they come from the node with the largest share.
+    /// if frames were moved. If a node has a step of spare frames (`spare`), the node with the most
+    /// spare frames gives them. Otherwise, if the demand of `node` calls for a larger share, the
+    /// node whose share exceeds its desired share most gives them. Otherwise, if `node` is below
+    /// its minimum share, the node with the largest share gives them.
     fn take_for(&mut self, node: Node, spare: &[u32]) -> bool {
         let step = self.step();
         if self.share(node) + step > self.division.max(node) {
@@ -227,8 +227,8 @@ impl Shares {
         let by_demand = others().filter(|other| surplus(other) >= step);
         let by_demand = by_demand.max_by_key(surplus);
         let by_demand = by_demand.filter(|_| self.share(node) + step <= self.desired(node));
-        // A node below its minimum share needs no demand: a node without frames cannot load pages,
-        // and therefore has no demand.
+        // The minimum share does not require demand: a node without frames cannot load pages, and
+        // therefore has no demand.
         let by_need = others().max_by_key(|other| self.share(*other));
         let by_need = by_need.filter(|_| self.share(node) < self.min());
         let Some(from) = by_spare.or(by_demand).or(by_need) else { return false };
@@ -260,8 +260,8 @@ impl Cache {
             return;
         }
         for node in self.nodes() {
-            // A share changes only after the node has released or taken back the frames of its last
-            // change.
+            // The share of a node changes again only after the node has released, or taken back,
+            // the frames of the last change.
             while self.is_short(node) && self.released.is_settled(node) {
                 let spare: Vec<u32> = self.nodes().map(|node| self.spare(node)).collect();
                 if !self.shares.take_for(node, &spare) {

@@ -1,11 +1,11 @@
 //! The prefetch queue: pages that the prefetcher has requested and that are not loaded yet. The
 //! queue also limits the frames that prefetched pages hold.
 //!
-//! Prefetched pages that were not touched yet may hold a limited number of frames. These frames are
-//! divided equally among the streams. A stream that holds its share of frames waits until the
-//! program has touched an eighth of these frames' pages. The streams take turns, and load one block
-//! of pages in each turn. ([`interleaf_prefetch`] decides the prefetch depth of a stream, and the
-//! confidence from which it prefetches.)
+//! Prefetched pages that were not touched yet may hold a limited number of frames, and each stream
+//! has an equal share of these frames. A stream that holds its whole share waits until the program
+//! has touched an eighth of the pages in this share. The streams take turns, and load one block of
+//! pages in each turn. (The crate [`interleaf_prefetch`] decides how many pages are read ahead of a
+//! stream, and how confident a prediction must be.)
 
 use super::{
     Action, Cache, Extent, PageFault, budget::BUDGET_TICKS, frame_pool::ORDER_MAX, index::ExtentId,
@@ -43,8 +43,8 @@ const LOOP_PREFETCHED_DIVISOR: u32 = 128;
 const LOOP_PREFETCHED_MIN: u32 = 3 << 8;
 
 /// In a long loop, the maximum length of an extent is the budget divided by this number. An extent
-/// is evicted as a whole: with longer extents, each eviction would change the number of protected
-/// pages more.
+/// is evicted as a whole. The longer the extents, the more the number of protected pages changes
+/// with each eviction.
 const LOOP_EXTENT_DIVISOR: u32 = 512;
 
 /// The maximum length of an extent in a long loop is at least this number of pages.
@@ -87,9 +87,9 @@ struct QueuedPrefetch {
     is_probe: Option<bool>,
     /// True if the stream goes from higher to lower page numbers.
     is_descending: bool,
-    /// True if the stream holds its share of the frames for prefetched pages, and waits until the
-    /// program has touched some of these pages. Without the wait, each touched page would start a
-    /// transfer of its own.
+    /// True if the stream holds its share of the frames for prefetched pages. The stream then waits
+    /// until the program has touched some of these pages. Without the wait, each touch would free
+    /// one frame, and start a transfer of a single page.
     is_at_share: bool,
     /// The node of the thread that caused the prefetch. The pages are loaded into frames of this
     /// node.
@@ -115,7 +115,7 @@ impl QueuedPrefetch {
         Self { ranges: [pages].into(), ..Self::new(stream, false, node) }
     }
 
-    /// True if this is the queue of the stream `stream` in this direction.
+    /// True if this queue belongs to the stream `stream` and has the direction `is_descending`.
     const fn is_of(&self, stream: u32, is_descending: bool) -> bool {
         self.stream == stream && self.is_descending == is_descending
     }
@@ -592,7 +592,7 @@ mod tests {
         assert_eq!(cache.prefetch.queued[0].ranges.front(), Some(&(start..start + 5)));
     }
 
-    /// The program has mapped other memory at the removed pages.
+    /// Pages that leave their region are not loaded: the program has mapped other memory there.
     #[test]
     fn queued_pages_that_are_in_no_region_any_more_are_not_loaded() {
         let (mut cache, _) = swept(Advice::Sequential, 0..1);

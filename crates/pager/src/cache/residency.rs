@@ -25,7 +25,7 @@ const MAPPED_AROUND_MAX: u32 = 64;
 struct NodeFrames {
     /// The free frames, whose indices are counted from the first frame of the node.
     pool: FramePool,
-    /// Mapped extents that are not probationary.
+    /// Mapped extents that are neither probationary nor pinned.
     protected: ExtentQueue,
     protected_frames: u32,
     /// Mapped extents of a loop over more pages than the budget, except its protected extents. The
@@ -70,7 +70,7 @@ pub(super) struct Residency {
     free_ids: Vec<ExtentId>,
     owners: FrameOwners,
     links: Links,
-    /// Number of pages loaded so far: the clock of fault-around and prefetch.
+    /// Number of pages loaded so far. This number is the clock of fault-around and prefetch.
     loaded_pages: u64,
 }
 
@@ -153,8 +153,8 @@ impl Residency {
         self.index.largest_free_order(page, max)
     }
 
-    /// The range of `pages` and of the mapped extents directly before and after `pages`, at most
-    /// [`MAPPED_AROUND_MAX`] extents on each side.
+    /// The range from the first to the last page of `pages` and of the mapped extents that adjoin
+    /// `pages`, at most [`MAPPED_AROUND_MAX`] extents on each side.
     pub(super) fn mapped_around(&self, pages: &Range<Page>) -> Range<Page> {
         let mapped = |page: Page| {
             let extent = self.extent(self.find(page)?);
@@ -347,7 +347,7 @@ impl Residency {
         node.in_flight += 1;
     }
 
-    /// Ends the count of an extent: its fill has ended or failed, or the extent is now mapped.
+    /// Subtracts an extent that is filled, whose fill has failed, or that is mapped now.
     pub(super) fn end_flight(&mut self, id: ExtentId) {
         let (node, ..) = self.queues(id);
         node.in_flight -= 1;

@@ -62,8 +62,8 @@ impl ReuseDistances {
         }
     }
 
-    /// Notes that pages are evicted long after their last use. The distance of their next read does
-    /// not count: it is too short, because it begins at the eviction.
+    /// Notes that pages are evicted long after their last use. Their next reuse distance is not
+    /// used: a distance is counted from the eviction, and is therefore too short here.
     pub(super) fn on_late_eviction(&mut self, pages: &Range<Page>) {
         self.blocks_mut(pages).iter_mut().for_each(|block| block.is_late_eviction = true);
     }

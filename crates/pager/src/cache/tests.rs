@@ -62,7 +62,7 @@ struct Simulation {
 /// Marks unknown content.
 const UNKNOWN: u32 = u32::MAX;
 
-/// Marks the content of a torn write: parts of two contents.
+/// Marks the content of a page after a torn write: a mixture of old and new content.
 const TORN: u32 = u32::MAX - 1;
 
 impl Simulation {
@@ -119,7 +119,7 @@ impl Simulation {
         self.fails_one_in > 0 && self.random.next_u64().is_multiple_of(self.fails_one_in)
     }
 
-    /// True if a write fails. A failed write may leave torn pages.
+    /// Decides whether a write fails, and returns true if so. A failed write may leave torn pages.
     fn fails_to_write(&mut self, span: Span, dirty: &DirtyPages) -> bool {
         let pages: Vec<_> =
             span.pages().enumerate().filter(|(at, _)| dirty.contains(*at)).collect();
@@ -128,7 +128,8 @@ impl Simulation {
             self.on_drive.extend(pages.into_iter().map(|(_, page)| page));
             return false;
         }
-        // After a failed write the content of the drive is unknown, and so is `clean`.
+        // The content of the drive is unknown after a failed write. `clean` is therefore unknown
+        // too.
         span.pages().for_each(|page| self.clean[page as usize] = UNKNOWN);
         for (at, page) in pages {
             self.drive[page as usize] = match self.below(3) {
@@ -158,7 +159,7 @@ impl Simulation {
         self.todo.extend(actions);
     }
 
-    /// A thread touches a page, and waits if the page is not mapped.
+    /// Lets a thread touch a page; the thread waits if the page is not mapped.
     fn touch(&mut self, thread: usize, page: Page, is_write: bool) {
         let is_discarding = self.discarding.as_ref().is_some_and(|pages| pages.contains(&page));
         if self.poisoned[page as usize] || is_discarding {
@@ -349,8 +350,8 @@ impl Simulation {
 const SETTINGS: Settings =
     Settings { frames: 64, order: 2, prefetch: Limits { initial: 4, max: 16 } };
 
-/// Returns the next page that a thread touches, and true if it writes: a random page in one of
-/// eight cases, else a page of a sweep that advances by 3 pages with each write.
+/// Returns the next page that a thread touches, and true if the thread writes. One page in eight is
+/// random. The other pages belong to a sweep that advances by 3 pages with each write.
 fn mixed(simulation: &mut Simulation, thread: usize) -> (Page, bool) {
     let pages = simulation.expected.len();
     let is_write = simulation.random.next_u64().is_multiple_of(2);
@@ -601,7 +602,7 @@ fn a_loop_keeps_a_share_resident_until_it_ends() {
 }
 
 /// A loop walks through three arrays together, with twice as many pages as the budget. Less than
-/// three quarters of all touches may be reads.
+/// three quarters of all touched pages may be read from the drive.
 #[test]
 fn a_loop_over_several_arrays_keeps_a_share_resident() {
     let settings =

@@ -2,14 +2,14 @@
 //! pages that were evicted and that no stream predicts. Only a larger budget helps, so the pager
 //! tells the user the budget that would end the thrashing.
 //!
-//! This budget follows from the number of pages that the threads use. That number is estimated from
-//! the number of loads since thrashing began, and from the number of distinct pages among these
-//! loads. Resident pages that were not loaded in this time are added: they are used so often that
-//! they stay. The number of distinct pages is estimated from a sample, the pages with the smallest
-//! hashes. Among `n` uniform hashes in 0..1, the k-th smallest is k / n in the mean (Bar-Yossef et
-//! al., "Counting Distinct Elements in a Data Stream", RANDOM 2002). SHARDS samples pages in the
-//! same way (Waldspurger et al., "Efficient MRC Construction with SHARDS", FAST 2015). With 1024
-//! hashes the standard error is 3 %.
+//! The recommended budget follows from the number of pages that the threads use. This number is
+//! estimated from two counts: the loads since thrashing began, and the distinct pages among these
+//! loads. Resident pages that were not loaded since thrashing began are added: their use is so
+//! frequent that they stay resident. The number of distinct pages is estimated from a sample, the
+//! pages with the smallest hashes. Among `n` uniform hashes in 0..1, the k-th smallest is k / n in
+//! the mean (Bar-Yossef et al., "Counting Distinct Elements in a Data Stream", RANDOM 2002). SHARDS
+//! samples pages in the same way (Waldspurger et al., "Efficient MRC Construction with SHARDS",
+//! FAST 2015). With 1024 hashes the standard error is 3 %.
 
 use super::Cache;
 use interleaf_prefetch::page::Page;
@@ -48,7 +48,7 @@ const RESERVE_DIVISOR: u64 = 16;
 /// A detector of thrashing.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ThrashDetector {
-    /// Pages loaded in this period, and the number of these pages that were read for a fault.
+    /// Number of pages loaded in this period, and the number of these pages read for a fault.
     loaded: u64,
     demanded: u64,
     /// Number of thrashing periods in a row, and the number of pages loaded in these periods.
@@ -60,8 +60,8 @@ pub(super) struct ThrashDetector {
 }
 
 impl ThrashDetector {
-    /// Counts pages that are read or filled with zeros. `is_demanded` is true if a thread waits for
-    /// a read of these pages.
+    /// Counts loaded pages: pages that are read, or filled with zeros. `is_demanded` is true if a
+    /// thread waits for a read of these pages.
     pub(super) fn on_load(&mut self, pages: Range<Page>, is_demanded: bool) {
         let count = pages.end - pages.start;
         self.loaded += count;
@@ -82,9 +82,9 @@ impl ThrashDetector {
     }
 
     /// Ends a period in which the stall time of all threads was `stall_share` of the elapsed time.
-    /// Returns the estimated number of pages from which the loads were drawn; `None` if the program
-    /// does not thrash, if the number is not known yet, or if the user was told. The caller then
-    /// calls [`Self::end_count`].
+    /// Returns the estimated number of pages from which the loads were drawn, and the caller must
+    /// then call [`Self::end_count`]. `None` if the program does not thrash, if the number is not
+    /// known yet, or if the user was told already.
     fn end_period(&mut self, stall_share: f64) -> Option<u64> {
         let share = self.demanded as f64 / self.loaded.max(1) as f64;
         let is_thrashing = stall_share >= STALL_SHARE_MIN
@@ -197,8 +197,8 @@ mod tests {
         rand_core::{RngCore, SeedableRng},
     };
 
-    /// Simulates 20 periods of random accesses to `pages` pages. Returns the reported numbers of
-    /// pages.
+    /// Simulates 20 periods of random accesses to `pages` pages. Returns the numbers of used pages
+    /// that the detector has estimated.
     fn reported(pages: u64, is_demanded: bool, stall_share: f64) -> Vec<u64> {
         let (mut detector, mut random) = (ThrashDetector::default(), Pcg64Mcg::seed_from_u64(1));
         let period = |_| {

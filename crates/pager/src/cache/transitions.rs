@@ -173,7 +173,8 @@ impl Cache {
         self.residency.remove_ready(id);
     }
 
-    /// Puts a mapped extent into its queue, or pins it.
+    /// Pins a mapped extent if the program pins one of its pages, else puts the extent into a
+    /// queue.
     pub(super) fn push_mapped(&mut self, id: ExtentId) {
         let is_pinned = self.advice.pin(self.residency.extent(id), self.budget());
         if is_pinned {

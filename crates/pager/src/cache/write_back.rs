@@ -56,7 +56,7 @@ impl Cache {
     pub(super) fn on_pinned(&mut self, id: ExtentId, actions: &mut Vec<Action>) {
         let span = self.residency.extent(id).span();
         if self.durability.is_fully_discarded(span) {
-            // The content is discarded, so no page needs to move.
+            // The program has discarded the content, so no page needs to be moved to its frame.
             actions.push(Action::Drop(id, span));
             return;
         }

@@ -22,8 +22,8 @@ const LOAD: &CStr = c"/proc/loadavg";
 /// (`Documentation/ABI/testing/sysfs-devices-system-cpu` of the kernel).
 const ONLINE: &CStr = c"/sys/devices/system/cpu/online";
 
-/// The time between two readings of [`LOAD`]. A reading takes some 5 µs, so all readings take 0.05
-/// % of a CPU.
+/// The time between two readings of [`LOAD`]. A reading takes about 5 µs, which is 0.05 % of this
+/// time.
 const READ_EVERY: Duration = Duration::from_millis(10);
 
 /// The number of consecutive readings with more runnable threads than CPUs after which the CPUs

@@ -39,7 +39,8 @@ impl CpuSharing {
         }
     }
 
-    /// Notes a fault of a thread. The calling thread is the pager's.
+    /// Notes a fault of `thread`, a thread of the program. Only the pager's thread calls this
+    /// function.
     pub(crate) fn note_fault(&mut self, thread: u32) {
         let faults = match self.last {
             Some((last, faults)) if last == thread => faults.wrapping_add(1),
@@ -102,8 +103,9 @@ mod tests {
         thread,
     };
 
-    /// A thread that runs on one CPU only, the last of those that this process may use, and sleeps
-    /// until the test ends.
+    /// Starts a thread that may run only on the last of the CPUs that this process may use. The
+    /// thread sleeps until the test ends. Returns its ID, and the sender whose drop ends the
+    /// thread.
     fn sleeper() -> (Pid, SyncSender<()>) {
         let (end, ended): (_, Receiver<()>) = sync_channel(0);
         let (begin, begun) = sync_channel(0);

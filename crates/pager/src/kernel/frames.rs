@@ -143,7 +143,7 @@ impl Frames {
             self.given_back[page / PAGE_BYTES] |= self.allocated[page / HUGE_BYTES];
         }
         let address = self.memory.start() + part.start;
-        // SAFETY: no extent has these frames, so their content is not needed.
+        // SAFETY: no extent uses these frames, so the content of the frames is not needed.
         let _ = unsafe { memory::advise(&(address..address + part.len()), Advice::LinuxDontNeed) };
     }
 
@@ -188,8 +188,8 @@ impl Frames {
     /// The content of the frames in `part` (bytes from the first frame). These frames are not
     /// written to while the result is borrowed.
     pub(crate) fn part(&self, part: Range<usize>) -> &[u8] {
-        // SAFETY: no caller reads frames of mapped extents, which have no page. Frames are not
-        // written to while `self` is borrowed.
+        // SAFETY: the frames of mapped extents have no pages, and no caller reads these frames. No
+        // code writes to frames while `self` is borrowed.
         unsafe { self.memory.part(part) }
     }
 }

@@ -1,5 +1,5 @@
 //! The kernel objects of a pager that a forked child cannot share with its parent. The child makes
-//! new ones.
+//! new objects of these kinds.
 
 use crate::kernel::{
     frames::Frames,
@@ -36,7 +36,8 @@ impl FaultHandle {
 
     /// Wakes the fault server.
     pub(crate) fn ring(&self) {
-        // The write fails only after 2^64 - 1 writes without a read.
+        // The write fails only if the eventfd's counter, which a read resets, would exceed 2^64 -
+        // 2.
         let _ = rustix::io::write(&self.doorbell, &1_u64.to_ne_bytes());
     }
 }

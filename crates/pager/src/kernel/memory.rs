@@ -134,7 +134,7 @@ impl Drop for Memory {
 /// `UFFDIO_MOVE` moves pages only between two locked or two unlocked mappings, and the kernel
 /// allocates all pages of a locked mapping, also beyond the budget.
 fn unlock(pages: &Range<usize>) {
-    // SAFETY: the call changes no content. It cannot fail for a mapping that exists.
+    // SAFETY: `munlock(2)` changes no content, and cannot fail for a mapping that exists.
     let _ = unsafe { mm::munlock(pages.start as *mut _, pages.len()) };
 }
 
@@ -185,8 +185,9 @@ pub(crate) fn bind(pages: &Range<usize>, node: u32) -> io::Result<()> {
     set_policy(pages, libc::MPOL_BIND, &mask)
 }
 
-/// Excludes addresses from NUMA balancing of the kernel, which would migrate their pages. Balancing
-/// skips memory that has a memory policy of its own, so the addresses get the policy `MPOL_LOCAL`.
+/// Excludes addresses from the kernel's NUMA balancing, which would migrate the pages of regions.
+/// NUMA balancing skips memory that has its own memory policy. The addresses therefore get the
+/// policy `MPOL_LOCAL`.
 ///
 /// # Errors
 /// When the kernel lacks NUMA.
@@ -194,13 +195,13 @@ pub(crate) fn keep_on_nodes(pages: &Range<usize>) -> io::Result<()> {
     set_policy(pages, MPOL_LOCAL, &[])
 }
 
-/// `MPOL_LOCAL` of `linux/mempolicy.h`.
+/// `MPOL_LOCAL` of `linux/mempolicy.h`: the kernel allocates a page on the node of the thread.
 const MPOL_LOCAL: c_int = 4;
 
 /// Mode flags in the result of `get_mempolicy(2)`, `MPOL_MODE_FLAGS` of `linux/mempolicy.h`.
 const MODE_FLAGS: c_int = 7 << 13;
 
-/// Number of words in a mask of 1024 nodes, the maximum of a kernel.
+/// Number of words in a mask of 1024 nodes, the maximum of Linux.
 const NODE_MASK_WORDS: usize = 1024 / c_ulong::BITS as usize;
 
 fn set_policy(pages: &Range<usize>, mode: c_int, mask: &[c_ulong]) -> io::Result<()> {
@@ -233,7 +234,7 @@ fn errno() -> io::Errno {
     io::Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(io::Errno::INVAL)
 }
 
-/// `MADV_COLLAPSE` of `asm-generic/mman-common.h`, since Linux 6.1.
+/// `MADV_COLLAPSE` of `asm-generic/mman-common.h`, since Linux 6.1: make single pages a huge page.
 const COLLAPSE: libc::c_int = 25;
 
 /// Collapses 512 single pages, aligned to a huge page, into one huge page. A failure is ignored,
@@ -272,13 +273,13 @@ pub(crate) unsafe fn lift_out(pages: &Range<usize>, to: usize) -> io::Result<()>
     let (start, length) = (pages.start as *mut _, pages.len());
     // SAFETY: the caller upholds the contract of this function.
     unsafe { mm::mremap_fixed(start, length, length, flags, to as *mut _) }?;
-    // SAFETY: the pages at `to` belong to a region, and only this function uses them.
+    // SAFETY: only this function uses the memory at `to`, and no Rust object lies there.
     unsafe { protect(&(to..to + length), READ_WRITE.bits()) }
 }
 
 /// Moves pages that [`lift_out`] has moved to the addresses from `from` on back to `pages`, in
-/// place of the mapping that remained there, with the protection `protection`. Their userfaultfd
-/// does not move with them: it must be registered again.
+/// place of the mapping that remained there, with the protection `protection`. The registration
+/// with the userfaultfd does not move with the pages: the caller must register `pages` again.
 ///
 /// # Safety
 /// The pages belong to a region, and `lift_out` was the last to use the memory at `from`.
@@ -289,7 +290,7 @@ pub(crate) unsafe fn put_back(
 ) -> io::Result<()> {
     let length = pages.len();
     // The protection is set before the move, so that no thread can write to the pages meanwhile.
-    // SAFETY: the pages at `from` belong to a region, and only the caller uses them.
+    // SAFETY: only the caller uses the memory at `from`, and no Rust object lies there.
     unsafe { protect(&(from..from + length), protection) }?;
     let flags = MremapFlags::MAYMOVE | MremapFlags::DONTUNMAP;
     let (from, to) = (from as *mut _, pages.start as *mut _);

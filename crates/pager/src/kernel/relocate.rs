@@ -56,7 +56,7 @@ pub(crate) struct Relocator {
     /// first moves the page to these addresses.
     lift_area: Memory,
     zeros: Box<[u8; PAGE_BYTES]>,
-    /// Time at which a pinned page was found last.
+    /// The time at which a move last failed because the page was pinned; `None` before the first.
     last_pinned: Cell<Option<Instant>>,
 }
 
@@ -89,8 +89,8 @@ impl Relocator {
             return;
         }
         match faults.copy_pages(page, frame, PAGE_BYTES) {
-            // `NOENT` or `INVAL`: the program has unmapped the address, so its content is not
-            // needed any more.
+            // `NOENT` or `INVAL`: the program has unmapped the address, and does not need the
+            // content any more.
             Ok(()) | Err(Errno::NOENT | Errno::INVAL) => {}
             Err(Errno::EXIST) => self.reconcile(faults, page, frame),
             Err(why) => fatal(format_args!("page {page:#x} cannot be mapped: {why}")),
@@ -161,7 +161,8 @@ impl Relocator {
         Ok(true)
     }
 
-    /// Moves a page to a frame by way of the lift area. Returns true if the page is missing.
+    /// Moves a page to a frame in two steps, first to `lift_area`. Returns true if the page is
+    /// missing.
     fn lift(
         &self,
         faults: &Userfault,
@@ -184,7 +185,7 @@ impl Relocator {
         };
         let mut moved = move_up_to(tries);
         if matches!(moved, Err((_, Errno::BUSY))) {
-            // The kernel keeps the protection of the page in the mapping that remains at the page.
+            // The mapping that `lift_out` has left behind still has the protection of the page.
             if let Some(protection) = protection_of(page) {
                 self.last_pinned.set(Some(Instant::now()));
                 put_back(faults, &pages, area, protection);

@@ -95,7 +95,7 @@ pub(crate) fn register(served: Served) -> io::Result<Registration> {
         entry.served.compare_exchange(ptr::null_mut(), served, SeqCst, Relaxed).is_ok()
     };
     ENTRIES.iter().position(is_free).map(Registration).ok_or_else(|| {
-        // SAFETY: the value was just made, and was not published.
+        // SAFETY: `into_raw` above made the pointer, and no entry holds the pointer.
         drop(unsafe { Box::from_raw(served) });
         io::Error::other(format!("more than {PAGERS} pagers serve faults in signals"))
     })

@@ -26,11 +26,11 @@ use std::{
 /// The type of the ioctls (`UFFDIO`). The version of the protocol (`UFFD_API`) is the same number.
 const GROUP: u8 = 0xaa;
 
-/// `UFFD_FEATURE_SIGBUS`.
+/// `UFFD_FEATURE_SIGBUS`: a fault raises SIGBUS in the thread, and causes no message.
 const SIGBUS: u64 = 1 << 7;
 
-/// `UFFD_FEATURE_THREAD_ID`, `UFFD_FEATURE_EXACT_ADDRESS` (Linux 5.18), `UFFD_FEATURE_POISON`
-/// (Linux 6.6) and `UFFD_FEATURE_MOVE` (Linux 6.8).
+/// The features that each userfaultfd needs: `UFFD_FEATURE_THREAD_ID`, `UFFD_FEATURE_EXACT_ADDRESS`
+/// (Linux 5.18), `UFFD_FEATURE_POISON` (Linux 6.6) and `UFFD_FEATURE_MOVE` (Linux 6.8).
 const FEATURES: u64 = 1 << 8 | 1 << 11 | 1 << 14 | 1 << 16;
 
 /// The features for memory that processes share: those of [`FEATURES`],
@@ -38,22 +38,23 @@ const FEATURES: u64 = 1 << 8 | 1 << 11 | 1 << 14 | 1 << 16;
 /// (Linux 5.14) and `UFFD_FEATURE_WP_HUGETLBFS_SHMEM` (Linux 5.19).
 const SHARED_FEATURES: u64 = FEATURES | 1 | 1 << 5 | 1 << 10 | 1 << 12;
 
-/// `UFFDIO_REGISTER_MODE_MISSING`.
+/// `UFFDIO_REGISTER_MODE_MISSING`: report faults on missing pages.
 const MISSING: u64 = 1;
 
-/// `MISSING`, `UFFDIO_REGISTER_MODE_WP` and `UFFDIO_REGISTER_MODE_MINOR`.
+/// `MISSING`, `UFFDIO_REGISTER_MODE_WP` and `UFFDIO_REGISTER_MODE_MINOR`: also report writes to
+/// write-protected pages, and minor faults.
 const ALL_MODES: u64 = MISSING | 1 << 1 | 1 << 2;
 
-/// `UFFDIO_WRITEPROTECT_MODE_WP`.
+/// `UFFDIO_WRITEPROTECT_MODE_WP`: write-protect the pages. Without the flag, unprotect the pages.
 const PROTECTED: u64 = 1;
 
 /// The device that opens a userfaultfd for users who may not call `userfaultfd(2)`.
 const DEVICE: &str = "/dev/userfaultfd";
 
-/// `UFFD_EVENT_PAGEFAULT`.
+/// `UFFD_EVENT_PAGEFAULT`: the event of a message about a page fault.
 const PAGEFAULT: u8 = 0x12;
 
-/// `UFFD_PAGEFAULT_FLAG_WRITE`.
+/// `UFFD_PAGEFAULT_FLAG_WRITE`: the flag of a page fault by a write.
 const WRITE: u64 = 1;
 
 #[repr(C)]
@@ -413,7 +414,8 @@ impl Userfault {
 }
 
 impl From<OwnedFd> for Userfault {
-    /// A userfaultfd that another process made for its own memory.
+    /// Takes over a userfaultfd that another process made for its own memory, and passed to this
+    /// one.
     fn from(fd: OwnedFd) -> Self {
         Self { fd }
     }
@@ -433,7 +435,7 @@ fn open_device(flags: UserfaultfdFlags) -> io::Result<OwnedFd> {
     unsafe { ioctl(&device, NewDescriptor(flags)) }
 }
 
-/// `USERFAULTFD_IOC_NEW`.
+/// `USERFAULTFD_IOC_NEW`: the ioctl of [`DEVICE`] that opens a userfaultfd with these flags.
 struct NewDescriptor(UserfaultfdFlags);
 
 // SAFETY: `USERFAULTFD_IOC_NEW` takes its flags by value, and returns a new descriptor.

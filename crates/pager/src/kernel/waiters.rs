@@ -102,7 +102,8 @@ impl Waiters {
             match slot.state.load(Acquire) {
                 DONE => break true,
                 DENIED => break false,
-                // A futex wait may return early: the loop checks again.
+                // A futex wait may return before `state` has changed, so the loop checks `state`
+                // again.
                 waits => drop(futex::wait(&slot.state, futex::Flags::PRIVATE, waits, None)),
             }
         };
@@ -129,8 +130,8 @@ impl Waiters {
     }
 
     /// Wakes the threads that wait for pages at these addresses, if [`Waiters::faults`] has
-    /// returned their faults. `may_access` is true if they can repeat their accesses, and false if
-    /// the addresses are in no region or on poisoned pages.
+    /// returned their faults. `may_access` is true if the threads can repeat their accesses, and
+    /// false if the addresses are in no region or on poisoned pages.
     pub(crate) fn wake(&self, addresses: &Range<usize>, may_access: bool) {
         if self.count.load(SeqCst) == 0 {
             return;

@@ -285,8 +285,8 @@ const SEARCHES_MAX: usize = 16;
 #[derive(Clone, Debug)]
 struct Searches(Vec<Search>);
 
-/// No free range for a region of at least `bytes` bytes, aligned to at least `align`, begins before
-/// the address `from`.
+/// The result of a search: no free range for a region of at least `bytes` bytes, aligned to at
+/// least `align`, begins before the address `from`.
 #[derive(Clone, Copy, Debug)]
 struct Search {
     bytes: usize,
@@ -307,7 +307,8 @@ impl Searches {
 
     /// Remembers a search that has found the first free range at the address `from`.
     fn end(&mut self, bytes: usize, align: usize, from: usize) {
-        // Remove searches that the new search implies.
+        // Keep an older search only if it says more: for fewer bytes, less alignment, or a later
+        // address.
         let says_more =
             |other: &Search| other.bytes < bytes || other.align < align || other.from > from;
         self.0.retain(says_more);

@@ -35,7 +35,7 @@ use std::{
 /// The state that the threads of a program share with the pager's thread.
 #[derive(Debug)]
 pub(crate) struct Context {
-    /// The kernel objects of the pager. A forked child replaces them with its own.
+    /// The kernel objects of the pager. A forked child replaces these objects with new ones.
     pub(crate) handle: RwLock<Arc<FaultHandle>>,
     pub(crate) memory: Memory,
     pub(crate) arena: Mutex<Arena>,
@@ -48,8 +48,8 @@ pub(crate) struct Context {
     pub(crate) pinned: Mutex<Ranges<()>>,
     /// Maximum number of pages that may be pinned.
     pub(crate) pinned_max: u64,
-    /// ID of the process whose faults the pager handles. In a forked child, it is the parent's ID
-    /// until the child has a fault server of its own.
+    /// ID of the process whose faults the pager handles. In a forked child, the field has the ID of
+    /// the parent until the child has a fault server of its own.
     pub(crate) process: AtomicI32,
     pub(crate) mode: FaultMode,
     /// The NUMA nodes to which the frames are bound.

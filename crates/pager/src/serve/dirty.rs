@@ -27,7 +27,7 @@ pub(crate) struct DirtyTracker {
     /// For each huge page, the hashes of its pages; `None` if all are unknown.
     stored: Vec<Option<Box<Hashes>>>,
     /// Hashes of the pages of dirty extents whose write-back has not ended, keyed by the first page
-    /// of the extent. After the write-back they become hashes of stored content.
+    /// of the extent. After the write-back, these hashes are moved to `stored`.
     unsaved: HashMap<Page, Vec<u64>>,
     hash_of_zeros: u64,
 }
@@ -58,7 +58,7 @@ impl DirtyTracker {
         }
     }
 
-    /// Records that the frames of a span were written back. They still have the content that
+    /// Records that the frames of a span were written back. The frames still have the content that
     /// [`DirtyTracker::find`] has hashed.
     pub(crate) fn record_written(&mut self, span: Span) {
         match self.unsaved.remove(&span.page) {

@@ -105,15 +105,15 @@ pub(crate) fn start(server: Arc<Mutex<FaultServer>>) -> io::Result<Thread> {
 /// When faults cannot be served any more.
 fn run(server: &Mutex<FaultServer>) -> io::Result<()> {
     IS_FAULT_SERVER.set(true);
-    // If the kernel refuses the short time slice, continue: faults are then served later on a busy
-    // machine.
+    // If the kernel refuses the short time slice, continue: on a busy machine, this thread then
+    // waits longer for a CPU.
     let mut scheduling = Scheduling::of_this_thread().ok();
     let mut contention = CpuContention::new(Instant::now());
     let mut actions = vec![];
     let mut last = Instant::now();
     loop {
-        // This wait is short: in signal mode, a faulting thread holds the lock for at most one move
-        // of pages.
+        // The wait for the lock is short: in signal mode, a faulting thread holds the lock for at
+        // most one move of pages.
         let mut own = lock(server);
         let Some(is_busy) = own.step(&mut actions)? else { return Ok(()) };
         let now = Instant::now();
@@ -154,7 +154,7 @@ pub(crate) struct FaultServer {
     cache: Cache,
     dirty: DirtyTracker,
     transfers: Transfers,
-    /// Extents to unmap.
+    /// Extents that are to be unmapped, in the order of the requests of the cache.
     moving_out: VecDeque<(ExtentId, Span)>,
     /// Pages that raise SIGBUS at an access.
     poisoned: BTreeSet<Page>,
@@ -180,7 +180,7 @@ pub(crate) struct FaultServer {
 struct Discards {
     /// Threads that wait for a discard, each with the first page of the discard.
     waiting: Vec<(Page, Sender<()>)>,
-    /// Pages that return to the arena once they read as zeros.
+    /// Freed pages. Their addresses return to the arena once the pages read as zeros.
     frees: Vec<Range<Page>>,
 }
 
@@ -279,7 +279,8 @@ impl FaultServer {
         }
     }
 
-    /// The fault server behind its lock, and in signal mode the state that handlers use.
+    /// Puts the fault server behind a lock. Returns the lock, and in signal mode also the state
+    /// that the handlers of SIGBUS use.
     pub(crate) fn into_shared(self) -> (Arc<Mutex<Self>>, Option<Served>) {
         let (addresses, handle) = (self.context.memory.addresses(), Arc::clone(&self.handle));
         let waiters = self.waiters.clone();
@@ -291,7 +292,7 @@ impl FaultServer {
         (server, served)
     }
 
-    /// Passes the log of mapped extents to the cache, before the cache decides anything else.
+    /// Passes the extents that faulting threads have mapped to the cache, before all other events.
     fn drain_mapped(&mut self, actions: &mut Vec<Action>) -> io::Result<bool> {
         if self.mapped.is_empty() {
             return Ok(false);
@@ -328,7 +329,7 @@ impl FaultServer {
         // Serve known faults before polling for new ones.
         is_busy |= !actions.is_empty();
         self.execute(actions)?;
-        // While a fork is prepared, no page may be mapped, so no fault is read.
+        // Read no faults while a fork is prepared, because no page may be mapped in that time.
         let faults: Vec<_> = match (&self.freeze, &self.waiters) {
             (Some(_), _) => vec![],
             (None, Some(waiters)) => waiters.faults(),
@@ -377,9 +378,9 @@ impl FaultServer {
         Ok(Some(is_busy))
     }
 
-    /// Executes the actions that no thread waits for, but only once no extent is left to unmap:
-    /// prefetches into all of the freed frames at once have longer transfers. Returns true if there
-    /// is work.
+    /// Executes the actions that no thread waits for, but only once no extent is left to unmap. At
+    /// that time all evicted frames are free, and prefetches into all of these frames have longer
+    /// transfers. Returns true if there is work.
     fn progress(&mut self, actions: &mut Vec<Action>) -> io::Result<bool> {
         let mut is_busy = !self.moving_out.is_empty();
         while self.moving_out.is_empty() && self.cache.progress(actions) {
@@ -389,7 +390,7 @@ impl FaultServer {
         Ok(is_busy)
     }
 
-    /// Unmaps some of the extents that are to be evicted. Stops after the extent with which
+    /// Unmaps some of the extents that are to be evicted. Stops as soon as at least
     /// [`MOVED_OUT_AT_ONCE`] pages are unmapped, so that a fault that arrives during the call does
     /// not wait long. While a page is pinned, there is no limit, because the fault server then
     /// sleeps between two calls. Returns true if any extent was unmapped.
@@ -434,9 +435,9 @@ impl FaultServer {
         }
     }
 
-    /// True if the program has mapped other memory at an address. The arena lock is only tried,
-    /// because a signal handler may fault while its thread holds the lock. If the lock is taken,
-    /// the result is `false`. A wrong `false` only makes the thread repeat its access.
+    /// True if the program has mapped other memory at an address. The function only tries to lock
+    /// the arena, because a signal handler may fault while its thread holds the lock. If the lock
+    /// is held, the result is `false`. A wrong `false` only makes the thread repeat its access.
     fn is_foreign(&self, address: usize) -> bool {
         let is_foreign = |arena: MutexGuard<'_, Arena>| {
             let pieces = arena.pieces(address..address + PAGE_BYTES);
@@ -457,7 +458,7 @@ impl FaultServer {
             None => Err(io::Error::other("some of it could not be stored")),
         };
         self.cpu_sharing.separate();
-        // Neither channel fails: the forking thread waits for the first and sends to the second.
+        // Neither call fails: the forking thread waits for `frozen`, and later sends to `thaw`.
         freeze.frozen.send(child);
         let _ = freeze.thaw.receive();
         self.cache.react(Event::Thaw, actions);

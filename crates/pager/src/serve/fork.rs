@@ -35,7 +35,7 @@ use std::{
     sync::{Arc, MutexGuard, PoisonError, RwLockWriteGuard, atomic::Ordering},
 };
 
-/// `PROT_NONE`.
+/// `PROT_NONE`: each access to the pages raises SIGSEGV.
 const NO_ACCESS: u32 = 0;
 
 /// A process that is ready to fork. The value holds all locks of the pager at the fork. Otherwise
@@ -190,8 +190,8 @@ impl Fork<'_> {
         let mut store = store()?;
         for (pages, inherit) in self.inherit.iter() {
             if inherit == Inherit::Wiped {
-                // Erase the pages: a read of an extent reads all of its pages from the store, also
-                // those that count as zeros.
+                // Erase the pages in the store too: a later read of an extent reads all pages of
+                // the extent from the store, also pages that the cache takes for zeros.
                 let bytes = |pages: u64| pages * PAGE_BYTES as u64;
                 store.erase(bytes(pages.start), bytes(pages.end - pages.start));
             }

@@ -159,8 +159,9 @@ impl Pager {
         self.advise(pages, Advice::Unpin);
     }
 
-    /// The treatment of pages in a forked child at the mapping `to`, if the pages `from` of regions
-    /// become this mapping (`mremap(2)`). Added pages follow the last page of `from`.
+    /// The treatment in a forked child of the pages at `to`, after `mremap(2)` has replaced the
+    /// mapping `from` in regions by the mapping `to`. Pages that `to` adds are treated like the
+    /// last page of `from`.
     pub fn moved_inherit(
         &self,
         from: &Range<usize>,
@@ -169,8 +170,9 @@ impl Pager {
         self.moved(&lock(&self.context.inherit), from, to)
     }
 
-    /// The pins at the mapping `to`, if the pages `from` of regions become this mapping. Added
-    /// pages follow the last page of `from`, and are a range of their own.
+    /// The pinned ranges at `to`, after `mremap(2)` has replaced the mapping `from` in regions by
+    /// the mapping `to`. Pages that `to` adds are pinned if the last page of `from` is pinned, and
+    /// are then a range of their own.
     pub fn moved_pins(&self, from: &Range<usize>, to: &Range<usize>) -> Vec<Range<usize>> {
         let moved = self.moved(&lock(&self.context.pinned), from, to);
         moved.into_iter().map(|(pages, ())| pages).collect()
@@ -218,9 +220,9 @@ impl Pager {
     fn remove(&self, pages: &Range<usize>) {
         let numbers = self.context.pages(pages);
         self.context.forget_advice(&numbers);
-        // The pages are removed first. Otherwise a prefetch could load them again after they were
-        // discarded, and an eviction could later unmap memory that the program has mapped in their
-        // place.
+        // Remove the pages before the discard. Otherwise a prefetch could load the pages again
+        // after the discard. The program may then have mapped other memory at the same addresses,
+        // and an eviction of the loaded pages would unmap that memory.
         self.context.queue(Request::Remove(numbers));
         self.discard(pages);
     }

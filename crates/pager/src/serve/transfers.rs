@@ -141,7 +141,7 @@ impl Transfers {
         failed
     }
 
-    /// Ends a transfer. Returns those extents of this transfer whose transfers have now all ended.
+    /// Ends a transfer. Returns the extents of this transfer that have no other transfer left.
     pub(crate) fn finish(&mut self, token: u64, is_done: bool) -> Vec<Finished> {
         let InFlight { ids, write_bytes } = self.in_flight.remove(&token).unwrap_or_default();
         self.written_bytes += if is_done { write_bytes as u64 } else { 0 };
@@ -225,7 +225,8 @@ mod tests {
         // SAFETY: the store touches no memory.
         let failed = unsafe { transfers.start(0, &mut NoStore) };
         assert_eq!((failed.len(), transfers.written_pages()), (0, 0));
-        // The read has token 1. Each extent has a write of pages 0 to 2 and a write of page 15.
+        // Token 1 is the read. Tokens 2 to 5 are the writes: pages 0 to 2 and page 15 of each
+        // extent.
         let finished: Vec<_> =
             (1..=5).flat_map(|token| transfers.finish(token, token != 5)).collect();
         assert!(transfers.are_done());

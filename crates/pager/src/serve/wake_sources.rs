@@ -51,8 +51,8 @@ impl WakeSources {
         ];
         let is_rung = match poll(&mut fds, self.timeout()) {
             Ok(_) | Err(Errno::INTR) => !fds[0].revents().is_empty(),
-            // The program has lowered its limit of descriptors (`RLIMIT_NOFILE`) below the number
-            // of these.
+            // `poll(2)` fails with `EINVAL` if the program has lowered its limit of descriptors
+            // (`RLIMIT_NOFILE`) below the number of descriptors in `fds`.
             Err(Errno::INVAL) => {
                 self.wait_by_select()?;
                 true
@@ -70,7 +70,7 @@ impl WakeSources {
         self.has_pinned.then_some(&PINNED_RETRY)
     }
 
-    /// Waits by select(2), which the limit of descriptors does not affect. It is slower than
+    /// Waits by select(2), which the limit of descriptors does not affect. select(2) is slower than
     /// poll(2): the kernel reads a bit for each number up to the highest descriptor.
     fn wait_by_select(&self) -> io::Result<()> {
         let faults = self.reads_faults.then_some(self.faults);

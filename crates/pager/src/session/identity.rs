@@ -17,9 +17,9 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The identity of this process. The process ID is that of the PID namespace to which `/proc`
-    /// belongs. It differs from `getpid(2)` after a fork into a new PID namespace, until the child
-    /// mounts its own `/proc`.
+    /// The identity of this process. The process ID is the ID in the PID namespace to which `/proc`
+    /// belongs. The ID differs from `getpid(2)` after a fork into a new PID namespace, until the
+    /// child mounts its own `/proc`.
     ///
     /// # Errors
     /// When `/proc` cannot be read.

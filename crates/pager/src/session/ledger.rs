@@ -150,7 +150,7 @@ pub struct Process {
     pub by_node: [u64; NODES_MAX],
 }
 
-/// The slot of this process in the ledger. A drop of the guard clears the slot.
+/// The slot of this process in the ledger. When the guard is dropped, the slot is cleared.
 #[derive(Debug)]
 pub struct SlotGuard {
     ledger: Arc<BudgetLedger>,
@@ -254,8 +254,8 @@ impl BudgetLedger {
         self.layout().footprint.load(SeqCst)
     }
 
-    /// Sums of the counters of processes whose slots were cleared. Their footprint is the largest
-    /// of a process.
+    /// Sums of the counters of processes whose slots were cleared. The footprint is not a sum, but
+    /// the largest footprint of these processes.
     pub fn past_counts(&self) -> Counts {
         counts(&self.layout().past)
     }
@@ -412,7 +412,7 @@ impl BudgetLedger {
     fn notify(&self) {
         let changes = &self.layout().changes;
         changes.fetch_add(1, SeqCst);
-        // The call fails only for invalid arguments.
+        // The result is ignored: the call fails only for invalid arguments.
         let _ = futex::wake(changes, futex::Flags::empty(), i32::MAX as u32);
     }
 }
@@ -453,7 +453,7 @@ impl SlotGuard {
         &self.ledger.layout().slots[self.index]
     }
 
-    /// The share of this process, pages; the pages that it holds if they are outside the budget.
+    /// The share of this process, pages; `held` if its pages are outside the budget.
     pub fn target(&self) -> u64 {
         match self.slot().wanted.load(SeqCst) {
             OUTSIDE_BUDGET => self.held(),
@@ -461,7 +461,7 @@ impl SlotGuard {
         }
     }
 
-    /// The budget of the session, pages; `None` if the pages of this process are outside it.
+    /// The budget of the session, pages; `None` for a process outside the budget.
     pub fn session_budget(&self) -> Option<u64> {
         let is_inside = self.slot().wanted.load(SeqCst) != OUTSIDE_BUDGET;
         is_inside.then(|| self.ledger.budget())
@@ -472,9 +472,10 @@ impl SlotGuard {
         self.slot().held.load(SeqCst)
     }
 
-    /// Checks one slot, at each call the next one, and clears it if its process has ended. Without
-    /// a keeper of the session, which checks all slots, the share of a process that was killed
-    /// would be lost. The time of a call does not depend on the number of processes.
+    /// Checks one slot, and clears the slot if its process has ended. Each call checks the next
+    /// slot. If the keeper of the session, which checks all slots, was killed, these calls recover
+    /// the shares of killed processes. The time of a call does not depend on the number of
+    /// processes.
     pub fn recover_next(&self) {
         let slots = self.ledger.slots();
         let next = self.checks.fetch_add(1, SeqCst) % slots.len().max(1);

@@ -33,10 +33,10 @@ use std::{
 pub struct Client {
     path: PathBuf,
     wire: Arc<Wire>,
-    /// The userfaultfd of this process. It stays open as long as shared memory is mapped, because
-    /// missing pages would read as zeros after a close.
+    /// The userfaultfd of this process. The descriptor stays open as long as shared memory is
+    /// mapped, because after a close missing pages would read as zeros.
     faults: Userfault,
-    /// The number of this process's address space at the server.
+    /// The number by which the server identifies the address space of this process.
     space: u64,
     pieces: MappedPieces,
 }

@@ -19,8 +19,9 @@ pub(crate) enum Message {
     Map { page: u64, address: u64, bytes: u64 },
     /// The client has unmapped these addresses.
     Unmap { address: u64, bytes: u64 },
-    /// A process whose address space has the number `space` is about to fork, and this connection
-    /// is its child's: keep the files that the process maps now, until [`Message::Forked`].
+    /// The process with the address space `space` is about to fork, and its child will use this
+    /// connection. Requests that the server keeps the files that the process maps now, until
+    /// [`Message::Forked`].
     Fork { space: u64 },
     /// The child has mapped the files of its parent.
     Forked,

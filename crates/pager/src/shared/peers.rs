@@ -136,7 +136,7 @@ impl Peers {
         }
     }
 
-    /// The first pages of the files of which an address space maps a page.
+    /// The files of which an address space maps at least one page, each by its first page.
     pub(super) fn files_of(&self, space: u64) -> Vec<usize> {
         let table = self.table();
         let Some(space) = table.spaces.get(&space) else { return vec![] };
@@ -157,9 +157,8 @@ impl Peers {
     /// Removes an address space that has ended.
     pub(super) fn remove_space(&self, space: u64) {
         if let Some(space) = self.table().spaces.remove(&space) {
-            // Remove the userfaultfd from the epoll set explicitly. The close of the server's
-            // descriptor does not remove it as long as another process has a copy of the descriptor
-            // open.
+            // Remove the userfaultfd from the epoll set explicitly. Closing the server's descriptor
+            // is not enough as long as another process has a copy of the descriptor open.
             let _ = epoll::delete(&self.epoll, &space.faults);
         }
     }
@@ -234,7 +233,7 @@ impl PeerSpace {
     }
 }
 
-/// A thread that waits for a page.
+/// A thread of the address space `space` that waits for the page `page` at the address `address`.
 #[derive(Clone, Copy, Debug)]
 struct Waiter {
     space: u64,
@@ -242,7 +241,7 @@ struct Waiter {
     page: usize,
 }
 
-/// The pages of memory files, in the address spaces that share them.
+/// The address spaces of all processes that share memory files, as one [`AddressSpace`] of a pager.
 #[derive(Debug)]
 pub(super) struct SharedSpace {
     peers: Arc<Peers>,
@@ -299,7 +298,8 @@ impl AddressSpace for SharedSpace {
         let pages = page..page + part.len();
         let waiters = self.take_waiters(&pages);
         let table = self.peers.table();
-        // If the file was removed, no process maps the page, and its content is dropped.
+        // If the file was removed, no process maps the page, and the content of the page is
+        // dropped.
         if let Some((file, offset)) = table.file_of(page)
             && let Err(why) = file.write_all_at(frames.part(part.clone()), offset)
         {
@@ -313,7 +313,7 @@ impl AddressSpace for SharedSpace {
             if mapped.iter().all(|range| space.faults.continue_pages(range).is_ok()) {
                 continue;
             }
-            // If a range cannot be mapped as a whole, map the pages that threads wait for one by
+            // If the call above has failed for a range, map the pages that threads wait for one by
             // one.
             waiters
                 .iter()
@@ -348,9 +348,9 @@ impl AddressSpace for SharedSpace {
     }
 
     fn drop_pinned(&mut self, frames: &mut Frames, part: &Range<usize>, page: usize) {
-        // The cache takes these pages for pinned because their write protection has failed
-        // ([`Pinned`]). Pages are discarded only once no process maps their file, so now the unmap
-        // can succeed.
+        // The cache takes these pages for pinned, because their write protection has failed
+        // ([`Pinned`]). By now no process maps their file, since only then are pages discarded, so
+        // the unmap can succeed.
         if self.unmap_out(frames, part, page).is_err() {
             frames.part_mut(part.clone()).fill(0);
         }

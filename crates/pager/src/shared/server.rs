@@ -50,8 +50,8 @@ struct Connection {
 struct Server<'a> {
     session: &'a Session,
     peers: Arc<Peers>,
-    /// The pager of the shared memory. It is started only at the first allocation of shared memory,
-    /// because each pager takes a share of the session's budget.
+    /// The pager of the shared memory; `None` before the first allocation of shared memory. The
+    /// pager starts so late, because each pager takes a share of the session's budget.
     pager: Option<Pager>,
     connections: Vec<Connection>,
 }
@@ -206,8 +206,8 @@ impl Server<'_> {
             }
         }
         let pager = self.pager.as_ref()?;
-        // A file has at least `SPACING` bytes. The arena puts shorter ranges side by side, so that
-        // one extent could contain pages of several files.
+        // A file has at least `SPACING` bytes. The arena would put shorter ranges side by side, and
+        // an extent could then contain pages of several files.
         let pages = pager.allocate_protected(bytes.max(SPACING), 1, 0)?;
         let file = self.peers.add_file(&pages);
         if file.is_err() {

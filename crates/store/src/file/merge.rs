@@ -25,7 +25,7 @@ impl FileStore {
         }
         while self.layers.in_use().len() > LAYERS_MAX
             && let Some((from, to)) = self.layers.mergeable()
-            // After an error, for example on a full drive, the pages that were not copied stay in
+            // After an error, for example on a full drive, pages that were not copied yet stay in
             // their layer.
             && self.move_layer(from, to).is_ok()
         {

@@ -11,7 +11,7 @@ use std::os::unix::fs::FileExt;
 /// Number of pages that tests use: enough for several stripes and more than one allocation unit.
 const PAGES: u64 = 3 * UNIT_PAGES;
 
-/// Frames, aligned for direct transfers.
+/// Memory of 64 pages, aligned for direct transfers (`O_DIRECT`).
 #[repr(align(4096))]
 struct Frames([u8; 64 * BLOCK as usize]);
 
@@ -204,8 +204,9 @@ fn a_child_shares_the_pages_of_its_parent() {
     parent.run(100);
     let mut children = vec![];
     for seed in 2..5 {
-        // The "child" of this test is in the same process. Therefore do not call `Store::fork`,
-        // whose function closes the parent's descriptors.
+        // The "child" of this test is in the same process. The test therefore does not call the
+        // function that `Store::fork` returns, because that function closes the parent's
+        // descriptors.
         let (store, expected) = (parent.store.child().unwrap(), parent.expected.clone());
         let child = World { expected, ..World::new(store, seed) };
         children.push(child);
@@ -223,10 +224,10 @@ fn a_child_shares_the_pages_of_its_parent() {
     parent.run(100);
 }
 
-/// More forks than the number of layers that a layer's number can name.
+/// Number of forks: more than the 255 layers that a `Layer` (`u8`) can number.
 const FORKS: u64 = 300;
 
-/// Each child has ended when the next one begins.
+/// Each child ends before the next child is forked.
 #[test]
 fn forks_one_after_the_other_need_two_layers() {
     let mut parent = World::new(FileStore::memory(1, OPTIONS).unwrap(), 1);
@@ -241,7 +242,7 @@ fn forks_one_after_the_other_need_two_layers() {
     (0..FORKS).step_by(50).for_each(|page| parent.read(page, 50).unwrap());
 }
 
-/// Pages change while a child has the pages of before.
+/// The parent writes to pages while children still have the former content of these pages.
 #[test]
 fn layers_are_merged() {
     let mut parent = World::new(FileStore::memory(3, OPTIONS).unwrap(), 1);
@@ -253,7 +254,7 @@ fn layers_are_merged() {
         let mut child = World { expected, ..World::new(store, at) };
         parent.write(at * 7 + 3, 2).unwrap();
         child.read((at * 7).saturating_sub(40), 50).unwrap();
-        // Every 20th child stays.
+        // Every 20th child stays alive; the other children end at once.
         if at % 20 == 0 {
             children.push(child);
         }
@@ -273,7 +274,7 @@ fn descriptors_in(folder: &Path) -> Vec<std::path::PathBuf> {
     all.filter(|fd| std::fs::read_link(fd).is_ok_and(|file| file.starts_with(&folder))).collect()
 }
 
-/// The parent drops its copy of the child's files while the child uses them.
+/// The parent drops its copy of the child's files while the child still uses these files.
 #[test]
 fn the_parent_of_a_child_keeps_what_the_child_has_written() {
     let folder = tempfile::tempdir_in(".").unwrap();

@@ -15,7 +15,7 @@ const ARRAY: usize = 1024;
 const PAST_THE_END: usize = 16;
 
 impl Simulation {
-    /// A simulation of two threads, one on each of two nodes, each with an array of its own.
+    /// A simulation of two nodes, with one thread on each node. Each thread has its own array.
     fn on_two_nodes(division: Division, seed: u64) -> Self {
         Self::with_nodes(BUDGET, division, 2 * ARRAY, 2, seed)
     }
@@ -32,7 +32,7 @@ impl Simulation {
         found
     }
 
-    /// Each thread sweeps its own array at least `rounds` times.
+    /// Each thread touches all pages of its own array in order, at least `rounds` times.
     fn sweep(&mut self, rounds: usize) {
         let mut next = [0; 2];
         let steps = rounds * 2 * ARRAY;

@@ -75,8 +75,8 @@ impl FaultServer {
     }
 }
 
-/// The budget of a session, of which this process would have a share of `enough` frames, if the
-/// process has the share `budget` of the budget `session` now.
+/// The budget of the session, in frames, with which this process would have a share of `enough`
+/// frames. At present the process has a share of `budget` frames of a budget of `session` frames.
 fn for_session(enough: u64, budget: u64, session: u64) -> u64 {
     let scale = session.max(budget) as f64 / budget.max(1) as f64;
     (enough as f64 * scale) as u64

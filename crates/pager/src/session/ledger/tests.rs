@@ -143,7 +143,7 @@ fn a_full_ledger_refuses_one_more_process() {
     assert_eq!(ledger.processes().len(), SLOTS);
 }
 
-/// A process that has ended leaves a free slot before those of the others.
+/// A process that ends leaves a free slot; the slots after this slot stay in use.
 #[test]
 fn more_than_256_processes_have_slots() {
     let (_folder, ledger) = ledger(1000);
