@@ -6,8 +6,8 @@
 //! perf stat -e instructions:u target/release/examples/card_ios all-mram randwrite 256 1000000
 //! ```
 //!
-//! Run it with two numbers of I/Os. The difference between the two instruction counts is the cost
-//! of the additional I/Os, without the start-up.
+//! Run the example with two numbers of I/Os. The difference between the two instruction counts is
+//! the cost of the additional I/Os, without the start-up.
 
 use interleaf_card::{
     card::Card,

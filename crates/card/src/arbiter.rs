@@ -54,8 +54,8 @@ impl Arbiter {
         if self.classes[1..].iter().all(Vec::is_empty) {
             return None;
         }
-        // The first pass finds nothing if each class with commands has already sent as many
-        // commands as its weight allows in this round. A second pass then begins a new round.
+        // The first pass finds nothing if as many commands as the weight allows were already taken
+        // in this round from each class with commands. A second pass then begins a new round.
         for _ in 0..2 {
             for class in 1..4 {
                 let left = self.left[class - 1];

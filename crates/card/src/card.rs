@@ -122,8 +122,8 @@ pub struct ControllerSpec {
     pub ecc_fs: u64,
 }
 
-/// The stage of a write from which the controller counts a written byte as safe; it completes a
-/// write whose bytes are all safe.
+/// The stage of a write from which the controller counts a written byte as safe. The controller
+/// completes a write when all bytes of the write are safe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durable {
     /// A written byte is safe once it is in DRAM: a power failure saves the DRAM, and the data in

@@ -54,8 +54,8 @@ impl Clock {
         Self { clocks: (rate << 80) / 2_000_000_000_000, fs: (2_000_000_000_000 << 32) / rate }
     }
 
-    /// The first clock edge after the time `fs`. If the time is exactly on an edge, the result may
-    /// be this edge, because the factor is rounded down.
+    /// The number of the first clock edge after the time `fs`. If the time is exactly on an edge,
+    /// the result may be this edge, because the factor is rounded down.
     #[inline]
     fn clock_at(self, fs: u64) -> u64 {
         // After the first shift, the factor is the number of clocks per femtosecond times 2^64. The

@@ -44,7 +44,8 @@ use history::{Entry, Piece, damage_of_block};
 /// The condition under which written data survive a power failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Survival {
-    /// Data in the controller's buffer and in the memory are saved on the energy of a capacitor.
+    /// A capacitor powers the save of the controller's buffers and of the memory, so data survive
+    /// once they are in a buffer.
     Buffered,
     /// Data survive once the row that contains them has been precharged. After the failure, the
     /// controller works for `hold_up` femtoseconds. If the time suffices, it completes the pieces
@@ -121,8 +122,8 @@ pub struct Timeline {
     rules: Rules,
     writes: Vec<WriteTimes>,
     pieces: Vec<Piece>,
-    /// One entry for each block of each piece, sorted by the index of the block, then by the order
-    /// in which pieces reach the memory.
+    /// One entry for each block of each piece (a part of a write, see the terms of this module),
+    /// sorted by the index of the block, then by the order in which pieces reach the memory.
     entries: Vec<Entry>,
     block_bytes: u64,
     /// The damage of blocks: each entry is a block, and the span of time in which a power failure
@@ -181,8 +182,9 @@ impl TimelineBuilder {
         self.flushes.push(times);
     }
 
-    /// Ends the timeline at `limit` fs. The call is needed if some writes are not added, such as
-    /// writes without completion: `limit` must be before the first data of these writes arrive.
+    /// Ends the timeline at `limit` fs. A caller that leaves out writes, such as writes without
+    /// completion, must call this function with a `limit` before the first data of these writes
+    /// arrive.
     pub fn end_at(&mut self, limit: u64) {
         self.limit = self.limit.min(limit);
     }

@@ -10,11 +10,12 @@
 //! ```
 //!
 //! The link, the cores and the memory channels are servers in the sense of queueing theory: the end
-//! of a piece of work is computed as soon as the work arrives at the server. Buffers, tags, DMA
-//! engines and credits are pools. A write is acknowledged when all its data are safe: in DRAM whose
-//! content is saved on a power failure, or in STT-MRAM whose row is precharged.
+//! of a piece of work is computed as soon as the work arrives at the server. Buffers, read tags,
+//! DMA engines and flow control credits are pools: a request takes units and returns them later. A
+//! write is acknowledged when all its data are safe: in DRAM whose content is saved on a power
+//! failure, or in STT-MRAM whose row is precharged.
 //!
-//! Units in names: `at` and `now` are femtoseconds since the start.
+//! The variables `at` and `now` are times in femtoseconds since the start of the run.
 
 mod controller;
 mod host;
@@ -46,16 +47,16 @@ pub struct WrittenSegment {
     pub offset: u64,
     /// The length, bytes.
     pub bytes: u32,
-    /// When the data are in a buffer of the controller, fs.
+    /// The time at which the data are in a buffer of the controller, fs.
     pub buffered: u64,
-    /// When the data are in the DRAM, or in the row buffers of the STT-MRAM, fs.
+    /// The time at which the data are in the DRAM, or in the row buffers of the STT-MRAM, fs.
     pub in_array: u64,
-    /// When the row is precharged, fs: STT-MRAM then keeps the data without power.
+    /// The time at which the row is precharged, fs: STT-MRAM then keeps the data without power.
     pub durable: u64,
 }
 
-/// An observer of writes, for models of power failure and energy. `()` ignores all writes at no
-/// cost.
+/// An observer of the writes of an engine, for models of power failure and energy. The observer
+/// `()` ignores all writes, at no cost in time.
 pub trait WriteObserver {
     /// The memory channel has scheduled a segment of a write. The times of the segment may be in
     /// the future.
@@ -63,11 +64,11 @@ pub trait WriteObserver {
         let _ = segment;
     }
 
-    /// The controller decided at `at` to complete a command; a core builds the completion next.
-    /// `safe` is the time from which the data of the command survive a power failure. A `safe`
-    /// after `at` is an error, except on a card that acknowledges early
-    /// ([`Settings::acknowledge_early`]). It is an error even if the core finishes the completion
-    /// only after `safe`, because a faster core would acknowledge unsafe data.
+    /// At the time `at` the controller decided to complete a command; a core builds the completion
+    /// next. The data of the command survive a power failure from the time `safe` on. `safe` must
+    /// be at most `at`, except on a card that acknowledges early ([`Settings::acknowledge_early`]).
+    /// A later `safe` is an error even if the core finishes the completion after `safe`, because a
+    /// faster core would acknowledge unsafe data.
     fn completing(&mut self, command: &IoCommand, safe: u64, at: u64) {
         let _ = (command, safe, at);
     }
@@ -161,9 +162,10 @@ impl fmt::Display for SubmitError {
 
 impl std::error::Error for SubmitError {}
 
-// The kinds of events. Each kind has a lane of the `EventQueue`. The payload of an event is the
-// slot of a command (its index in `Engine::flights`) or the index of a queue. Some kinds add a
-// second number to the payload, such as bytes or entries.
+// The kinds of events. The number of a kind is the index of its lane in the `EventQueue`: a queue
+// of the events of this kind, in order of time. The payload of an event is the slot of a command
+// (its index in `Engine::flights`) or the index of an I/O queue. Some kinds of events add a second
+// number to the payload, such as bytes or entries.
 const DOORBELL_WRITTEN: usize = 0;
 const DOORBELL_ARRIVED: usize = 1;
 const ENTRIES_READ: usize = 2;
@@ -194,14 +196,14 @@ struct InFlight {
     sent: u32,
     /// Bytes of a write that have arrived in buffers.
     arrived: u32,
-    /// Bytes of a write that the memory channel has got, or bytes of a read that were sent to the
-    /// host.
+    /// For a write, the bytes that the memory channel has received; for a read, the bytes that were
+    /// sent to the host.
     moved: u32,
-    /// The time from which the `moved` bytes of a write are safe, fs.
+    /// The time from which the `moved` bytes of a write survive a power failure, fs.
     safe: u64,
 }
 
-/// An I/O queue pair, and the host's processor that uses it.
+/// An I/O queue pair, and the processor of the host that submits and completes its commands.
 #[derive(Clone, Debug)]
 struct Queue {
     /// Commands in the submission queue whose entries have not arrived at the card, oldest first:
@@ -248,11 +250,13 @@ pub struct Engine {
     commands: Pool,
     dma: Pool,
     waiting_dma: VecDeque<u32>,
-    /// Commands whose DMA engines have chunks left to request, in round robin. The first queue has
-    /// reads and writes of zeroes, which need no read tags; the second has writes.
+    /// The slots of the commands whose DMA engines have chunks left to request. The first queue has
+    /// reads and Write Zeroes commands, which need no read tags; the second queue has writes. Each
+    /// queue is served in round robin.
     active: [VecDeque<u32>; 2],
-    /// The index in `active` of the queue that had its turn last: it got a burst, or was empty. The
-    /// next call of `request_data` serves the other queue first.
+    /// The index in `active` of the queue that was served first last time: a command of the queue
+    /// got a burst, or the queue was empty. The next call of `request_data` serves the other queue
+    /// first.
     turn: usize,
     buffers: Pool,
     tags: Pool,

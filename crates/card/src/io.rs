@@ -1,7 +1,7 @@
 //! Commands of a host to a card, and their completions: the interface between sources of I/O (a
-//! simulated load, a real driver) and the engine that times them.
+//! simulated load, a real driver) and the engine, which computes the times of the commands.
 //!
-//! Times are femtoseconds since the start of a run: 64 bits hold 5 hours.
+//! Times are femtoseconds since the start of a run. 64 bits hold 5 hours of femtoseconds.
 
 /// The operation of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -44,10 +44,10 @@ pub struct IoCompletion {
     pub tag: u32,
     /// The index of the I/O queue pair of the command, 0-based.
     pub queue: u16,
-    /// When the host wrote the doorbell for the command, fs.
+    /// The time at which the host wrote the doorbell for the command, fs.
     pub submitted: u64,
-    /// When the command arrived at the controller, fs.
+    /// The time at which the command arrived at the controller, fs.
     pub fetched: u64,
-    /// When the host's driver saw the completion, fs.
+    /// The time at which the host's driver saw the completion, fs.
     pub completed: u64,
 }

@@ -13,7 +13,7 @@
 //! packets of one direction, and takes time in the opposite direction.
 //!
 //! Example: 8 lanes at 8 GT/s with 128b/130b encoding carry 7.877 GB/s, less one SKP ordered set in
-//! 371 blocks. A completion with 256 bytes of data has 276 bytes: 92.8 % of it is data.
+//! 371 blocks. A completion with 256 bytes of data has 276 bytes, so 92.8 % of its bytes are data.
 
 use crate::card::LinkSpec;
 

@@ -22,8 +22,8 @@
 //! at the memory channel.
 //!
 //! Not modelled: the 10 to 16 line fill buffers of a core. In a real processor these buffers limit
-//! the outstanding lines of a thread (`outstanding * bytes / 64`); in the simulation no buffers
-//! limit them.
+//! the outstanding lines of a thread (`outstanding * bytes / 64`); the simulation does not limit
+//! the outstanding lines.
 
 mod run;
 
@@ -87,8 +87,8 @@ pub struct MemoryLoad {
     pub repeats: bool,
     /// The number of bytes that are used, from the start of the BAR; `None` for all.
     pub size: Option<u64>,
-    /// The number of stores after which a thread reads back, which makes the stores persistent; 0
-    /// if threads never read back.
+    /// The number of stores after which a thread reads the last stored address back, which makes
+    /// the stores persistent; 0 if threads never read back.
     pub persist_every: u32,
     /// Time of the run before the measurement begins, fs.
     pub ramp_fs: u64,

@@ -35,8 +35,8 @@
 //! The rows of MATS+ and March C- are from van de Goor, chapter 4; they are not checked against the
 //! book. Walking ones (a test of data lines) and address in address (a test of address lines) are
 //! from Barr, Software-Based Memory Testing (2000). A random background has different values at two
-//! addresses with a probability above 0.999, so the table says that it finds *all* address faults
-//! (AF).
+//! addresses with a probability above 0.999, so the table says that the random test finds *all*
+//! address faults (AF).
 
 mod algorithm;
 mod array;

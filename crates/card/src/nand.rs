@@ -1,8 +1,8 @@
 //! NAND flash as the target of a save: channels, dies, planes, bad blocks, and errors.
 //!
-//! A save programs pages in a fixed order over all dies at once; a restore reads them back. One
-//! page of each plane of a die is programmed together (the multi-plane program of ONFI). The dies
-//! of a channel share its bus:
+//! A save programs pages in a fixed order over all dies at once; a restore reads the pages back.
+//! The pages at the same position in all planes of a die are programmed together (the multi-plane
+//! program of ONFI). The dies of a channel share its bus:
 //!
 //! ```text
 //! channel  | T0 | T1 |                  | T0 | T1 |        T = transfer of a page of each plane

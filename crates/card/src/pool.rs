@@ -1,7 +1,7 @@
 //! A pool of equal units that are taken and returned later: credits, buffers, tags, DMA engines.
 //!
-//! The time at which units are returned may be known in advance. Such returns wait in a queue in
-//! order of time until the next request for units, so the engine needs no event for them.
+//! The time at which units are returned may be known in advance. Such a return waits in a queue,
+//! sorted by time, until the next request for units, so the engine needs no event for the return.
 
 use crate::ring::Ring;
 
@@ -16,7 +16,8 @@ pub(crate) struct Pool {
     /// The known future returns of units: the time of each (fs) and its number of units, in order
     /// of time.
     returns: Ring,
-    /// The time of the last request of [`Pool::take_from`], which later requests do not pass, fs.
+    /// The time at which the last call of [`Pool::take_from`] took units, fs. The units of a later
+    /// call are taken at this time or later.
     last: u64,
     /// The sum, over all units, of the ticks for which the unit was taken, modulo 2^64. For each
     /// unit, [`Pool::take`] subtracts the tick of the take, and [`Pool::give`] or
@@ -133,7 +134,7 @@ impl Pool {
         let held = self.held.wrapping_add(used * (now >> TICK));
         let held = held.wrapping_sub(self.returns.iter().map(future).sum());
         // Each take and each return is rounded to ticks, so the sum may be slightly below 0, by at
-        // most one tick for each unit. It then counts as 0.
+        // most one tick for each unit. A sum below 0 counts as 0.
         let held = if held > u64::MAX / 2 { 0 } else { held };
         (held / u64::from(self.total.max(1))) << TICK
     }

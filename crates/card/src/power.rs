@@ -11,9 +11,9 @@
 //! # Cards of STT-MRAM
 //!
 //! A row is durable once it is precharged. During a hold-up of some microseconds after the failure,
-//! the controller completes the atomic units that it has begun to write. Data that are only in its
-//! buffers are lost. The writes of these data have not been acknowledged, so the loss breaks no
-//! promise.
+//! the controller completes the atomic write units of which a part is already in the memory. Data
+//! that are only in the controller's buffers are lost. The writes of these data have not been
+//! acknowledged, so the loss breaks no promise.
 //!
 //! # Evaluation
 //!

@@ -1,4 +1,4 @@
-//! Choices of a run that are not properties of the card.
+//! Choices of a run that are not properties of the card: the host, the arbitration, and ablations.
 
 /// The kind of host: its processors wait for interrupts, poll for completions, or are outside of
 /// the simulation.

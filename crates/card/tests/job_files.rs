@@ -26,7 +26,7 @@ fn errors_of_the_command_line_name_its_option() {
     let expected = "rwmixread: randread has one direction only (job a of a.fio)";
     assert_eq!(why.to_string(), expected);
 
-    // The option of the file is wrong because of another one of the command line.
+    // The option `rwmixread` of the file is wrong because of the option `rw` of the command line.
     let mixed = "[a]\nrw=randrw\nrwmixread=30\n";
     let access = "randread".parse().unwrap();
     let why = refused(mixed, FioOptions { rw: Some(access), ..none.clone() });

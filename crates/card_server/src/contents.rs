@@ -96,8 +96,8 @@ impl Contents for FileContents {
 pub struct WriteBack {
     durable: Box<dyn Contents + Send>,
     unit: u64,
-    /// The units whose latest data are only in the cache. The key is the index of the unit in the
-    /// contents.
+    /// The units whose latest data are only in the cache, and these data. The key is the index of
+    /// the unit in the contents.
     cached: BTreeMap<u64, Vec<u8>>,
 }
 

@@ -57,9 +57,9 @@ pub enum Event {
 /// the failure to the next connection, reads return ones and writes are ignored.
 pub struct PowerCut {
     /// The power fails after this number of I/O commands has completed; 0 for a failure at once. A
-    /// command that the host aborts, or whose queue it deletes, counts too.
+    /// command that the host aborts, and a command of a queue that the host deletes, count too.
     pub after: u64,
-    /// Called for each unit of the cache: true if the unit survives.
+    /// Called for each unit of the volatile write cache; returns true if the unit survives.
     pub survives: Box<dyn FnMut() -> bool + Send>,
 }
 
@@ -73,11 +73,11 @@ pub struct Device {
     memory: GuestMemory,
     /// Decides when commands complete. Without a pacer, commands complete at once.
     pacer: Option<Pacer>,
-    /// The controller's count of resets when the pacer was last reset. If the controller counts
-    /// more, commands of the pacer belong to the time before a reset.
+    /// The value of the controller's count of resets when the pacer was last reset. If the
+    /// controller's count is larger, the pacer still has commands from before a reset.
     resets: u64,
     config: ConfigSpace,
-    /// The configuration space after power-on, which `config` returns to.
+    /// The configuration space after power-on, which a reset of the device restores.
     initial_config: ConfigSpace,
     /// The eventfd of each MSI-X vector.
     vectors: Vec<Option<File>>,
@@ -254,7 +254,7 @@ impl Device {
         }
     }
 
-    /// Signals the interrupts of the controller, and reports its failure once.
+    /// Signals the interrupts of the controller. Reports a failure of the controller once.
     fn signal(&mut self) {
         let follows_guest = self.follows_guest();
         let (vectors, raised) = (&self.vectors, &mut self.raised);

@@ -182,8 +182,8 @@ impl Pacer {
         Some(start + self.of_clock(ahead.now()))
     }
 
-    /// Converts a time of the engine, fs, into a time on the clock that the card follows: times the
-    /// slow-down, rounded up to nanoseconds.
+    /// Converts a time of the engine, fs, into a time on the clock that the card follows:
+    /// multiplies by the slow-down, and rounds up to nanoseconds.
     fn of_clock(&self, engine: u64) -> Duration {
         let nanos = (u128::from(engine) * u128::from(self.slow_down)).div_ceil(NANOSECOND);
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))

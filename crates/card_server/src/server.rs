@@ -134,7 +134,8 @@ impl CardServer {
     /// Invalid settings of the controller, a socket that exists or cannot be made, or a file that
     /// cannot be used.
     pub fn start(options: &ServeOptions) -> Result<Self, ServeError> {
-        // A file of contents is made only if the server can start.
+        // Check the socket and the settings first: a server that they prevent makes no file of
+        // contents.
         check_free(&options.socket)?;
         let settings = options.settings.clone();
         let controller = NvmeController::new(settings.clone())?;

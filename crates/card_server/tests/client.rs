@@ -362,8 +362,8 @@ fn faults_of_the_guest_are_reported() {
     let mut driver = bench.connect();
     assert_eq!(driver.read(CONFIG, 8) >> 8, 0x01_0802);
     driver.enable();
-    // Ring a doorbell without a new entry. If the guest's memory is not shared, the server sees the
-    // same: a doorbell, and zeros in the queue.
+    // Ring a doorbell without a new entry. The server sees a doorbell, and zeros in the queue. It
+    // would see the same if the guest's memory were not shared.
     driver.register(0x1000, 1);
     assert_eq!([bench.event(), bench.event()], [Event::Connected, Event::MemoryNotShared]);
     driver.create_queues();

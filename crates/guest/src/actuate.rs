@@ -5,13 +5,13 @@
 //! machine. With `--hottest`, the hottest pages go to the first nodes. With `--leave`, the actuator
 //! may switch off the kernel's DAMON modules and NUMA balancing.
 //!
-//! Prints a sample of the placement every second. After three consecutive samples within POINTS of
-//! the weights it prints `reached 60:40 after 12` (seconds) and continues with the next weights. It
-//! fails if N samples (`--follows`) do not suffice. With `--panic` it panics when it has reached
-//! the last weights. Otherwise it then takes N more samples (`--stay`), but stops early if a note
-//! of the actuator contains WORD (`--until`), or if SIGTERM arrives. At the end it prints the
-//! largest distance of these samples from the weights, in percentage points, as `stayed within
-//! 0.40`, restores all settings and exits.
+//! Prints a sample of the placement every second. After three consecutive samples within POINTS
+//! percentage points of the weights, the program prints `reached 60:40 after 12` (seconds) and
+//! continues with the next weights. The program fails if N samples (`--follows`) do not suffice.
+//! With `--panic` the program panics when the last weights are reached. Otherwise it then takes N
+//! more samples (`--stay`), but stops early if a note of the actuator contains WORD (`--until`), or
+//! if SIGTERM arrives. At the end the program prints the largest distance of these samples from the
+//! weights, in percentage points, as `stayed within 0.40`, restores all settings and exits.
 
 use std::{
     cell::RefCell,
@@ -39,8 +39,8 @@ use signal_hook::{consts::SIGTERM, flag};
 
 use crate::pages::Pages;
 
-/// Weights count as reached after this number of consecutive samples of the placement within
-/// `--within` points of them.
+/// Weights count as reached when this number of consecutive samples of the placement are within
+/// `--within` percentage points of the weights.
 const IN_A_ROW: u32 = 3;
 
 /// Default of `--follows`: far more samples, one per second, than a migration needs. In a guest
@@ -197,7 +197,8 @@ fn actuate(args: &ActuateArgs, out: &mut impl Write) -> io::Result<()> {
 }
 
 /// Waits a second and returns a sample of the placement. To save time, the actuator itself samples
-/// the placement of processes rarely. If it took no sample in this second, this function takes one.
+/// the placement of processes rarely. If the actuator took no sample in this second, this function
+/// samples the placement.
 fn follow(
     actuator: &mut dyn Actuator,
     setting: &Setting<'_>,

@@ -9,8 +9,8 @@
 //! ```
 //!
 //! The first number is the time in seconds from the first to the last line of this domain and tier,
-//! by the time stamps of the lines, or by their arrival if they have none. The second number counts
-//! the lines after the first. The document is the sum of these lines.
+//! by the time stamps of the lines, or by their arrival if the lines have no time stamps. The
+//! second number counts the lines after the first. The JSON object is the sum of the counted lines.
 
 use std::{
     collections::BTreeMap,

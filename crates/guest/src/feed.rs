@@ -1,5 +1,5 @@
-//! The feed: memory traffic as bandwidth counters would report it, for guests, which have no such
-//! counters.
+//! The feed: memory traffic in the form in which bandwidth counters would report it. Guests have no
+//! bandwidth counters.
 //!
 //! A daemon that observes bandwidth listens on a stream socket in the file system. A client
 //! connects and writes lines, each a JSON object:

@@ -17,8 +17,8 @@
 //! places the pages; with `--bind` all pages are on these nodes.
 //!
 //! With `--speed 20`, emulated time runs twenty times as fast as the clock: a second of the clock
-//! counts the traffic of 20 s on a server. The duration of a phase is the emulated time that it
-//! takes with all pages on the first tier; with a better placement the phase ends sooner. In
+//! counts the traffic of 20 s on a server. The duration of a phase is the emulated time that the
+//! phase takes with all pages on the first tier; with a better placement the phase ends sooner. In
 //! `60s:0.1` a tenth of the threads work for 60 s, then the next phase begins. After the last phase
 //! the first begins again. With `--phase-file` the program creates the file with the content 0, and
 //! the number in the file selects the phase.
@@ -59,9 +59,9 @@ use counting::Counting;
 
 const STEP: Duration = Duration::from_millis(100);
 
-/// Minimum time between two samples of the placement. A sample walks the page tables of the program
-/// and costs as much as a sweep. The minimum is a time and not a number of steps, because in a slow
-/// guest a step takes much longer than [`STEP`].
+/// Minimum time between two samples of the placement. A sample walks the page tables of the
+/// program, which takes as long as a sweep of the pages. The minimum is a time and not a number of
+/// steps, because in a slow guest a step takes much longer than [`STEP`].
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(300);
 
 /// Runs the program. `args` excludes the program's name.
@@ -214,7 +214,8 @@ fn shares(found: &NodeBytes, nodes: &[u32]) -> io::Result<Vec<f64>> {
     Ok(nodes.iter().map(|node| found.on(*node) as f64 / total as f64).collect())
 }
 
-/// The report file, with a line per step.
+/// The file of the option `--report`, with a line for each step of the program; `None` without the
+/// option. `speed` is emulated time divided by real time.
 struct Report {
     file: Option<File>,
     speed: f64,

@@ -1,5 +1,5 @@
-//! A single program with several names. The name that it is called by selects a program, as in
-//! busybox.
+//! A single program with several names, as in busybox: the name by which the program is called
+//! selects what it does.
 
 use std::{env, io, path::Path, process::ExitCode};
 

@@ -13,9 +13,9 @@ use interleaf_linux::{
 use interleaf_procfs::page::PAGE_BYTES;
 use memmap2::{Advice, MmapMut};
 
-/// Size of a cache line, bytes. Programs write and verify only the first word of each line. A check
-/// of all words would find no further errors, because the kernel and the pager move whole pages,
-/// and it would take an emulated processor a second for each 12 MiB.
+/// Size of a cache line, bytes. Programs write and verify only the first word of each line. The
+/// kernel and the pager move whole pages, so a check of all words would find no further errors, and
+/// would take an emulated processor a second for each 12 MiB.
 pub const LINE: usize = 64;
 
 /// Cache lines in a page.

@@ -39,8 +39,8 @@ pub enum Step {
         /// The program, found in `/bin`, and its arguments.
         command: Vec<String>,
     },
-    /// Waits until a started program prints a line that begins with a text, or, if a `*` precedes
-    /// the text, a line that contains it. Only lines after the last awaited line count.
+    /// Waits until a started program prints a line that begins with a text or, if a `*` precedes
+    /// the text, a line that contains the text. Only lines after the last awaited line count.
     Await {
         name: String,
         /// The text, with an optional leading `*`.
@@ -65,7 +65,8 @@ pub enum Step {
     /// to the folder, a colon and a space. An empty file is its path and a colon; an empty folder
     /// is its path, a slash and a colon. Links are skipped.
     Dump(PathBuf),
-    /// Writes a text and a newline to a file in a single call, because kernel files require this.
+    /// Writes a text and a newline to a file in a single call, as files of `/proc` and `/sys`
+    /// require.
     Write { path: PathBuf, text: String },
 }
 

@@ -267,14 +267,14 @@ fn checked(
 }
 
 /// Sleeps until the next sweep, to leave the processor to other programs. DAMON samples a page
-/// every 100 ms, so with a sweep every 80 ms it finds all pages accessed. If a sweep takes more
+/// every 100 ms, so with a sweep every 80 ms DAMON finds all pages accessed. If a sweep takes more
 /// than half of the 80 ms, the pause is as long as the sweep, but at most 100 ms.
 fn rest(begun: Instant) {
     let swept = begun.elapsed();
     thread::sleep(swept.max(PERIOD.saturating_sub(swept)).min(REST_MAX));
 }
 
-/// Time from the beginning of a sweep to that of the next, if a sweep takes at most half of it.
+/// Time from the start of a sweep to the start of the next, if a sweep takes at most half of it.
 const PERIOD: Duration = Duration::from_millis(80);
 /// Maximum pause between two sweeps.
 const REST_MAX: Duration = Duration::from_millis(100);
@@ -298,7 +298,7 @@ fn stamp(page: usize, line: usize) -> u64 {
     ((page * LINES + line) as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-/// The word of a line of a page.
+/// The first word of the cache line with the index `line` in a page.
 fn read(page: &[u8], line: usize) -> u64 {
     let mut word = [0; 8];
     word.copy_from_slice(&page[line * LINE..][..8]);

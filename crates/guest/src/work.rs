@@ -1,9 +1,9 @@
 //! `work SIZE --best 3:1`
 //!
-//! A program whose speed depends on the placement of its pages. It maps memory, reads the placement
-//! of its pages, and runs for the time that the slowest node would need for its share of the pages:
-//! one second with the best weights. It prints `pages 0:6144 1:2048` and `rate 0.98`, the speed
-//! relative to the best weights.
+//! A program whose speed depends on the placement of its pages. The program maps memory, reads the
+//! placement of its pages, and runs for the time that the slowest node would need for its share of
+//! the pages: one second with the best weights. The program prints `pages 0:6144 1:2048` and `rate
+//! 0.98`, the speed relative to the best weights.
 
 use std::{
     io::{self, Write},

@@ -129,7 +129,8 @@ impl Timer {
     /// A timer that is not set. When it is due, `on_timer` gets the guest's time in ns, and returns
     /// the time at which the timer is due again.
     ///
-    /// QEMU must have created its clocks, which happens after it loads plugins.
+    /// The caller must wait until QEMU has created its clocks, which happens after QEMU loads
+    /// plugins.
     pub(crate) fn new(on_timer: OnTimer) -> Self {
         let timer = Self(Box::into_raw(Box::new(QemuTimer([0; 256]))));
         let expiry = Box::into_raw(Box::new(Expiry { timer, on_timer }));

@@ -41,9 +41,9 @@ const ACCELERATOR: &str = "tcg,thread=single";
 /// crashed, most in `kmalloc`.
 const PROCESSOR: &str = "qemu64,-cx16";
 
-/// The guest's clock counts executed instructions and skips idle time. Load on the host therefore
-/// changes no duration in the guest, and a sleeping guest takes no time of the host. In the guest's
-/// clock, each instruction takes 2^`shift` ns.
+/// The QEMU arguments for a clock of the guest that counts executed instructions and skips idle
+/// time. Load on the host therefore changes no duration in the guest, and a sleeping guest takes no
+/// time of the host. On the guest's clock, each instruction takes 2^`shift` ns.
 fn virtual_clock(shift: u32) -> [String; 4] {
     ["-icount".into(), format!("shift={shift},sleep=off"), "-rtc".into(), "clock=vm".into()]
 }
@@ -74,7 +74,7 @@ pub struct Boot<'a> {
     pub series: Series,
     pub topology: &'a Topology,
     /// True if each node with processors has a single processor, instead of the topology's number.
-    /// This saves time: QEMU emulates all processors of a guest in one thread, and interrupts from
+    /// The setting saves time: QEMU emulates all processors in one thread, and interrupts from
     /// one processor to another take up to a third of a guest's time. Default: false.
     pub has_single_processors: bool,
     /// The guest program, as [`crate::program::build`] builds it from `interleaf-guest`.

@@ -1,5 +1,6 @@
 //! Unpacks a captured machine from a guest: the folder that `interleaf doctor --capture` saved in
-//! the guest and that the step `dump` printed. `interleaf --root` reads the unpacked folder.
+//! the guest, and whose files the step `dump` printed. `interleaf --root` reads the unpacked
+//! folder.
 
 use std::{
     fs::{self, OpenOptions},

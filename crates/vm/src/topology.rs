@@ -44,8 +44,8 @@ pub struct Node {
     /// Number of processors of the node. The processors of each node form a socket. Default: 0.
     #[serde(default)]
     pub cpus: u32,
-    /// Memory size. With a multiple of 128 MiB, the size of the kernel's memory blocks on x86, each
-    /// memory block is on one node.
+    /// Memory size, MiB. With a multiple of 128 MiB, the size of the kernel's memory blocks on x86,
+    /// each memory block is on one node.
     pub memory_mib: u32,
     /// True if the memory is a pluggable module (`pc-dimm` of QEMU), like the memory of an
     /// expander. The guest can set such memory offline if the kernel onlines it as movable (kernel

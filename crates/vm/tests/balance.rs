@@ -29,8 +29,8 @@ const HOT_BYTES: u64 = 32 << 20;
 /// pages on the first tier.
 const FEW: f64 = 0.1;
 
-/// The daemon's period. It is the shortest that suits DAMON, which takes up to two seconds to
-/// migrate pages.
+/// The daemon's period: the shortest that suits DAMON, which takes up to two seconds to migrate
+/// pages.
 const PERIOD: Duration = Duration::from_secs(4);
 
 /// Tolerance of the placement with DAMON on virtual addresses, percentage points.
@@ -42,9 +42,9 @@ const NEAR_PHYSICAL: f64 = 6.0;
 /// to its previous step, and pages then migrate back during the next period.
 const LATER: usize = 1;
 /// Like `LATER`, with DAMON on physical addresses. The number is larger because each period
-/// migrates only a fraction of the pages that are still on the wrong node, and it is a range
-/// because DAMON finds the last of these pages by random samples. Within the range, pages may
-/// migrate as long as the daemon reports that they do.
+/// migrates only a fraction of the pages that are still on the wrong node. DAMON finds the last of
+/// these pages by random samples, so the number is a range: within the range, pages may migrate as
+/// long as the daemon reports that they do.
 const LATER_PHYSICAL: RangeInclusive<usize> = 5..=10;
 
 /// Largest fraction of the pages that may migrate after settling, summed over the checked periods.
@@ -191,7 +191,8 @@ fn rests_at_the_best(record: &Record, rests: &str, near: f64, later: RangeInclus
     let settled = periods.iter().position(|it| it.reason.contains(rests)).unwrap();
     let (first, last) = (settled + later.start(), settled + later.end());
     let migrates = |at: &usize| periods[*at].reason.contains("pages still migrate");
-    // After a period with this report, pages may still migrate in the next period.
+    // After a period that reports "pages still migrate", pages may migrate in one more period. The
+    // check therefore begins two periods after the last such report.
     let at = (settled..last).rev().find(migrates).map_or(first, |at| (at + 2).clamp(first, last));
     let rest = &periods[at..][..READINGS * APART];
     for period in rest {
@@ -230,8 +231,8 @@ fn agrees_with_the_simulation(record: &Record, policy: PolicyKind, rests: &str) 
 }
 
 /// With high demand, the policy `dmi` approaches the best weights step by step and stays there. At
-/// low demand it returns to the first tier step by step. When the demand is high again, it searches
-/// again.
+/// low demand `dmi` returns to the first tier step by step. When the demand is high again, `dmi`
+/// searches again.
 fn dmi(series: Series) {
     let rests = "GB/s is as before";
     let more = [

@@ -1,8 +1,8 @@
 //! The nodes, memory tiers and weights that kernels derive from memory topologies, each booted in
 //! QEMU.
 //!
-//! Without the kernel or QEMU a test prints that it was skipped, and passes; with
-//! `INTERLEAF_VM=required` it fails. See `docs/vm-tests.md`.
+//! If the kernel or QEMU is missing, a test prints that it was skipped, and passes. With
+//! `INTERLEAF_VM=required` in the environment, the test fails instead. See `docs/vm-tests.md`.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,8 +1,9 @@
 //! An NVRAM card behind the unmodified NVMe driver of Linux: a guest of QEMU uses the card that
 //! `interleaf_card_server` serves.
 //!
-//! If the kernel or the unpacked QEMU is missing, a test prints that it was skipped, and passes;
-//! with `INTERLEAF_VM=required` it fails. `docs/vm-tests.md` says how to install both.
+//! If the kernel or the unpacked QEMU is missing, a test prints that it was skipped, and passes.
+//! With `INTERLEAF_VM=required` in the environment, the test fails instead. `docs/vm-tests.md` says
+//! how to install both.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -13,10 +13,10 @@ const WITH_MOVES: [Series; 3] = [Series::Of(6, 12), Series::Of(6, 17), Series::N
 /// Minimum fraction of a thread's resident pages that must be on the thread's node.
 const LOCAL_MIN: f64 = 0.99;
 
-/// Minimum number of resident pages of a thread. If a thread ends its sweep first, the other thread
-/// takes frames until the node of the first thread has the minimum share: an eighth of the even
-/// share of 1,024 frames. The frames of the reserve, less than a third of the share, may have no
-/// pages. The bound is half of the minimum share.
+/// Minimum number of resident pages of a thread. A thread that ends its sweep first loses frames to
+/// the other thread, until its node has only the minimum share: 128 frames, an eighth of the even
+/// share of 1,024 frames. Less than a third of the minimum share is the reserve, whose frames may
+/// have no pages. The bound is half of the minimum share.
 const RESIDENT_MIN: f64 = 64.0;
 
 /// For each thread of the program `extend`, its node and the numbers of its resident pages on nodes

@@ -153,8 +153,8 @@ fn signals_end_the_daemon_and_settings_are_restored() {
 }
 
 /// A daemon that is killed by SIGKILL does not restore the settings that it changed. The next
-/// daemon restores them before it steers. If no other daemon is started, `balance --restore`
-/// restores them.
+/// daemon restores the settings before it steers. If no other daemon is started, `balance
+/// --restore` restores the settings.
 #[test]
 fn settings_of_a_killed_daemon_are_restored() {
     let state = format!("read {ADMIN}/0/state");

@@ -2,10 +2,10 @@
 //! tries its features, and compares the results with the kernel's column.
 //!
 //! If a result differs, the test prints the corrected column. With `KERNELS=overwrite` in the
-//! environment, it writes the column to the page instead.
+//! environment, the test writes the column to the page instead.
 //!
-//! If the kernel or QEMU is missing, a test prints that it was skipped, and passes; with
-//! `INTERLEAF_VM=required` it fails.
+//! If the kernel or QEMU is missing, a test prints that it was skipped, and passes. With
+//! `INTERLEAF_VM=required` in the environment, the test fails instead.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -351,8 +351,8 @@ fn holds(series: Series) {
     let Some(record) = harness::guest_record(series, "two-nodes-hmat", &steps()) else { return };
     let column = column(&record);
 
-    // Only one test at a time may read and write the page. Tests run in parallel, and each test may
-    // write it.
+    // Only one test at a time may read and write the page: tests run in parallel, and each test may
+    // write the page.
     static ONE: Mutex<()> = Mutex::new(());
     let _one = ONE.lock().unwrap_or_else(|failed| failed.into_inner());
     let text = fs::read_to_string(page()).unwrap();

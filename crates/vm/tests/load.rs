@@ -137,7 +137,8 @@ fn traffic_follows_the_pages() {
             is_modelled(&fed(shown(&record, &drain(n))), &emulated, 0, first, &record);
         }
         for row in rows(shown(&record, "read /tmp/load.tsv")) {
-            // The report is exact: its bandwidths follow from its shares, to the printed digits.
+            // In each row of the report, the bandwidths are those that the model computes from the
+            // shares in the row, to the printed digits.
             let [_, _, _, hot_0, hot_1, _, _, gbps_0, gbps_1, gbps] = row[..] else {
                 panic!("{record}")
             };
@@ -150,8 +151,8 @@ fn traffic_follows_the_pages() {
 }
 
 /// All pages of `load` are on node 0. All threads are active in the first phase, and a tenth of the
-/// threads in the second. The report has the bandwidth that the model gives for each phase: it is
-/// lower in the second phase, and the cold pages do not change it.
+/// threads in the second. The report has the bandwidth that the model gives for each phase: a lower
+/// bandwidth in the second phase, on which the cold pages have no effect.
 #[test]
 fn demand_comes_and_goes() {
     let run = run(&[(60.0, 1.0), (60.0, 0.1)]);

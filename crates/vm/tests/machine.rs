@@ -1,7 +1,7 @@
 //! Output of `interleaf show` and `interleaf doctor` on each kernel.
 //!
-//! If the kernel or QEMU is missing, a test prints that it was skipped, and passes; with
-//! `INTERLEAF_VM=required` it fails.
+//! If the kernel or QEMU is missing, a test prints that it was skipped, and passes. With
+//! `INTERLEAF_VM=required` in the environment, the test fails instead.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

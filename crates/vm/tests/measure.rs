@@ -14,7 +14,7 @@ use serde_json::Value;
 
 const WEIGHTS: &str = "/sys/kernel/mm/mempolicy/weighted_interleave";
 
-/// Options for sizes that are small enough for a guest, and for short durations.
+/// Options of `interleaf measure`: sizes that are small enough for a guest, and short durations.
 const SMALL: &str =
     "--chase 4MiB --buffer 4MiB --duration 30ms --repeat 1 --pages small --isa sse2 -q";
 
@@ -75,7 +75,8 @@ fn nodes_are_measured(series: Series) {
             let pages = point["pages_by_node"].as_object().unwrap();
             let node = point["memory_node"].to_string();
             assert_eq!(pages.keys().collect::<Vec<_>>(), [&node], "{point}\n{record}");
-            // 4 MiB per thread, or 4 MiB for the pointer chase.
+            // Each thread of a kernel has a buffer of 4 MiB (1024 pages); a pointer chase has 4
+            // MiB.
             let threads = point["threads"].as_u64().unwrap().max(1);
             assert_eq!(pages[&node].as_u64().unwrap(), 1024 * threads, "{point}\n{record}");
         }
@@ -163,8 +164,8 @@ fn a_signal_leaves_a_record_and_no_weights() {
     nothing_changed(&record);
 }
 
-/// A killed `interleaf measure` cannot restore the weights that it changed. `interleaf run
-/// --restore` restores them from the journal.
+/// A killed `interleaf measure` cannot restore the weights that it changed. The command `interleaf
+/// run --restore` restores the weights from the journal.
 #[test]
 fn settings_of_a_killed_measurement_are_restored() {
     let start = format!(

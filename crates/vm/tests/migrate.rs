@@ -48,13 +48,13 @@ fn is_near([on_0, on_1]: [u64; 2], part: f64) -> bool {
     (on_1 as f64 / (on_0 + on_1) as f64 - part).abs() <= 0.01
 }
 
-/// The output of a step that migrates pages.
+/// The output of the step `move_pages`, which migrates pages, as one text.
 fn text(record: &Record, move_pages: &str) -> String {
     step(record, move_pages).output.join("\n")
 }
 
-/// All pages of a running program are on node 0. `interleaf run --pid` migrates them to 60:40. A
-/// second run with 60:40 migrates no page, and a run with 0:1 migrates all pages to node 1.
+/// All pages of a running program are on node 0. `interleaf run --pid` migrates the pages to 60:40.
+/// A second run with 60:40 migrates no page, and a run with 0:1 migrates all pages to node 1.
 #[test]
 fn pages_of_a_running_program_reach_the_ratio() {
     let to_ratio = "run interleaf run --pid @sweep --weights 60:40";

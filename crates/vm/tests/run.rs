@@ -188,8 +188,8 @@ fn two_runs_share_the_weights() {
 /// A launcher may set another policy for its children, as mpirun does. The other policy is
 /// reported, with the amount of memory that bypassed the requested policy. The pause between two
 /// placement audits doubles up to a minute, and is at least twenty times as long as the last audit
-/// took. The program idles (`--stay`), so that audits are short and one is repeated within the 60 s
-/// of the test.
+/// took. The program idles (`--stay`), so that audits are short and a second audit runs within the
+/// 60 s of the test.
 #[test]
 fn a_launcher_with_another_policy_is_reported() {
     let steps = "start outer interleaf run --weights 3:1 -- \
@@ -240,7 +240,7 @@ fn a_policy_steers_a_command() {
             "start sweep interleaf run --policy bandwidth --feed /tmp/feed.sock --way {actuator} \
              --period 1s --stop-rivals -o /tmp/run.json -- touch 64MiB --sweep --tell 71:29"
         );
-        // Waits for two periods, because the sample of the first may be older than the migration.
+        // Waits for two periods, because the first may report a sample from before the migration.
         let seen = "await sweep *node0 71 (7";
         let steps = format!(
             "start other touch 16MiB --bind 0 --sweep\nawait other touched\n{start}\n\

@@ -72,7 +72,7 @@ fn three_to_one_is_found_by_a_metric() {
     assert_eq!(document["stopped"], "settled", "{record}");
 }
 
-/// `tune` exits with 1 for a program that is fastest on the first tier.
+/// `tune` exits with the status 1 if the program is fastest on the first tier.
 #[test]
 fn no_is_an_answer() {
     let tune = "run interleaf tune -q --metric rate.([0-9.]+) --higher-is-better -- \

@@ -25,8 +25,8 @@ const FILES: [(&str, &str); 3] = [
     ("all-mram-1gb.toml", include_str!("../../../../devices/cards/all-mram-1gb.toml")),
 ];
 
-/// The longest time that a card's file may state for link, controller or host, ns: 1 s, far above
-/// any real value.
+/// The longest time that a card's file may state for the link, the controller or the host, ns: 1 s,
+/// far above any real value.
 const NS_MAX: f64 = 1e9;
 
 #[derive(Deserialize)]
@@ -164,8 +164,8 @@ pub fn in_file(file: &str, text: &str) -> Result<Card, DeviceError> {
     let link = reader.link(&parsed.link)?;
     let nvme = reader.nvme(&parsed.nvme)?;
     let controller = reader.controller(&parsed.controller, &parsed.link)?;
-    // Each DMA engine needs buffers for one atomic write unit: it keeps the chunks of a unit in the
-    // buffers until the last chunk of the unit has arrived.
+    // The buffers must hold one atomic write unit for each DMA engine, because an engine keeps the
+    // chunks of a unit in the buffers until the last chunk of the unit has arrived.
     let least = u64::from(controller.dma_engines) * u64::from(nvme.atomic_write);
     if u64::from(controller.buffer_bytes) < least {
         let problem = format!(

@@ -79,8 +79,8 @@ pub struct CardFigures {
     pub capacitor_w: Option<f64>,
     /// Energy to save the memory to NAND, J; `None` if the card does not save.
     pub save_j: Option<f64>,
-    /// Energy that the capacitor delivers behind its converter at the age `years` of its
-    /// specification, J; `None` without a capacitor.
+    /// Energy that the capacitor delivers behind its converter at the age at which it must still
+    /// deliver the energy of a save (`years`), J; `None` without a capacitor.
     pub capacitor_j: Option<f64>,
     /// Years until the first memory cell fails, with wear levelling; `None` if writes do not wear
     /// out the memory.
@@ -215,8 +215,8 @@ pub fn compare(
             };
             rows.push(row(&format!("price of {}", item.name()), currency, &part));
         }
-        // The price of a GB is shown only if each item of the card has a price. Otherwise it would
-        // be too low.
+        // The price of a GB is shown only if each item of the card has a price. Without the price
+        // of an item, the sum would be too low.
         let per_gb = |card: &CardFigures| {
             let price = card.price.as_ref()?;
             price.missing.is_empty().then_some(price.per_gb)

@@ -49,9 +49,9 @@ const TLP_OVERHEAD: f64 = 24.0;
 /// Data bytes of a full TLP: the maximum payload size of the built-in cards.
 const TLP_PAYLOAD: f64 = 256.0;
 
-/// Bytes on the link for an I/O without its data. They are in six TLPs: the read request for the
-/// command, the command (64 B), its completion entry (16 B), and the interrupt and two doorbells (4
-/// B each). The read requests for the data of a write, and DLLPs, are neglected.
+/// Bytes on the link for an I/O without its data. These bytes are in six TLPs: the read request for
+/// the command, the command (64 B), its completion entry (16 B), and the interrupt and two
+/// doorbells (4 B each). The read requests for the data of a write, and DLLPs, are neglected.
 const COMMAND_BYTES: f64 = 64.0 + 16.0 + 3.0 * 4.0 + 6.0 * TLP_OVERHEAD;
 
 /// Currents of an x8 STT-MRAM device at 1.5 V (the supply of EMD3D256M, data sheet revision 1.3,

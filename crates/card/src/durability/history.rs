@@ -30,16 +30,16 @@ pub struct DamageInterval {
     pub write: u32,
 }
 
-/// A part of a write that must be whole or absent.
+/// A part of a write that a power failure must leave whole or absent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Piece {
     pub(super) write: u32,
     pub(super) offset: u64,
     pub(super) bytes: u64,
-    /// The moment from which a power failure leaves data of the piece, fs: the first data of the
-    /// piece are in the memory, or the whole piece survives (`whole`) if that is earlier.
+    /// The first moment, fs, at which a power failure leaves data of the piece on the card: the
+    /// first data are in the memory, or the whole piece survives (`whole`) if that is earlier.
     pub(super) begun: u64,
-    /// The moment from which a power failure leaves the whole piece, fs.
+    /// The first moment, fs, at which a power failure leaves the whole piece on the card.
     pub(super) whole: u64,
     /// The time at which the last segment of the piece reaches the memory, fs. A piece with a later
     /// time overwrites a piece with an earlier time.
@@ -85,8 +85,8 @@ impl Piece {
             whole = u64::MAX;
         }
         // In the hold-up time after a failure the controller begins no further piece. A piece that
-        // has not begun when the power fails is therefore lost: no piece is whole before it has
-        // begun.
+        // has not begun when the power fails is therefore lost, so `whole` must not be before
+        // `begun`.
         if let Survival::Precharged { .. } = survival {
             whole = whole.max(begun);
         }

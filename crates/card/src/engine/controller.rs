@@ -43,22 +43,23 @@ impl Engine {
         }
     }
 
-    /// Sends read requests to host memory. Returns the time from which the host has the data: those
-    /// of each further request are ready one transmission time of a request after those of the
-    /// request before. If the card has fewer credits than requests, the returned time is later than
-    /// that of the first data, so that the data of the last request are ready in time.
+    /// Sends read requests to host memory. Returns the time at which the host has the data of the
+    /// first request. The data of each further request are ready one transmission time of a request
+    /// later. If the card has fewer credits than requests, the returned time is later than the
+    /// first data, so that the last data are ready when the caller expects them.
     #[inline]
     pub(super) fn request_reads(&mut self, requests: u32) -> u64 {
         let link = &self.card.link;
         let (mut left, mut read) = (requests, self.now);
         while left > 0 {
             let part = left.min(self.credits[2].most());
-            // The link is taken at once, even if the requests wait for credits of earlier ones:
-            // other packets pass such requests (PCI Express 3.1, 2.4.1).
+            // Reserve the time of the link at once, even if these requests must wait for credits
+            // that earlier requests hold: other packets pass waiting requests (PCI Express 3.1,
+            // 2.4.1).
             let bytes = u64::from(part) * READ_REQUEST;
             let time = self.up.time_of(bytes);
             let start = self.up.send(self.now, bytes, part) - time;
-            // A packet takes its credit when the link sends it, not when it is ready.
+            // A request takes its credit when the link begins to send it, not when it is ready.
             let sent = self.credits[2].take_from(start, part) + time;
             read = sent + link.delay_fs + self.card.host.memory_read_fs;
             // The root complex returns the credits when it has read the data from host memory.

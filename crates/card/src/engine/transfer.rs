@@ -89,10 +89,10 @@ impl Engine {
         self.request_data(observer);
     }
 
-    /// The DMA engines request chunks in round robin, a burst at a time, if buffers and tags for
-    /// the whole burst are free. Reads and writes alternate in priority. A direction keeps its
-    /// priority until it gets a burst or has nothing to request; otherwise the opposite direction
-    /// could take every buffer.
+    /// Lets the DMA engines request chunks in round robin, one burst at a time. A burst is
+    /// requested only if buffers and read tags for all its chunks are free. Reads and writes take
+    /// turns to be served first: a direction is served first until it gets a burst or has nothing
+    /// to request. Otherwise the opposite direction could take every buffer that becomes free.
     #[inline]
     pub(super) fn request_data<O: WriteObserver>(&mut self, observer: &mut O) {
         if self.active.iter().all(VecDeque::is_empty) {
@@ -122,8 +122,8 @@ impl Engine {
             let chunks = (within + bytes).div_ceil(limit);
             let tags = if operation == Operation::Write { chunks } else { 0 };
             if !self.tags.take(self.now, tags) {
-                // Without free tags nothing is requested now. `data_arrived` gives a tag back when
-                // data of a write arrive, and calls `request_data` again.
+                // Without free tags no burst is requested now. When data of a write arrive,
+                // `data_arrived` returns a tag to the pool and calls `request_data` again.
                 return has_requested;
             }
             if !self.buffers.take(self.now, chunks) {
@@ -147,11 +147,10 @@ impl Engine {
         has_requested
     }
 
-    /// The length of the next burst of a command, at most `bytes`. If a write (also a write of
-    /// zeroes) is larger than the atomic write unit, and a unit ends within the burst, the burst is
-    /// cut at the end of the last such unit. The buffers are certain to hold only one unit for each
-    /// DMA engine, so a burst that also needs buffers for a part of the next unit might never get
-    /// them.
+    /// The length of the next burst of a command, at most `bytes`. For a write (or Write Zeroes)
+    /// that is larger than the atomic write unit, the burst is cut at the last end of a unit within
+    /// the burst. Only one unit for each DMA engine is certain to fit into the buffers, so a burst
+    /// that also needs buffers for a part of the next unit might wait for them for ever.
     fn burst_bytes(&self, slot: u32, bytes: u32) -> u32 {
         let (flight, unit) = (&self.flights[slot as usize], self.card.nvme.atomic_write);
         let io = &flight.io;

@@ -1,4 +1,4 @@
-//! Counters of the use of each component, and the utilisation between two readings of them.
+//! Counters of the use of each component, and the utilisation between two readings of the counters.
 
 use super::Engine;
 use crate::settings::Component;
@@ -9,10 +9,10 @@ use interleaf_sim::dimm::row_channel::RowCounts;
 pub struct Usage {
     /// The time of the reading, fs.
     pub at: u64,
-    /// The time for which each component was busy, fs, in the order of [`Component::ALL`]. The host
-    /// has the time of its busiest processor, and the credits that of the busiest credit pool. Any
-    /// other component has the mean over its units. A unit of a pool is busy while a request holds
-    /// it.
+    /// The time for which each component was busy, fs, in the order of [`Component::ALL`]. For the
+    /// host: the time of its busiest processor. For the credits: the time of the busiest credit
+    /// pool. For any other component: the mean over its units. A unit of a pool is busy while a
+    /// request holds the unit.
     pub busy: [u64; Component::ALL.len()],
     /// The time for which requests waited for a unit of a pool, fs; 0 for components that are not
     /// pools. For credits: the time for which the link was idle while a packet waited for credits.

@@ -36,7 +36,7 @@ pub enum JobError {
     /// An error in a line of the file.
     #[error(transparent)]
     File(#[from] FileError),
-    /// An error of an option of the command line, which replaces one of the file.
+    /// An error of an option that the command line sets.
     #[error(transparent)]
     CommandLine(OptionError),
 }
@@ -69,7 +69,7 @@ pub fn parse(
     let mut groups: Vec<Vec<Job>> = vec![];
     for section in &sections {
         let wrong = |why: OptionError| {
-            // Options that files do not have, such as `fsync`, are those of the command line.
+            // A job file has no options such as `fsync`, so the command line has set them.
             if over.sets(why.option) || !MODELLED.contains(&why.option) {
                 let problem = format!("{} (job {} of {file})", why.problem, section.name);
                 return JobError::CommandLine(OptionError { problem, ..why });

@@ -34,7 +34,7 @@ impl MemoryOptions {
 /// threads.
 ///
 /// # Errors
-/// When an option has no meaning for loads and stores, or the card does not allow it.
+/// When an option has no meaning for loads and stores, or the card does not allow the option.
 pub fn load(job: &Job, options: &MemoryOptions, card: &Card) -> Result<MemoryLoad, OptionError> {
     let name = options.initiator.name();
     if job.rate_iops.is_some() {
@@ -51,7 +51,8 @@ pub fn load(job: &Job, options: &MemoryOptions, card: &Card) -> Result<MemoryLoa
             hint: "leave it out, or set rw to write, randwrite, rw or randrw".into(),
         });
     }
-    // A share of the card is that of the BAR, the part of the card that loads and stores reach.
+    // A percentage as `size` is a percentage of the BAR, the part of the card that loads and stores
+    // reach.
     let size = card.bar.as_ref().map(|bar| job.size.of(bar.bytes));
     let load = MemoryLoad {
         initiator: options.initiator,

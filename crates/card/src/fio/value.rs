@@ -88,11 +88,11 @@ impl FromStr for Size {
 /// The allowed sizes, for error messages.
 const EXAMPLE: &str = "a size such as 4k, 1m, 1g or 4096";
 
-/// Reads a size, and returns it in bytes. The text is a whole number, which a unit `k`, `m`, `g` or
-/// `t` multiplies by a power of 1024.
+/// Reads a size, and returns the number of bytes. The text is a whole number, which a unit `k`,
+/// `m`, `g` or `t` multiplies by a power of 1024.
 ///
 /// # Errors
-/// When `text` is not such a size, or not below 2^63.
+/// When `text` is not a size of this form, or is 2^63 bytes or more.
 pub fn size(text: &str) -> Result<u64, ValueError> {
     let wrong = |problem: String| ValueError::new(problem, EXAMPLE.into());
     let (number, unit) = split(text);
@@ -120,10 +120,10 @@ pub fn size(text: &str) -> Result<u64, ValueError> {
     }
 }
 
-/// Reads a block size, and returns it in bytes: a multiple of 512 up to 1 MiB.
+/// Reads a block size, and returns the number of bytes: a multiple of 512 up to 1 MiB.
 ///
 /// # Errors
-/// When `text` is not such a size.
+/// When `text` is not a multiple of 512 bytes from 512 bytes to 1 MiB.
 pub fn block(text: &str) -> Result<u32, ValueError> {
     let bytes = size(text)?;
     let [least, most] = BLOCK_BYTES;
@@ -136,8 +136,8 @@ pub fn block(text: &str) -> Result<u32, ValueError> {
     Err(ValueError::new(problem, allowed.into()))
 }
 
-/// Reads the size of an access, and returns it in bytes. A load or store has a power of two from 8
-/// to 4096 bytes. An I/O has a size that [`block`] accepts.
+/// Reads the size of an access, and returns the number of bytes. A load or store has a power of two
+/// from 8 to 4096 bytes. An I/O has a size that [`block`] accepts.
 ///
 /// # Errors
 /// When `text` is neither the size of a load or store, nor the size of an I/O.
@@ -149,8 +149,8 @@ pub fn access(text: &str) -> Result<u32, ValueError> {
     }
 }
 
-/// Reads a time, and returns it in ns. The text is a whole number with a unit. A number without a
-/// unit is in seconds.
+/// Reads a time, and returns the number of ns. The text is a whole number with a unit. A number
+/// without a unit is in seconds.
 ///
 /// # Errors
 /// When `text` is not a time, or longer than an hour.
@@ -166,7 +166,7 @@ pub fn time(text: &str) -> Result<u64, ValueError> {
     ns.ok_or_else(|| wrong(format!("{text} is longer than 1h")))
 }
 
-/// Reads a time above 0, and returns it in ns.
+/// Reads a time above 0, and returns the number of ns.
 ///
 /// # Errors
 /// The errors of [`time`], and a time of 0.

@@ -26,7 +26,8 @@ struct Thread {
     interval: Option<u64>,
     /// For a thread with a rate, the time of its next I/O, fs.
     due: u64,
-    /// The tags of the thread that no outstanding I/O uses.
+    /// The tags that the thread may use for its next I/Os: no outstanding I/O has one of these
+    /// tags.
     idle: Vec<u32>,
 }
 

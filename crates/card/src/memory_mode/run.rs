@@ -29,7 +29,7 @@ enum AccessKind {
     Persist,
 }
 
-/// An outstanding access: a load, a store or a read-back.
+/// An outstanding access: a load, a store, or a read-back that makes earlier stores persistent.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
     thread: u32,
@@ -44,7 +44,7 @@ struct Slot {
 #[derive(Clone, Debug)]
 struct AccessThread {
     addresses: Addresses,
-    /// The number of stores since the last read-back, which makes stores persistent.
+    /// The number of stores since the last read-back (the read that makes stores persistent).
     stores: u32,
     /// The address of the last store, which the next read-back reads.
     stored: u64,

@@ -58,7 +58,7 @@ pub enum Background {
 /// An operation at each address of an element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TestOperation {
-    /// Reads the word, and compares it with this value.
+    /// Reads the word, and compares the word with this value.
     Read(Background),
     /// Writes this value to the word.
     Write(Background),

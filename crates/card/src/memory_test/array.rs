@@ -6,7 +6,7 @@ use rand_pcg::{
     rand_core::{RngCore, SeedableRng},
 };
 
-/// The effect of a power cycle on the content.
+/// The effect of a power cycle on the content of the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PowerLoss {
     /// The content is undefined afterwards: DRAM without a save.

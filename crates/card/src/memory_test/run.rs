@@ -19,9 +19,9 @@ pub struct MemoryTest {
     pub algorithm: Algorithm,
     /// Number of cycles, at least 1.
     pub cycles: u64,
-    /// Address of the first word.
+    /// Byte address of the first word.
     pub start: u64,
-    /// Address of the last word.
+    /// Byte address of the last word.
     pub stop: u64,
     /// The value that [`Algorithm::Pattern`] writes; other algorithms ignore it.
     pub pattern: u32,
@@ -200,9 +200,9 @@ impl MemoryTest {
     }
 }
 
-/// Simulates a power cycle of a card. Returns whether the card keeps its content, and the time of
-/// the save and until the card accepts commands again, s: the test reads only then. A card that
-/// needs no save keeps its content in 0 s.
+/// Simulates a power cycle of a card. Returns the effect on the content, and the seconds that the
+/// save takes and that pass after the power is back until the card accepts commands: the test reads
+/// only then. A card that needs no save keeps its content in 0 s.
 pub fn power_cycle(card: &Card, seed: u64) -> (PowerLoss, f64) {
     let PowerSpec::Save(spec) = &card.power else { return (PowerLoss::Kept, 0.0) };
     let simulator = SaveSimulator::new(spec, card.memory.capacity, seed);

@@ -60,9 +60,10 @@ pub struct NandUse {
 pub struct ProgrammedImage {
     /// The number of pages of the whole image, programmed or not.
     pub pages: u64,
-    /// Pages whose programs failed before the end of the energy.
+    /// Pages whose programs failed before the energy of the save was used up.
     pub failures: Vec<ProgramFailure>,
-    /// Time from the first transfer to the last program, or to the end of the energy, fs.
+    /// Time from the first transfer to the end of the last program, or to the moment at which the
+    /// energy of the save is used up, fs.
     pub time_fs: u64,
     /// Time to program the whole image, fs.
     pub needed_fs: u64,
@@ -71,16 +72,16 @@ pub struct ProgrammedImage {
     lanes: u64,
     /// The number of planes of a die.
     planes: u64,
-    /// For each die, the number of steps that were complete before the end of the energy. A step
+    /// For each die, the number of steps that were complete before the energy was used up. A step
     /// programs one page of each plane of a die.
     complete: Vec<u64>,
-    /// For each plane of all dies, the first step in which the plane has no good block left; later
-    /// steps have none either.
+    /// For each plane of all dies, the index of the first step for which the plane has no good
+    /// block left. The plane has no block for later steps either.
     exhausted: Vec<u64>,
 }
 
-/// Events of a lower probability never occur in the simulation. A card has fewer than 10^15 pages
-/// and blocks, so fewer than 10^-3 such events are expected.
+/// In the simulation, events with a probability below this bound never occur. A card has fewer than
+/// 10^15 pages and blocks, so on average fewer than 10^-3 such events are left out.
 const LEAST_PROBABILITY: f64 = 1e-18;
 
 /// Draws the positions in `0..count` at which an event of the probability `probability` occurs.
@@ -211,7 +212,7 @@ impl NandArray {
                 low
             })
             .collect();
-        // A program that the end of the time interrupts has not failed.
+        // A program that is still running at `limit_fs` has not failed.
         let has_failed = |failure: &ProgramFailure| {
             let (lane, step) = (failure.position % lanes, failure.position / lanes);
             let die = (lane / planes) as usize;

@@ -28,7 +28,7 @@ pub trait HostMemory {
 }
 
 /// A failed access to the contents of the namespace, for example an error of the file that stores
-/// them.
+/// the contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the contents cannot be accessed at byte {offset}")]
 pub struct ContentsFault {

@@ -1,4 +1,5 @@
-//! The controller: registers and doorbells in, completions and interrupts out.
+//! The NVMe controller: the driver writes registers and doorbells; the controller writes
+//! completions and signals interrupts.
 
 mod admin;
 pub(super) mod error_log;
@@ -48,7 +49,7 @@ pub struct NvmeController {
     /// Arbitration among all submission queues, with the admin queue.
     arbiter: Arbiter,
     /// The submission queue that arbitration chose last, and the number of commands that may still
-    /// be fetched from this queue before arbitration chooses again.
+    /// be fetched from that queue before arbitration chooses again.
     turn: (usize, u32),
     slots: Vec<CommandSlot>,
     free: Vec<u16>,
@@ -154,7 +155,7 @@ impl NvmeController {
     fn write_dword(&mut self, offset: u64, value: u32, attached: &mut Attachments<'_>) {
         let low = |old: u64| old & !0xffff_ffff | u64::from(value);
         let high = |old: u64| old & 0xffff_ffff | u64::from(value) << 32;
-        // The 12 low bits of an address are reserved: queues are page aligned.
+        // The 12 low bits of the base address of a queue are reserved: queues are page aligned.
         let aligned = |address: u64| address & !0xfff;
         let registers = &mut self.registers;
         match offset {
@@ -338,7 +339,7 @@ impl NvmeController {
 
     // --- Outstanding commands -------------------------------------------------------------------
 
-    /// Keeps a command until its completion, and returns the tag by which [`Self::take`] finds it.
+    /// Keeps a command until its completion. Returns the tag by which [`Self::take`] finds it.
     fn keep(&mut self, command: PendingCommand) -> u32 {
         let at = self.free.pop().unwrap_or_else(|| {
             self.slots.push(CommandSlot::default());

@@ -18,7 +18,7 @@ const ASYNC_EVENTS: u8 = 0x0b;
 /// assumption, a usual limit of cards.
 const TEMPERATURE_DEFAULT: u32 = 343;
 
-/// The values of the features, and the properties of the controller that limit them.
+/// The values of the features, and the properties of the controller that limit these values.
 #[derive(Clone, Debug)]
 pub(super) struct Features {
     /// The value of each feature, as dword 11 of Set Features gives it. The index is the feature
@@ -69,8 +69,8 @@ impl Features {
         }
     }
 
-    /// Weights of the high, medium and low priority classes: the commands of a class in a round, 1
-    /// to 256. The fields HPW, MPW and LPW of the feature are 0's based.
+    /// Weights of the high, medium and low priority classes: the maximum number of commands of a
+    /// class in a round, 1 to 256. The fields HPW, MPW and LPW of the feature are 0's based.
     pub(super) fn arbitration_weights(&self) -> [u32; 3] {
         let value = self.values[usize::from(ARBITRATION)];
         [24, 16, 8].map(|shift| (value >> shift & 0xff) + 1)

@@ -8,8 +8,8 @@ use super::{
 };
 use crate::settings::Priority;
 
-/// Maximum number of pairs of I/O queues: their doorbells and those of the admin queues fill one
-/// page of 4 KiB.
+/// Maximum number of pairs of I/O queues. The doorbells of these queues and of the admin queues
+/// fill one page of 4 KiB.
 pub const QUEUES_MAX: u16 = 511;
 
 /// Maximum number of entries of a queue: a limit of this controller. NVMe allows 65,536.

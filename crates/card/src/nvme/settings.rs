@@ -7,15 +7,16 @@ use crate::card::{BLOCK_BYTES, Card};
 /// cards.
 const VENDOR: u16 = 0x11f8;
 
-/// The least and the largest `transfer_bytes`. MDTS states 2^MDTS pages of 4 KiB, and 0 states that
-/// there is no limit (NVMe 1.4, figure 247), so the least limit is two pages.
+/// The least and the largest `transfer_bytes`. The field MDTS states a limit of 2^MDTS pages of 4
+/// KiB, and 0 states that there is no limit (NVMe 1.4, figure 247), so the least limit is two
+/// pages.
 const TRANSFER_BYTES: [u32; 2] = [8 << 10, 2 << 20];
 
 /// The version of the specification that the controller reports and follows.
 ///
 /// Version 1.1 has no list of namespace identification descriptors (CNS 03h, added in 1.3), and no
-/// flush of all namespaces (NSID FFFFFFFFh). In its identify data, the fields that 1.2 to 1.4 added
-/// (controller type, NQN) are zero.
+/// flush of all namespaces (NSID FFFFFFFFh). In the identify data of version 1.1, the fields that
+/// 1.2 to 1.4 added (controller type, NQN) are zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NvmeVersion {
     /// NVM Express 1.1.
@@ -82,8 +83,8 @@ pub struct SettingsError {
     pub allowed: String,
 }
 
-/// The largest power of two up to `value`, at least `least` and at most `most`; both are powers of
-/// two.
+/// The largest power of two up to `value`, limited to the range from `least` to `most`, which are
+/// powers of two.
 fn power_of_two_within(value: u32, [least, most]: [u32; 2]) -> u32 {
     let value = value.clamp(least, most);
     1 << value.ilog2()
@@ -91,9 +92,9 @@ fn power_of_two_within(value: u32, [least, most]: [u32; 2]) -> u32 {
 
 impl NvmeSettings {
     /// The settings of the controller of `card`, with the serial number `serial`. Completed writes
-    /// of all cards are durable, so there is no volatile write cache. A value of the card that NVMe
-    /// cannot state is replaced by the nearest one that it can, and for transfers by the next lower
-    /// one.
+    /// of all cards are durable, so there is no volatile write cache. Values of the card that the
+    /// controller cannot report are replaced: a count above its maximum by the maximum, and the
+    /// largest transfer by a power of two from 8 KiB to 2 MiB, rounded down.
     #[must_use]
     pub fn of(card: &Card, serial: &str) -> Self {
         let limited = |value: u32, most: u16| u16::try_from(value).unwrap_or(most).min(most);

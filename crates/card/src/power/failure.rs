@@ -196,7 +196,7 @@ impl<'a> PowerFailures<'a> {
             .filter(|(_, from)| *from <= at)
             .map(|(page, _)| *page)
             .collect();
-        // Only pages that the run has written can contain a lost write, so only these are examined.
+        // Only pages that the run has written can contain a lost write, so other pages are skipped.
         let page_of = |position: u64| match spec.order {
             SaveOrder::Address => dirty.binary_search(&position).is_ok().then_some(position),
             SaveOrder::DirtyFirst => dirty.get(position as usize).copied(),

@@ -33,7 +33,7 @@ pub struct SaveOutcome {
     pub needed_j: f64,
     /// Energy that the capacitor can still deliver behind its converter after the save, J.
     pub left_j: f64,
-    /// The number of pages whose programs failed before the end of the energy, and for which the
+    /// The number of pages whose programs failed before the energy was used up, and for which the
     /// plane had another good block.
     pub remapped: u64,
     /// The number of pages that had no good block left.
@@ -128,9 +128,9 @@ impl SaveSimulator {
         self.usable_j
     }
 
-    /// Erases the blocks of the last image after its restore, for the next save. Blocks with failed
-    /// programs grow bad, and so do blocks whose erase fails; `seed` decides which erases fail.
-    /// Returns the new bad blocks.
+    /// Erases the blocks of the last image after its restore, for the next save. A block becomes a
+    /// grown bad block if one of its programs failed during the save, or if its erase fails now;
+    /// `seed` decides which erases fail. Returns the new bad blocks.
     pub fn prepare(&mut self, last: Option<&ProgrammedImage>, seed: u64) -> Vec<PageAddress> {
         let mut grown: Vec<PageAddress> =
             last.iter().flat_map(|image| &image.failures).map(|failure| failure.address).collect();

@@ -43,8 +43,8 @@ pub struct PowerSweep {
     pub save_energy_max_j: f64,
     /// Minimum energy left in the capacitor after a save, J; infinite without saves.
     pub left_min_j: f64,
-    /// The failure with the maximum number of lost and torn blocks. If several failures have this
-    /// number, the one that was added first.
+    /// The failure with the maximum number of lost and torn blocks; of several failures with this
+    /// number, the first that was added.
     pub worst: Option<PowerFailure>,
 }
 

@@ -123,7 +123,7 @@ fn half_a_capacitor_loses_data_and_the_card_says_which() {
     let first = end.blocks[0].offset;
     assert!(end.blocks.iter().all(|block| block.cause == Cause::CapacitorEmpty));
     assert!(first.abs_diff(save.programmed * 8192) < 64 << 20, "from {first} on");
-    // If the save programs the written (dirty) pages first, all of them fit, and only unwritten
+    // If the save programs the written (dirty) pages first, all dirty pages fit, and only unwritten
     // pages are missing.
     spec.order = SaveOrder::DirtyFirst;
     let failures = PowerFailures::new(&timeline, &saving(spec), GIB, 3);

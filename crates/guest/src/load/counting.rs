@@ -13,7 +13,7 @@ use std::{
 use super::{Emulated, LoadArgs, Reached};
 use crate::feed::{Feeder, time_ns};
 
-/// Interval at which the traffic is sent: one line of the feed for each tier.
+/// Interval at which the counts are sent to the feed, each time with one line for each tier.
 const TICK: Duration = Duration::from_millis(50);
 
 /// Sends the counts of the emulated traffic to the feed, while another thread sweeps the pages.

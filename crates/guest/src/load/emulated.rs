@@ -14,8 +14,8 @@ use interleaf_model::{
 
 use crate::feed::Fed;
 
-/// Tolerance for rounding errors in the completed work, as a fraction of a run. A phase of which
-/// all work but this fraction is done has ended.
+/// Tolerance for rounding errors in the completed work, as a fraction of a run. A phase counts as
+/// ended when its remaining work is at most this fraction.
 const DONE: f64 = 1e-12;
 
 /// The index of the domain that has all threads.

@@ -34,8 +34,9 @@ const DEPTHS: [u32; 4] = [1, 4, 32, 128];
 /// different random offsets.
 const SEEDS: u64 = 20;
 
-/// The guest's kernel has finished its start after this time of the guest's clock, and is idle. The
-/// sleep takes hardly any time of the host, because the clock of an idle guest jumps ahead.
+/// The step that waits until the guest's kernel has finished its start and is idle: 20 s of the
+/// guest's clock. The sleep takes hardly any time of the host, because the clock of an idle guest
+/// jumps ahead.
 const IDLE: &str = "sleep 20s\n";
 
 #[test]
@@ -48,8 +49,8 @@ fn latencies_are_those_of_the_simulation_on_newest() {
     latencies_are_those_of_the_simulation(Series::Newest, "all-mram");
 }
 
-/// The mean latency that fio measured in the guest, and its range in simulations, us of simulated
-/// time.
+/// The mean latency that fio measured in the guest, and the range of the mean latency in
+/// simulations, us of simulated time.
 struct Point {
     access: Access,
     depth: u32,
@@ -135,7 +136,7 @@ fn load(access: Access, depth: u32, ios: u64) -> Load {
 /// The least and the greatest mean latency, us, of several simulations. All but the last have as
 /// many I/Os as the guest, each with different random offsets; the last has 20,000 I/Os. At a depth
 /// above 1, one interrupt of the guest may complete two I/Os, each of which then takes half of the
-/// interrupt's instructions. Both cases are simulated.
+/// interrupt's instructions. One and two I/Os per interrupt are both simulated.
 fn range_of_means(card: &Card, access: Access, depth: u32) -> [f64; 2] {
     let few = |seed| Load { seed, ramp_fs: 0, ..load(access, depth, ios(depth).into()) };
     let loads: Vec<_> = (1..=SEEDS).map(few).chain([load(access, depth, 20_000)]).collect();

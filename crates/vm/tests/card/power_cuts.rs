@@ -1,5 +1,5 @@
 //! A power failure while a guest writes to a file system: the guest and the volatile state of the
-//! card are lost. After the next boot the file system is consistent, and it has each record whose
+//! card are lost. After the next boot the file system is consistent, and has each record whose
 //! `fsync` the guest reported before the power failure.
 
 use std::{cell::Cell, env};
@@ -113,9 +113,9 @@ impl<'a> Cuts<'a> {
         events.iter().filter_map(lost).collect()
     }
 
-    /// Boots a guest, which makes the file system before the first cut, and checks it before each
-    /// later cut. Then the guest executes the steps `before` and writes records, and the power is
-    /// cut at a random record.
+    /// Boots a guest. Before the first cut, the guest makes the file system; before each later cut,
+    /// the guest checks the file system. Then the guest executes the steps `before` and writes
+    /// records, and the power is cut at a random record.
     ///
     /// # Errors
     ///

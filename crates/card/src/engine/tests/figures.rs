@@ -130,8 +130,8 @@ fn parts_of_1_gb_are_bound_by_their_bank_groups_in_a_mix() {
 
 #[test]
 fn an_io_costs_few_events() {
-    // The time that a simulation takes is proportional to its events. A write of 4 KiB at low depth
-    // has 17 events; the limit of 18 leaves room for one more.
+    // The computing time of a simulation is proportional to its number of events. A write of 4 KiB
+    // at low depth has 17 events; the limit of 18 leaves room for one more.
     for (access, most) in [(Access::RandomWrite, 18), (Access::RandomRead, 18)] {
         for depth in [1, 256] {
             let found = run(&card("all-mram"), &Settings::default(), group(access, depth), 8000);

@@ -113,8 +113,8 @@ impl NvmeController {
         Ok(0)
     }
 
-    /// The identifier of the I/O queue that a command deletes; an error if it is 0 or above the
-    /// number of pairs of I/O queues.
+    /// The identifier of the I/O queue that a command deletes; an error if the identifier is 0 or
+    /// above the number of pairs of I/O queues.
     fn old_queue(&self, entry: &SubmissionEntry) -> Result<u16, NvmeStatus> {
         let identifier = (entry.dword(10) & 0xffff) as u16;
         match identifier {

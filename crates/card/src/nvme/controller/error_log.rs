@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::{Attachments, NvmeController};
 use crate::nvme::{command::SubmissionEntry, status::NvmeStatus};
 
-/// Number of entries of the error log (ELPE + 1). With 64 bytes each, they fill 4 KiB.
+/// Number of entries of the error log (ELPE + 1): 64 entries of 64 bytes fill 4 KiB.
 pub(in crate::nvme) const ENTRIES: usize = 64;
 /// Bytes of an entry of the error log.
 const ENTRY_BYTES: usize = 64;
@@ -147,9 +147,9 @@ impl NvmeController {
         self.finish(0, entry, outcome, attached);
     }
 
-    /// Stops counting an Asynchronous Event Request as outstanding while it waits for an event. No
-    /// command is fetched from the admin queue while it has as many outstanding commands as
-    /// entries, so waiting requests could block a short queue.
+    /// Stops counting an Asynchronous Event Request as outstanding while it waits for an event. The
+    /// controller fetches no command from the admin queue while the queue has as many outstanding
+    /// commands as entries, so waiting requests could block a short queue.
     fn release(&mut self) {
         if let Some(admin) = &mut self.submissions[0] {
             admin.outstanding = admin.outstanding.saturating_sub(1);

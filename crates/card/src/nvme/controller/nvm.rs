@@ -43,8 +43,9 @@ struct Extent {
 }
 
 impl NvmeController {
-    /// Checks a command. A valid command is kept until its completion, and also returned for the
-    /// pacer. An invalid command is completed at once with its error status.
+    /// Checks a command. A valid command is kept until its completion, and returned to the caller,
+    /// which decides when the command completes. An invalid command is completed at once with its
+    /// error status.
     pub(super) fn accept(
         &mut self,
         queue: u16,
@@ -55,7 +56,8 @@ impl NvmeController {
             Ok((operation, command)) => {
                 let offset = command.extent.offset;
                 let bytes: u64 = match operation {
-                    // Ranges may overlap, so their sum may be larger than the rest of the card.
+                    // Ranges may overlap, so the sum of their bytes may exceed the rest of the
+                    // card.
                     Operation::Deallocate => {
                         let sum: u64 = command.deallocate.iter().map(|extent| extent.bytes).sum();
                         sum.min(self.settings.capacity - offset)

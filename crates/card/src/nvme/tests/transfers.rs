@@ -29,8 +29,8 @@ fn data_return_by_all_forms_of_prps() {
     let data: Vec<u8> =
         (0..128 << 10).map(|at: u32| (at.wrapping_mul(40_503) >> 7) as u8).collect();
     // The PRP lists have the pages below 0x8_0000 in descending order. The list at 0x2_0ff0 begins
-    // two slots before the end of its page, so it is continued in another list (0x3_0000) if it has
-    // more than two addresses.
+    // two slots before the end of its page. If this list has more than two addresses, another list
+    // (0x3_0000) continues it.
     let pages: Vec<u64> = (0..32).map(|at| 0x8_0000 - 0x1000 * (at + 1)).collect();
     for (bytes, within) in
         [(512, 0), (512, 3584), (4096, 0), (8192, 0), (8192, 512), (128 << 10, 0)]
@@ -245,7 +245,8 @@ fn log_pages_count_errors_and_use() {
     assert_eq!(driver.host.0[DATA_AT as usize], 1);
 }
 
-/// The pacer accepts a discard of any size: whole blocks, within the namespace.
+/// The length of a fetched discard has 32 bits, is a whole number of blocks, and stays within the
+/// namespace, however many bytes its ranges have together.
 #[test]
 fn the_length_of_a_discard_is_saturated() {
     let capacity = 6 << 30;
