@@ -43,8 +43,8 @@ pub(super) const DRAM_RATE: f64 = 80e9;
 /// Bandwidth between the sockets, both directions, bytes per second (section 6).
 const REMOTE_RATE: f64 = 20e9;
 
-/// The footprint of a simulated trace, bytes. It stays the same for all footprints of the study:
-/// instead of the footprint, the DRAM budget of the simulation changes.
+/// The footprint of a simulated trace, bytes: the same for all footprints of the study. The study's
+/// ratios of footprint to DRAM are simulated by changing the DRAM budget.
 const TRACE_BYTES: u64 = 64 << 20;
 
 /// Number of DRAM budgets for which a trace's traffic (its miss curve) is simulated.
@@ -134,27 +134,37 @@ impl StudyNode {
     }
 }
 
-/// Number of blocks that are assumed to be in the processors' caches while a loop walks over
-/// several arrays at once. The trace lists a block again whenever the loop returns to its array.
+/// The number of most recently transferred blocks that are assumed to be in the processors' caches.
+/// A loop that walks over several arrays at once touches a block of each array in turn, so the
+/// trace lists the same block many times. A touch of a cached block is not a transfer.
 const CACHED_BLOCKS: usize = 16;
 
 /// Number of blocks transferred between DRAM and the processors. A block that is read counts once.
 /// A block that is written counts twice, for its read and its write-back. STREAM and the gas step
-/// write arrays that they do not read. Their written blocks count once, without the write-allocate,
-/// because the published bandwidth of STREAM excludes write-allocates too.
+/// write arrays that they do not read. The blocks of these arrays count once, without the read of
+/// the write-allocate, because the published bandwidth of STREAM excludes write-allocates too.
 fn bytes(touches: &[Touch], kind: Kind) -> f64 {
     let is_in_place = !matches!(kind, Kind::Stream | Kind::Gas);
-    let mut cached = VecDeque::new();
+    let mut cached: VecDeque<Touch> = VecDeque::new();
     let mut blocks = 0.0;
     for touch in touches {
-        if cached.contains(&touch.block) {
-            continue;
+        let adds_write = touch.is_write && is_in_place;
+        match cached.iter_mut().find(|other| other.block == touch.block) {
+            Some(other) => {
+                // The first write to a block that was read adds its write-back.
+                if adds_write && !other.is_write {
+                    blocks += 1.0;
+                }
+                other.is_write |= touch.is_write;
+            }
+            None => {
+                cached.push_back(*touch);
+                if cached.len() > CACHED_BLOCKS {
+                    cached.pop_front();
+                }
+                blocks += if adds_write { 2.0 } else { 1.0 };
+            }
         }
-        cached.push_back(touch.block);
-        if cached.len() > CACHED_BLOCKS {
-            cached.pop_front();
-        }
-        blocks += if touch.is_write && is_in_place { 2.0 } else { 1.0 };
     }
     blocks
 }
@@ -170,9 +180,9 @@ impl Predicted {
         [local.max(remote), local]
     }
 
-    /// The performance with drives divided by that with DRAM only (0.5 is half as fast), when the
-    /// footprint is `ratio` times the DRAM cache: with random, LRU and optimal replacement.
-    /// `degree` is the degree of a polynomial.
+    /// The efficiency: the performance with drives divided by the performance with DRAM only (0.5
+    /// is half as fast), for random, LRU and optimal replacement. The footprint is `ratio` times
+    /// the DRAM cache. `degree` is the degree of a polynomial workload.
     pub(super) fn efficiency(&self, ratio: f64, degree: u32) -> [f64; 3] {
         let [dram, local] = self.dram_s(degree);
         let budget = (self.footprint / ratio) as u64;
@@ -208,6 +218,14 @@ impl Predicted {
 mod tests {
     use super::*;
     use interleaf_extend_forecast::miss_curve::Traffic;
+
+    #[test]
+    fn a_block_that_is_read_and_then_written_counts_twice() {
+        let touch = |block, is_write| Touch { block, offset: 0, is_write };
+        let touches = [touch(1, false), touch(2, false), touch(1, true), touch(1, true)];
+        assert_eq!(bytes(&touches, Kind::LuPlain), 3.0);
+        assert_eq!(bytes(&touches, Kind::Stream), 2.0);
+    }
 
     #[test]
     fn the_worked_example_of_stream() {
