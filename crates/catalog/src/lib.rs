@@ -214,7 +214,8 @@ pub fn configurations_of(name: &str) -> Result<Vec<Configuration>, Failure> {
 /// the user's own prices.
 const EXAMPLE_PRICES: &str = include_str!("../../../devices/prices/server.toml");
 
-/// Returns the parts and prices in the file at `path`; without a path, those of [`EXAMPLE_PRICES`].
+/// Returns the parts and prices in the file at `path`; without a path, the parts and prices of
+/// [`EXAMPLE_PRICES`].
 pub fn parts(path: Option<&Path>) -> Result<Parts, Failure> {
     let Some(path) = path else {
         return Ok(parts_toml::parse("devices/prices/server.toml", EXAMPLE_PRICES)?);
@@ -392,12 +393,14 @@ pub fn text(path: &Path, hint: &str) -> Result<String, Failure> {
     text_up_to(path, TEXT_MAX, hint)
 }
 
-/// Reads a recorded document like [`text`], but with the size limit for records.
+/// Reads the text of a record (a JSON document of a command) like [`text`], but allows the size
+/// [`DOCUMENT_MAX`].
 pub fn document(path: &Path, hint: &str) -> Result<String, Failure> {
     text_up_to(path, DOCUMENT_MAX, hint)
 }
 
-/// Reads a trace of requests like [`text`], but with the size limit for traces.
+/// Reads a trace of memory requests, as bytes, from the file at `path`, or from stdin for `-`. A
+/// trace may be as large as [`TRACE_MAX`]. `hint` is as in [`text`].
 pub fn trace(path: &Path, hint: &str) -> Result<Vec<u8>, Failure> {
     read_input(path, TRACE_MAX).map_err(|why| read_failure(path, &why, hint))
 }
@@ -472,8 +475,8 @@ pub fn built_in_workload(
 }
 
 /// Returns a scenario in which only the workload `demand` runs. `threads` defaults to the largest
-/// number of threads of its measured runs with all pages on the first tier, but at most one thread
-/// per core of the first domain. `footprint` defaults to the footprint of `demand`.
+/// number of threads of the demand's measured runs with all pages on the first tier, but at most
+/// one thread per core of the first domain. `footprint` defaults to the footprint of `demand`.
 pub fn single_workload(
     platform: &Platform,
     demand: &Demand,
@@ -494,7 +497,7 @@ pub fn curve_failure(why: CurveError) -> Failure {
     Failure::new(format!("curves that are so wrong are none: {why}"), why.hint())
 }
 
-/// The source of the files that a scenario names.
+/// The place of the files that a scenario file names.
 enum FileSource<'a> {
     /// The folder `scenarios/` that is built into the program.
     BuiltIn,
@@ -559,7 +562,7 @@ fn read(path: &Path, what: &str, names: &[String]) -> Result<String, Failure> {
 /// Size limit of a platform, demand, scenario, sweep, configuration or device file, bytes.
 const TEXT_MAX: u64 = 64 << 20;
 
-/// Size limit of a recorded document, bytes.
+/// Size limit of a record (a JSON document of a command), bytes.
 const DOCUMENT_MAX: u64 = 256 << 20;
 
 /// Size limit of a trace of requests, bytes.
@@ -567,7 +570,7 @@ const TRACE_MAX: u64 = 2 << 30;
 
 const NOT_UTF8: &str = "not UTF-8 text";
 
-/// The reason why the text of a file is unavailable.
+/// The reason why a file gives no text.
 enum TextError {
     /// The file cannot be read.
     Unread(io::Error),

@@ -1,6 +1,7 @@
-//! Measures the rate of predictions in Rust; `tests/python-calls` compares it with the rate in
-//! Python. `predictions COUNT` computes the record of one choice of weights many times, then
-//! `COUNT` choices in one call. It prints the seconds for a record, and the choices per second.
+//! Measures the rate of predictions in Rust; `tests/python-calls` compares this rate with the rate
+//! in Python. `predictions COUNT` computes the record of one choice of weights many times, then
+//! `COUNT` choices of weights in one call. The program prints the seconds for a record, and the
+//! choices per second.
 
 use interleaf_job::{
     option::{LoadChoice, WeightsChoice},

@@ -48,14 +48,15 @@ pub struct CardJob {
     /// The moments at which the power fails.
     pub power_failures: Option<Moments>,
     /// True if the points become the curves of a platform (`--curves`). Without job files, default
-    /// queue depths are simulated if no depth is given, and default patterns if no pattern is
-    /// given. `fsync`, rates, jobs that run together and several block sizes are refused.
+    /// queue depths replace a missing depth, and default patterns a missing pattern. `fsync`,
+    /// rates, jobs that run together and several block sizes are errors.
     pub for_curves: bool,
     /// True if the user gave fio's option `direct`, which bypasses the page cache.
     pub is_direct: bool,
 }
 
-/// The results of a group of jobs on a card.
+/// The results of a group of fio jobs on a card: of storage accesses (NVMe), or of loads and stores
+/// to the BAR (memory).
 enum GroupResult {
     Storage(Box<Outcome>, Option<CardPowerFailure>),
     /// The options of loads and stores to the BAR, and the outcome of each job.
@@ -198,7 +199,8 @@ fn simulated(card: &Card, jobs: &[Job]) -> Result<Outcome, Failure> {
         .map_err(|why| Failure::new(why.to_string(), why.hint))
 }
 
-/// A note with the number of points that have too few I/Os for their highest percentile.
+/// A note with the number of points that have fewer than [`IOS_OF_TAIL`] I/Os, too few for the
+/// 99.9999th percentile.
 fn notes(document: &CardDocument) -> Vec<String> {
     let few = document.points.iter().filter(|point| point.ios < IOS_OF_TAIL).count();
     let note = || {

@@ -25,8 +25,9 @@ const SWEEP: [f64; 19] = [
     0.82, 0.86,
 ];
 
-/// The lowest load, as a fraction of the peak bandwidth. At a lower load nearly all of a run is
-/// refreshes of idle memory, and its duration is out of proportion to its requests.
+/// The lowest load, as a fraction of the peak bandwidth. At a lower load, nearly all simulated
+/// commands would be refreshes of idle memory, and a run would take far too long for its number of
+/// requests.
 const LOAD_MIN: f64 = 1e-4;
 
 /// `CHANNELS` is the default number of channels, `CHANNELS_MAX` the largest number.
@@ -44,7 +45,7 @@ pub const UNCORE_NS: f64 = 65.0;
 pub const REQUESTS: u64 = 1_000_000;
 pub const REQUESTS_MAX: u64 = 1_000_000_000_000;
 
-/// Why a mix with an order is an error.
+/// The reason, for an error message, why a mix may not name an order of its lines (`/random`).
 pub(crate) const ORDER_IN_MIX: &str = "the order of the lines is that of the pattern";
 
 /// Choices of the memory controller; `None` leaves the default, or a server's own choice.
@@ -175,8 +176,8 @@ impl DimmJob {
     }
 
     /// Checks that the number of requests suffices to measure a bandwidth, that the load is not too
-    /// low, and that no mix names an order of the lines, which is that of the pattern. Returns
-    /// notes on loads whose bandwidth will be inaccurate, each with the number of requests that
+    /// low, and that no mix names an order of the lines (the pattern gives the order). Returns a
+    /// note for each load whose bandwidth will be inaccurate, with the number of requests that
     /// would be enough.
     ///
     /// # Errors
@@ -244,8 +245,8 @@ impl DimmJob {
     }
 
     /// Fails if the job has too few requests to measure a bandwidth at one of the loads. Returns a
-    /// note for each load whose bandwidth will be inaccurate for this reason, with the number of
-    /// requests that would be enough.
+    /// note for each load at which the requests suffice only for an inaccurate bandwidth, with the
+    /// number of requests for an accurate bandwidth.
     fn short_runs(&self, points: &[DimmPoint]) -> Result<Vec<(u64, String)>, Failure> {
         let (setup, requests) = (&self.setup, self.requests);
         let mut notes: Vec<(u64, String)> = vec![];
@@ -324,8 +325,8 @@ pub(crate) fn loads(load: LoadChoice) -> usize {
     if load == LoadChoice::Sweep { SWEEP.len() + 1 } else { 1 }
 }
 
-/// Adds up the results and the energies of the sub-channels. The total energy is unknown (`None`)
-/// if that of any sub-channel is unknown.
+/// Adds up the results and the energies of the sub-channels. The total energy is `None` if the
+/// energy of any sub-channel is unknown.
 pub fn together(pieces: Vec<(ChannelResult, Option<Energy>)>) -> (ChannelResult, Option<Energy>) {
     let (parts, energies): (Vec<ChannelResult>, Vec<Option<Energy>>) = pieces.into_iter().unzip();
     let energy = energies.into_iter().reduce(|a, b| Some(a?.and(&b?))).flatten();

@@ -18,7 +18,7 @@ use interleaf_sim::machine::{
 /// Default simulated time, s.
 pub const DURATION_S: f64 = 600.0;
 
-/// Number of steps in which the simulation of one policy is reported to [`Progress`].
+/// Number of steps that the simulation of one policy reports to [`Progress`].
 const STEPS: u64 = 100;
 
 /// Options that replace settings of a scenario.
@@ -67,7 +67,8 @@ pub struct MachineJob {
 /// Makes the policy of a domain from the index of the domain and its local tiers.
 pub type MakePolicy<'a> = dyn Fn(usize, &[TierLayout]) -> Box<dyn Policy> + 'a;
 
-/// A policy that is not a [`PolicyKind`].
+/// A policy that the caller implements, and that is not one of the built-in policies
+/// ([`PolicyKind`]).
 pub struct OwnPolicy<'a> {
     /// The name of the policy in the record.
     pub name: &'a str,

@@ -76,8 +76,8 @@ pub fn weights(text: &str) -> Result<Weights, String> {
     text.parse().map_err(|why| wrong_weights(text, &why, "3:1"))
 }
 
-/// The error of a text that is not a valid list of weights. If the weights have another separator,
-/// the error proposes them with colons.
+/// The error of a text that is not a valid list of weights. If the text has numbers with another
+/// separator, such as `3/1`, the error proposes the same numbers with colons.
 fn wrong_weights(text: &str, why: &WeightsError, example: &str) -> String {
     let digits = |word: &&str| !word.is_empty();
     let words = text.split(|c: char| !c.is_ascii_digit()).filter(digits).collect::<Vec<_>>();

@@ -1,6 +1,6 @@
-//! The job of `interleaf plan`. It predicts one demand, or several demands with shares of time, on
-//! each of several configurations of a server. Each configuration gets speed, energy, cost and
-//! capacity. The result also has the Pareto front and the recommendation.
+//! The job of `interleaf plan` predicts one demand, or several demands with shares of time, on each
+//! of several configurations of a server. The result has the speed, energy, cost and capacity of
+//! each configuration, the Pareto front, and the recommended configuration.
 //!
 //! ```text
 //! configuration ──▶ machine: platform, populated channels, expanders      [`machine`]
@@ -54,7 +54,7 @@ use std::collections::BTreeSet;
 pub enum Planned<'a> {
     /// A mix at its highest bandwidth.
     Mix(Mix),
-    /// Demands that run one after the other, at least one.
+    /// One demand, or several demands that run one after the other.
     Demands(&'a [DemandShare]),
 }
 

@@ -19,7 +19,8 @@ use interleaf_model::{
 use interleaf_record::predict::{PredictDocument, Subject, missed_runs, no_platform, not_counted};
 use rayon::prelude::*;
 
-/// Relative error of a bandwidth that counts as rounding.
+/// A requested load may exceed the bandwidth that the threads reach by this fraction, which is more
+/// than the rounding error of the computed bandwidth.
 const ROUNDING: f64 = 1e-6;
 
 /// Maximum number of combinations of weights that a prediction tries. Weights from 0 to 10 fit for
@@ -27,7 +28,7 @@ const ROUNDING: f64 = 1e-6;
 const RATIOS_MAX: u64 = 20_000;
 
 /// Maximum number of tiers for which the record has a row for each default ratio. Two tiers have
-/// fewer than a hundred ratios, three tiers about a thousand.
+/// fewer than a hundred ratios, but three tiers have about a thousand, too many for a table.
 const TIERS_TABLED: usize = 2;
 
 /// The number of points of a load sweep.
@@ -262,7 +263,8 @@ impl PreparedTraffic<'_> {
     }
 }
 
-/// The best row of each set of tiers that `weights` use.
+/// The best row for each set of tiers. The set of a choice of weights is the tiers with a weight
+/// above 0.
 fn best_rows(
     at: &PreparedTraffic<'_>,
     weights: &[Weights],
@@ -279,8 +281,8 @@ fn best_rows(
     Ok(rows)
 }
 
-/// The largest weight, at most 10, with which `tiers` tiers have at most `most` combinations of
-/// weights. `None` if there are more even with weights of 0 and 1.
+/// The largest number `n` up to 10 for which the weights 0 to `n` of `tiers` tiers have at most
+/// `most` combinations. `None` if even the weights 0 and 1 have more combinations.
 pub(crate) fn weight_max(tiers: usize, most: u64) -> Option<u16> {
     let combinations = |limit: u16| (u64::from(limit) + 1).saturating_pow(tiers as u32);
     (1..=10).rev().find(|limit| combinations(*limit) <= most)

@@ -40,11 +40,12 @@ pub trait Cases: Sync {
     /// The number of rows of the case with the 0-based index `case`.
     fn rows_of(&self, case: usize) -> usize;
 
-    /// Computes data that several of `cases` share, such as the best static weights. Callers call
-    /// `prepare` before they call `rows` for these cases.
+    /// Computes the data that several of `cases` share, such as the best static weights. To be
+    /// called before `rows` is called for these cases.
     fn prepare(&mut self, cases: &[usize]);
 
-    /// Simulates a case. Returns the cells of its rows, without those of the fingerprints.
+    /// Simulates a case. Returns the cells of its rows, without the cells of the columns for
+    /// fingerprints.
     ///
     /// # Errors
     /// The simulation is impossible.

@@ -1,9 +1,10 @@
 //! Memory modules, simulated command by command: DDR3 to DDR5, MRDIMM, STT-MRAM.
 //!
-//! A channel is one or two *sub-channels*, each with its own command bus and data bus; they share
-//! nothing and are simulated separately. Behind the buses of a multiplexed module (MRDIMM) are two
-//! *pseudo-channels*, whose DRAM runs at half of the rate of the host. Below are ranks, bank groups
-//! and banks. Time is counted in whole clocks of the DRAM.
+//! A channel has one or two *sub-channels*, each with its own command bus and data bus;
+//! sub-channels share nothing and are simulated separately. A sub-channel of a multiplexed module
+//! (MRDIMM) has two *pseudo-channels*, whose DRAM runs at half of the rate of the host. A
+//! pseudo-channel has ranks, a rank has bank groups, and a bank group has banks. The controller
+//! counts time in whole clocks of the DRAM; commands have clocks of the host.
 //!
 //! The path of a request:
 //!
@@ -22,8 +23,9 @@
 //! and [`run`] simulates all channels. [`server`] has the modules of servers, and the properties of
 //! their cores and fabrics.
 //!
-//! [`row_channel`] is a second, faster controller for transfers of whole row segments in order of
-//! arrival, as in a storage card. It uses the same constraints, and the same observers.
+//! [`row_channel`] is a second controller, which is simulated faster: it transfers whole row
+//! segments in order of arrival, as in a storage card. Both controllers use the same constraints
+//! and the same observers.
 
 mod banks;
 pub mod check;

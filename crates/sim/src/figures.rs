@@ -31,7 +31,7 @@ pub struct FigureReader<'a> {
     pub sources: &'a BTreeMap<String, String>,
 }
 
-/// True if a source is "derived: " or "assumed: " with an explanation.
+/// True if `source` is "derived: " or "assumed: ", followed by a text that is not empty.
 pub(crate) fn has_reason(source: &str) -> bool {
     let explained = |word| source.strip_prefix(word).is_some_and(|how| !how.trim().is_empty());
     ["derived: ", "assumed: "].into_iter().any(explained)

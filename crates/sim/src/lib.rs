@@ -1,7 +1,7 @@
 //! Simulators of memory.
 //!
-//! [`machine`] is a server with page migration. It implements the trait of a real machine, so
-//! simulations run the policies and the control loop of production.
+//! [`machine`] is a server with page migration. The simulated server implements the trait of a real
+//! machine, so simulations run the same policies and the same control loop as a real machine.
 //!
 //! [`dimm`] simulates memory command by command, [`cxl`] an expander with such memory behind a
 //! link. [`figures`] reads the figures of device files, each with its source.

@@ -69,15 +69,17 @@ pub struct SimMachine<'a> {
     layout: Layout,
     now_ns: u64,
     tasks: Vec<TaskState>,
-    /// For each domain, the share of a task's pages on each tier at the start of the task.
+    /// For each domain, the share of each tier in the pages that a task of the domain allocates at
+    /// its start.
     start: Vec<Vec<f64>>,
-    /// By task: the target shares of the tiers, and the order that assigns pages to them; `None`
-    /// before the first decision.
+    /// For each task: the target share of each tier, and the rule by which pages are assigned to
+    /// tiers ([`Order`]); `None` before the first decision of the policy.
     targets: Vec<Option<(Vec<f64>, Order)>>,
     rate_limit_gbps: f64,
     queue: MoveQueue,
-    /// Bytes that the migration rate has allowed and that have not migrated yet, because they are
-    /// less than one page group.
+    /// Bytes that the migration rate has allowed since the queue of moves was last empty, less the
+    /// bytes that have migrated. A page group migrates once this number reaches the bytes of the
+    /// group.
     carried_bytes: f64,
     /// `limit_bytes` are the bytes of each tier that tasks may use, `used_bytes` the bytes of each
     /// tier that tasks use.
@@ -88,8 +90,9 @@ pub struct SimMachine<'a> {
     counter_noise: Noise,
     heat_noise: Noise,
     next_aggregation_ns: u64,
-    /// For each task, its bytes in each band of hotness, as DAMON sampled them in its last
-    /// aggregation interval; `None` if not known.
+    /// For each task, the bytes of its pages in each band of hotness, as DAMON sampled hotness in
+    /// the last aggregation interval; `None` until the first aggregation interval of the task has
+    /// ended.
     bands: Vec<Option<Vec<HeatBand>>>,
     energy_j: f64,
     moved_bytes: u64,
@@ -110,7 +113,8 @@ struct Solved<'a> {
     reached: Vec<LoadEquilibrium>,
 }
 
-/// Bytes, requests and migrated bytes that were counted since the last sample.
+/// The counters since the last sample: `traffic` has bytes and requests by domain and tier,
+/// `moved_in` and `moved_out` the bytes that migrated to and from each tier.
 #[derive(Clone, Debug, Default)]
 struct Counters {
     traffic: Vec<Vec<Counted>>,
@@ -137,8 +141,9 @@ impl Counters {
 }
 
 impl<'a> SimMachine<'a> {
-    /// The machine of `scenario` at its start. For each domain, `start` is the share of a task's
-    /// pages that is first allocated on each tier: all pages on the first tier, or interleaved.
+    /// The machine of `scenario` at time 0. For each domain, `start` has the share of each tier in
+    /// the pages that a task allocates: 1 for the first tier (no interleaving), or several shares
+    /// (interleaving).
     pub fn new(scenario: &'a Scenario, start: Vec<Vec<f64>>) -> Self {
         let layout = scenario.layout();
         let tiers = layout.tiers.len();
@@ -184,14 +189,15 @@ impl<'a> SimMachine<'a> {
         self.energy_j
     }
 
-    /// The share of each tier in the accesses of the steered tasks (tasks whose pages decisions may
-    /// move), as a mean that is weighted by threads. `None` while no such task runs.
+    /// The share of each tier in the accesses of the steered tasks (the tasks whose pages the
+    /// policy may migrate): the mean over these tasks, weighted by their threads. `None` while no
+    /// steered task runs.
     pub fn reached_shares(&self) -> Option<Vec<f64>> {
         self.reached_shares_of(|_| true)
     }
 
-    /// Like [`Self::reached_shares`], for the steered tasks of one domain; `None` while none of
-    /// them runs.
+    /// Like [`Self::reached_shares`], for the steered tasks of one domain; `None` while no steered
+    /// task of this domain runs.
     pub fn reached_shares_in(&self, domain: usize) -> Option<Vec<f64>> {
         self.reached_shares_of(|task| task.domain == domain)
     }
@@ -259,9 +265,9 @@ impl<'a> SimMachine<'a> {
         }
     }
 
-    /// Allocates the page groups of a task by `shares`, as on first touch. If a tier is full, a
-    /// group goes to the first near tier (a tier without a socket link between it and the task)
-    /// with free memory, then to any tier.
+    /// Allocates the page groups of a task by `shares`, as on first touch. If the tier of a group
+    /// is full, the group goes to the first near tier with free memory (a near tier is reached
+    /// without crossing a socket link), and else to the first of all tiers with free memory.
     fn allocate(&mut self, at: usize, groups: usize, shares: &[f64]) -> Pages {
         let task = &self.scenario.tasks[at];
         let tiers = self.layout.tiers.len();
@@ -273,9 +279,9 @@ impl<'a> SimMachine<'a> {
             let wanted = interleaving.tier(group);
             let order = std::iter::once(wanted).chain(near.iter().copied()).chain(0..tiers);
             let room = |tier: &usize| self.free_bytes(*tier) >= bytes;
-            // `Scenario::check` has made sure that the bytes of all tasks together fit. A group may
-            // still be larger than the free memory of each single tier. It then goes to the last
-            // tier, which is overcommitted.
+            // `Scenario::check` has made sure that the bytes of all tasks together fit. But a group
+            // may be larger than the free memory of each single tier: the last tier then takes the
+            // group and is overcommitted.
             let tier = order.clone().find(room).unwrap_or(tiers - 1);
             self.used_bytes[tier] += bytes;
             pages.assign(group, tier);
@@ -325,7 +331,8 @@ impl<'a> SimMachine<'a> {
         solved.loads = loads;
     }
 
-    /// The traffic of active devices and of migration on each tier, GB/s.
+    /// The traffic on each tier that is not of tasks, GB/s: DMA of the active devices, and
+    /// migration.
     fn background_gbps(&self) -> Vec<f64> {
         let mut gbps = vec![0.0; self.layout.tiers.len()];
         for device in self.devices() {
@@ -347,7 +354,8 @@ impl<'a> SimMachine<'a> {
         self.scenario.devices.iter().filter(active)
     }
 
-    /// The source and the target tier of the page group that migrates now; `None` if none does.
+    /// The source tier and the target tier of the page group that migrates now; `None` if no page
+    /// group migrates.
     fn moving(&self) -> Option<(usize, usize)> {
         let step = self.queue.first()?;
         match &self.tasks[step.task].memory {
@@ -377,8 +385,9 @@ impl<'a> SimMachine<'a> {
         program.speed(phase, gbps) * (1.0 - self.stall())
     }
 
-    /// Time until the next event, ns, at least 1 and at most `limit_ns`. An event is the start or
-    /// the end of a task, a phase or a device, or the end of an aggregation interval of DAMON.
+    /// Time until the next event, ns, at least 1 and at most `limit_ns`. Events are the start and
+    /// the end of a task, of a phase and of the traffic of a device, and the end of an aggregation
+    /// interval of DAMON.
     fn step(&self, limit_ns: u64) -> u64 {
         let mut step = limit_ns;
         let mut until = |at_ns: u64| {
@@ -484,10 +493,10 @@ impl<'a> SimMachine<'a> {
         }
     }
 
-    /// Migrates queued page groups, as many as the bandwidth of migration allows in the step that
-    /// has just ended. Drops a move if the group is on the target tier already, or if the target
-    /// tier would have less free memory than its reserve. Moves between tiers that carry less than
-    /// the migration rate use more of it, in proportion.
+    /// Migrates queued page groups, as many as the migration rate allows in the step that has just
+    /// ended. Drops a move if the group is on the target tier already, or if the target tier would
+    /// have less free memory than its reserve. If two tiers carry only 1/n of the migration rate, a
+    /// move between them counts n times its bytes.
     fn migrate(&mut self, step_ns: u64) {
         self.carried_bytes += self.rate_limit_gbps * step_ns as f64;
         while let Some(step) = self.queue.first() {
@@ -520,8 +529,8 @@ impl<'a> SimMachine<'a> {
             self.counters.traffic[domain][step.to].written_bytes += bytes as f64;
         }
         if self.queue.first().is_none() {
-            // Migration has ended, so the bandwidth that it left unused is lost and is not used by
-            // a later migration.
+            // The queue of moves is empty. The bytes that the migration rate still allows expire,
+            // so that a later migration does not begin above the migration rate.
             self.carried_bytes = 0.0;
         }
     }
@@ -580,7 +589,7 @@ impl<'a> SimMachine<'a> {
         let (spread, counts_latency) = (self.scenario.counter_noise, self.scenario.counts_latency);
         let noise = &mut self.counter_noise;
         let mut read = |counted: &Counted| {
-            // Each counter has an error of its own, independent of the others.
+            // The random errors of the four counters are independent of each other.
             let [a, b, c, d] = [(); 4].map(|()| noise.factor(spread));
             Traffic {
                 read_bytes: Some(a * counted.read_bytes),
@@ -666,15 +675,16 @@ fn migration_gbps(layout: &Layout, limit_gbps: f64, from: usize, to: usize) -> f
     limit_gbps.min(BACKGROUND_MAX * most)
 }
 
-/// Bytes of `tier` that migration leaves free for allocations: the free memory up to which cold
-/// pages are demoted. The last tier cannot demote, so it has no reserve.
+/// The reserve of `tier`, bytes: migration to `tier` leaves this much memory free for allocations.
+/// Demotion of cold pages from `tier` stops at the same amount of free memory. Pages of the last
+/// tier cannot be demoted, so the last tier has no reserve.
 fn reserve(layout: &Layout, tier: usize) -> u64 {
     let last = tier + 1 == layout.tiers.len();
     let part = if last { 0.0 } else { migrator::DEMOTE_UP_TO };
     (part * layout.tiers[tier].capacity_bytes as f64) as u64
 }
 
-/// The share of each tier in a task's traffic; `None` without memory.
+/// The share of each tier in a task's accesses; `None` if the task does not run.
 fn shares(memory: &Placement) -> Option<Vec<f64>> {
     match memory {
         Placement::None => None,

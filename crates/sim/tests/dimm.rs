@@ -62,8 +62,8 @@ impl Source for Script {
     }
 }
 
-/// A controller that keeps rows open and does not refresh, so that it issues only the commands of
-/// the requests.
+/// A controller that keeps rows open and does not refresh. It issues only commands that a request
+/// needs.
 fn plain() -> Controller {
     Controller {
         row_policy: RowPolicy::Open,
@@ -96,7 +96,7 @@ fn kinds(commands: &[Command]) -> Vec<&'static str> {
     commands.iter().map(|command| command.kind.name()).collect()
 }
 
-/// The clocks from the first command of one kind to the last command of another kind.
+/// The clocks from the first command of the kind `from` to the last command of the kind `to`.
 fn gap(commands: &[Command], from: Kind, to: Kind) -> u64 {
     let first = commands.iter().find(|command| command.kind == from).unwrap().at;
     commands.iter().rev().find(|command| command.kind == to).unwrap().at - first
@@ -185,8 +185,8 @@ fn open_rows_go_first_and_then_the_oldest() {
     assert_eq!(kinds(&commands), ["ACT", "RD", "RDA", "ACT", "RD"]);
     let order: Vec<u32> = source.done.iter().map(|(tag, _)| *tag).collect();
     assert_eq!(order, [0, 2, 1]);
-    // The later request is for another row. The first row is still open then, so it must be
-    // precharged.
+    // The later request is for another row of the bank. With the open row policy the first row is
+    // still open, so the first row is precharged before the second row is opened.
     let (commands, _) = issued(&device, &plain(), &[(10, false, 0, 7, 0), (900, false, 0, 8, 0)]);
     assert_eq!(kinds(&commands), ["ACT", "RD", "PRE", "ACT", "RD"]);
     let closed = Controller { row_policy: RowPolicy::Closed, ..plain() };
@@ -329,9 +329,9 @@ fn twelve_channels_have_the_bandwidth_of_a_server() {
     assert!((0.06..0.11).contains(&((read - few) / 614.4)), "{few} of {read}");
 }
 
-/// Measured: a server with two ranks per channel loses 8 % of the peak with the first 5 % of
-/// writes, then little more. A server with one rank per channel has less bandwidth. The simulation
-/// must be within the ranges below.
+/// Measured on servers: with two ranks per channel, the first 5 % of writes cost 8 % of the peak,
+/// and further writes cost little more. A server with one rank per channel has less bandwidth than
+/// a server with two. The simulation must be within the ranges below.
 #[test]
 fn the_first_writes_cost_most_with_one_rank_and_with_two() {
     let part = |name: &str, mix: &str| maximum(device(name), mix) / (12.0 * 38.4);

@@ -88,7 +88,7 @@ fn is_caught(good: &Device, broken: &Device) -> bool {
         let mut setup = Setup::random("rdimm-6400-2r", seed);
         setup.device = broken.clone();
         // A run of 6000 accesses is long enough for a refresh to be late, if the changed tables
-        // allow that.
+        // allow a late refresh.
         !run(good, &setup, 6_000).1.is_empty()
     })
 }

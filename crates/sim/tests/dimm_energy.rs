@@ -8,8 +8,8 @@ use interleaf_sim::dimm::{
 };
 
 /// The energy of a run on a module with 16 Gb devices at the total bandwidth `gbps`, or at the
-/// maximum bandwidth if `gbps` is `None`. One of its two sub-channels is simulated, and counts
-/// twice.
+/// maximum bandwidth if `gbps` is `None`. Only one of the two sub-channels of the module is
+/// simulated, and its energy is doubled.
 fn power(name: &str, width: &str, gbps: Option<f64>, mix: &str) -> Energy {
     let options = Options { width: Some(width.into()), ..Options::default() };
     let device = Device::by_name(name, &options).expect("it comes with the tool");

@@ -325,7 +325,7 @@ proptest! {
         text in (0..TRACES.len()).prop_flat_map(|which| mutated(TRACES[which])),
     ) {
         let limits = AddressLimits { bytes: 1 << 40, mega_transfers: 6400 };
-        // A trace without any request has no line to name.
+        // A trace without any request is an error without a line, so this error is not checked.
         let Ok(trace) = Trace::new("f", text.as_bytes(), None, limits) else { return Ok(()) };
         if let Err(why) = trace.count_all() {
             prop_assert!(why.line.is_some());

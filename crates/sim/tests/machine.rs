@@ -87,8 +87,8 @@ fn run(scenario: &Scenario, policy: PolicyKind, seconds: u64) -> Outcome {
     prepared.run(&Trial { policy, points: None, curve_error: 0.0, settings }).unwrap()
 }
 
-/// The outcome with fixed shares. The best static shares are not searched, so `best_static` is
-/// `None`.
+/// The outcome of a run with fixed shares. The best static shares are not searched, so
+/// `best_static` of the outcome is `None`.
 fn keep(scenario: &Scenario, shares: &[f64], seconds: u64) -> Outcome {
     let duration = Duration::from_secs(seconds);
     let mut run = Run::new(scenario, Settings::default(), duration, |_, tiers| {
@@ -138,8 +138,8 @@ fn any_hotness() -> impl Strategy<Value = Hotness> {
     ]
 }
 
-/// A sequence of targets. Each has the share of the first tier, true for the order
-/// [`Order::HottestFirst`], and the number of samples for which the target lasts.
+/// A sequence of targets. A target has the share of the first tier, a flag that is true for the
+/// order [`Order::HottestFirst`], and the number of samples for which the target lasts.
 fn any_goals() -> impl Strategy<Value = Vec<(f64, bool, usize)>> {
     prop::collection::vec((0.0..=1.0f64, any::<bool>(), 1..40usize), 1..8)
 }
@@ -160,7 +160,8 @@ proptest! {
         scenario.page_groups = groups;
         scenario.held_bytes = vec![held.0 * GIB, held.1 * GIB];
         scenario.migration.bandwidth_gbps = rate_gbps;
-        // One task is endless. A later task ends, and frees its memory.
+        // The first task is endless. The second task starts 5 s later, ends after a short run, and
+        // frees its memory.
         scenario.tasks[0].footprint_bytes = footprints.0 * GIB + 12_345;
         scenario.tasks[0].hotness = hotness;
         let mut late = Task { name: "late".into(), runs: Some(1), ..scenario.tasks[0].clone() };
@@ -230,9 +231,9 @@ fn a_limit_of_the_decision_holds_too() {
     }
 }
 
-/// One task fills the memory to the last byte, and no tier has a whole number of page groups. The
-/// pages on a tier may then exceed its capacity by one group. When the task ends, all bytes are
-/// free again.
+/// One task fills the memory to the last byte, and the capacity of no tier is a whole number of
+/// page groups. The pages on a tier may then exceed the capacity of the tier by one group. When the
+/// task ends, all bytes are free again.
 #[test]
 fn a_full_machine_keeps_every_byte() {
     let platform = server();
@@ -325,7 +326,8 @@ fn a_task_that_is_not_steered_stays() {
     scenario.tasks.push(other);
     let outcome = run(&scenario, PolicyKind::Dmi, 120);
     assert!(outcome.moved_bytes > 0);
-    // The same scenario, now advanced step by step.
+    // The same scenario again, now sample by sample, to check the pages of the second task in each
+    // sample.
     let layout_scopes = SimMachine::new(&scenario, local(&scenario)).layout().scopes.clone();
     assert_eq!(layout_scopes.iter().map(|scope| scope.steered).collect::<Vec<_>>(), [true, false]);
     let mut machine = SimMachine::new(&scenario, local(&scenario));
@@ -355,7 +357,8 @@ fn demotion_makes_room() {
     let platform = server();
     let mut scenario = quiet(&platform, &demand("lbm"), 60);
     scenario.page_groups = 1 << 14;
-    // With few regions at the start, hot and cold pages would be in one region and move together.
+    // With few regions at the start, a region would have hot and cold pages, which would migrate
+    // together.
     scenario.damon.regions_min = 500;
     scenario.damon.regions_max = 4000;
     scenario.tasks[0].footprint_bytes = 100 * GIB;
@@ -368,8 +371,8 @@ fn demotion_makes_room() {
     (0..300).for_each(|_| drop(step(&mut machine)));
     let free = step(&mut machine).tier_memory[0].free_bytes.unwrap();
     assert!(free >= capacity / 50 - 10_000_000 && free < capacity / 40, "{free} of {capacity}");
-    // Hotness is sampled by regions. So some hot groups lie in cold regions, and are demoted with
-    // them.
+    // DAMON samples hotness by regions. So some hot page groups lie in regions that count as cold,
+    // and are demoted with their regions.
     assert!(machine.reached_shares().unwrap()[0] > 0.9, "it is the cold ones that go");
 }
 
@@ -441,8 +444,8 @@ fn true_counters_count_bandwidth_times_time() {
     }
 }
 
-/// A tier's queue counters count a limited number of outstanding reads. Reads beyond the limit are
-/// not in the occupancy; inserts are exact.
+/// The queue counters of a tier count a limited number of outstanding reads (`reads_max`). The
+/// counted occupancy leaves out the reads beyond this limit; the counted inserts are exact.
 #[test]
 fn counters_see_a_limited_number_of_reads() {
     for (threads, is_limited) in [(30, false), (119, true)] {
@@ -492,14 +495,15 @@ fn pages_that_move_are_traffic_and_hold_up() {
     let sample = step(&mut machine);
     let moved = moved_in(&sample) as f64;
     assert!(moved > 0.75e9, "{moved}");
-    // Migration reads the first tier and writes the second, which has no other traffic yet.
+    // Migration reads the first tier and writes the second tier. The second tier has no other
+    // traffic yet.
     let there = sample.traffic[0][1];
     assert_eq!(there.written_bytes, Some(moved));
     assert_eq!(there.read_bytes, Some(0.0));
     let own = bytes(&sample) - 2.0 * moved;
     let part = own / bytes(&before);
-    // 4 GB/s are about a million pages of 4 KiB per second. A stall of 2 us for each page takes the
-    // time of two of the twenty threads.
+    // At 4 GB/s, about a million pages of 4 KiB migrate per second. A stall of 2 us for each page
+    // is 2 s of thread time per second: the time of two of the twenty threads, 10 %.
     assert!((0.88..=0.91).contains(&part), "{part}");
 }
 
@@ -524,7 +528,7 @@ fn devices_take_bandwidth_while_they_are_there() {
     for (at, gbps) in all.iter().enumerate() {
         let own = match at {
             20..40 => gbps - 80.0,
-            // The device is active for a quarter of this sample only, so the sample is left out.
+            // The device is active during only a quarter of sample 40, so sample 40 is left out.
             40 => continue,
             _ => *gbps,
         };

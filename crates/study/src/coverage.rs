@@ -15,8 +15,9 @@ use interleaf_record::reproduce::{Published, ReproduceRow};
 /// The section of the coverage rows in the document of a study.
 pub(super) const SECTION: &str = "coverage of the 90 % interval";
 
-/// Range of the coverage (0 to 1) that counts as 90 %. The few dozen speed-ups of the studies, many
-/// of the same workload, are too few to distinguish a coverage in this range from 90 %.
+/// The coverages (as fractions) that count as equal to 90 %. The studies have a few dozen
+/// speed-ups, many of the same workload, which are too few to distinguish a coverage in this range
+/// from 90 %.
 const RANGE: (f64, f64) = (0.86, 0.94);
 
 /// The measured speed-up of a workload at some weights, and its predicted speed-up.
@@ -24,8 +25,8 @@ pub(super) struct Case {
     pub(super) workload: String,
     pub(super) measured: f64,
     pub(super) ours: Estimate,
-    /// True for a speed-up that no term of the model explains. The speed-up counts for the
-    /// coverage, but not for the model's error.
+    /// True for a measured speed-up that no term of the model explains. Such a case counts for the
+    /// coverage, but is left out of the model error.
     pub(super) is_outlier: bool,
 }
 
@@ -53,8 +54,9 @@ pub(super) fn row(cases: &[Case]) -> ReproduceRow {
     coverage(format!("{} speed-ups", cases.len()), covered, cases.len())
 }
 
-/// The coverage of `cases` if the interval of a workload uses the model error of the other
-/// workloads. Also returns a remark with the range of these errors.
+/// The coverage of `cases` if the interval of each workload uses the model error of the other
+/// workloads in place of [`MODEL_SPREAD`]. Also returns a remark with the range of these model
+/// errors.
 pub(super) fn left_out(cases: &[Case]) -> (ReproduceRow, String) {
     let mut workloads: Vec<&str> = cases.iter().map(|case| case.workload.as_str()).collect();
     workloads.sort_unstable();
@@ -117,9 +119,9 @@ mod tests {
 
     #[test]
     fn a_workload_does_not_widen_its_own_interval() {
-        // The forecast of workload b is 9.1 % too low, that of workload a 1 %. The interval of a
-        // uses the error of b and is wide, so it covers a. The interval of b uses the error of a
-        // and is narrow, so it does not cover b.
+        // The forecast of workload a is 1 % too low, the forecast of workload b 9.1 %. The interval
+        // of a uses the error of b, so this interval is wide and covers a. The interval of b uses
+        // the error of a, so this interval is narrow and does not cover b.
         let cases = [case("a", 1.01), case("b", 1.1)];
         let (row, remark) = left_out(&cases);
         assert_eq!(row.ours, 0.5, "{remark}");

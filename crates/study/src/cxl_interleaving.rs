@@ -213,7 +213,8 @@ fn best_weights_rows(
             most.published_gbps,
             chosen.published_gbps,
         );
-        // The weights are chosen by the constants that were fitted to this table.
+        // The model chooses the weights with constants that were fitted to this table, so the row
+        // counts as used for the fit.
         let row = row.with_note(format!("the table's best is {}", most.weights));
         rows.push(row.used_for_fit(true));
     }
@@ -280,7 +281,8 @@ fn speedups(
             let value = ReproduceRow::new(&section, &what, &row.unit, row.value, result);
             let gain = format!("{what}, speed-up");
             let gain = ReproduceRow::new(&section, gain, "x", speedup, ours.speedup.mean);
-            // The error of the speed-up below is the same error.
+            // The row of the result is not counted in the statistics, because the row of the
+            // speed-up has the same error.
             rows.push(noted(value.used_for_fit(used_for_fit)).uncounted());
             rows.push(noted(gain.used_for_fit(used_for_fit)));
             let weights = ours.weights.clone();
@@ -313,8 +315,9 @@ fn is_outlier(speedup: &Speedup) -> bool {
     speedup.workload == "xcompact3d" && speedup.weights.as_slice() == [2, 1]
 }
 
-/// Rows of the figures that the abstract of the white paper states. All were used for fitting: the
-/// bandwidths are those of points of MLC, and four of the six best speed-ups are at 5:2.
+/// Rows of the figures that the abstract of the white paper states. All these figures were used for
+/// fitting: the bandwidths are points of MLC, and four of the six best speed-ups are at the weights
+/// 5:2.
 fn summary_rows(platform: &Platform, speedups: &[Speedup]) -> Vec<ReproduceRow> {
     let every = Weights::every_ratio(2, 10);
     let best_gain = |mix: &str| {

@@ -141,13 +141,15 @@ pub(super) fn reproduce(progress: &dyn Progress) -> Result<StudyDocument, Failur
     Ok(study)
 }
 
-/// Rows of the log of the calibrator: the bandwidth of CloverLeaf in each period.
+/// Rows of the log of the calibrator: the bandwidth of CloverLeaf in each period, published and
+/// simulated.
 fn calibrator(cloverleaf: &Experiment) -> Result<Vec<ReproduceRow>, Failure> {
     let outcome = cloverleaf.outcome(PolicyKind::DmiPrototype)?;
     let rows: Vec<CalibratorRow> = table("calibrator.csv", CALIBRATOR)?;
     let row = |published: &CalibratorRow| {
         let period = outcome.periods.get(published.period.checked_sub(1)?)?;
-        // During a period, the placement is the target of the previous period.
+        // During a period, the pages are placed by the target that was set at the end of the
+        // previous period.
         let at = published.period.checked_sub(2).and_then(|before| outcome.periods.get(before));
         let at = at.map_or("100:0".into(), |period| Weights::percent(&period.target).to_string());
         let what = format!("period {}", published.period);

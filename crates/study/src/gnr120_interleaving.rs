@@ -2,7 +2,7 @@
 //! of the slides on dynamic memory interleaving.
 //!
 //! The published logs have runtimes and counted traffic at several weights. The model is fitted
-//! only to the runs with all pages on DRAM. It predicts the speed-up at the other weights.
+//! only to the runs with all pages on DRAM, and predicts the speed-ups at the other weights.
 
 use super::{
     advance,
@@ -54,9 +54,9 @@ impl CounterRow {
     }
 }
 
-/// Largest relative difference at which predicted and counted traffic are taken as equal. If they
-/// are equal, an error of the speed-up does not come from the predicted traffic: the program's
-/// result did not follow its traffic.
+/// Largest relative difference at which predicted and counted traffic count as equal. If they are
+/// equal, the predicted traffic is not the cause of an error of the speed-up: the program's result
+/// did not follow its traffic.
 const SAME_TRAFFIC: f64 = 0.03;
 
 /// The measured and the predicted speed-up of a workload with `local_pct` percent of its pages on

@@ -40,7 +40,8 @@ const SOURCE: &str = "Mironov, Alexeev, Mulligan, D'mello, Kudryavtsev: Evaluati
 const EFFICIENCY: &str = include_str!("../../../reproduce/imdt/efficiency.csv");
 const WORKLOADS: &str = include_str!("../../../reproduce/imdt/workloads.csv");
 
-/// Footprints at which the efficiency is computed, in units of the cache, which is the node's DRAM.
+/// Footprints at which the efficiency is computed, as multiples of the node's DRAM, which is the
+/// cache.
 const RATIOS: [f64; 9] = [0.25, 0.5, 1.0, 1.25, 1.5, 1.95, 2.0, 3.0, 4.0];
 
 /// Degrees of the polynomial workloads in figure 2. A higher degree needs more operations per byte.
@@ -49,7 +50,8 @@ const DEGREES: [u32; 9] = [16, 64, 128, 256, 512, 768, 1024, 2048, 8192];
 /// The degree of the polynomial workloads in the study's rows.
 const DEGREE: u32 = 1024;
 
-/// A published efficiency (or range) of a workload at a footprint: a row of `efficiency.csv`.
+/// A row of `efficiency.csv`: the published efficiency of a workload at a footprint, or a published
+/// range (from `low` to `high`).
 #[derive(Clone, Debug, Deserialize)]
 struct PublishedEfficiency {
     key: String,
@@ -81,8 +83,8 @@ struct Ordering {
     words: &'static str,
     first: (&'static str, f64),
     second: (&'static str, f64),
-    /// The ordering holds if the efficiency of `first` divided by that of `second` is at least this
-    /// number.
+    /// The ordering holds if the efficiency of `first` is at least this number times the efficiency
+    /// of `second`.
     least: f64,
 }
 

@@ -5,7 +5,8 @@
 //! (`applications`).
 //!
 //! The server has twelve channels with one module each. All rows use the same parameters of the
-//! controller. All rows of modules that exist use the same processor.
+//! controller. All rows of RDIMM-6400 and MRDIMM-8800 use the same processor; for MRDIMM-12800, the
+//! outstanding lines of a future processor are assumed (`GEN2_OUTSTANDING`).
 
 mod applications;
 mod figures;
@@ -44,8 +45,8 @@ const DENSITIES: [&str; 3] = ["16Gb", "24Gb", "32Gb"];
 const SAMPLE: [u32; 4] = [0, 7, 13, 18];
 const ACCESSES: u64 = 40_000;
 
-/// Offered loads of all channels together, GB/s, at which latency is simulated. They end at the
-/// maximum of RDIMMs with 32 Gb devices.
+/// Offered loads of all channels together, GB/s, at which latency is simulated. The last load is
+/// the maximum bandwidth of RDIMMs with 32 Gb devices.
 const LOADS: [f64; 17] = [
     5.0, 50.0, 100.0, 150.0, 200.0, 250.0, 300.0, 350.0, 400.0, 450.0, 480.0, 500.0, 510.0, 520.0,
     530.0, 535.0, 540.0,
@@ -99,8 +100,8 @@ impl ModulePoint {
     }
 }
 
-/// The result and the energy of each simulated point. The bandwidth is scaled to all channels; the
-/// energy is that of the sampled sub-channels.
+/// The result and the energy of each simulated point. The bandwidth is scaled from the sampled
+/// sub-channels to all channels; the energy is that of the sampled sub-channels alone.
 struct Results(BTreeMap<ModulePoint, (ChannelResult, Option<Energy>)>);
 
 impl Results {
@@ -119,8 +120,9 @@ impl Results {
     }
 
     fn below_204ns(&self, points: impl Iterator<Item = ModulePoint>) -> f64 {
-        // The fraction is over the accesses of all loads, each of which runs for the same time. The
-        // accesses of a load are proportional to its bandwidth, so the bandwidth is its weight.
+        // The fraction of all accesses at all loads, if each load runs for the same time. The
+        // number of accesses of a load is proportional to its bandwidth, so each load is weighted
+        // by its bandwidth.
         let (mut below, mut all) = (0.0, 0.0);
         for (part, _) in points.filter_map(|point| self.0.get(&point)) {
             below += part.bandwidth_gbps * part.latency.part_below(204);
@@ -274,8 +276,8 @@ fn ours(results: &Results, key: &str) -> f64 {
     }
 }
 
-/// Returns the power of modules with four ranks of x8 devices divided by that of modules with two
-/// ranks of x4 devices, at a load of `gbps`.
+/// Returns a ratio of powers at a load of `gbps`: modules with four ranks of x8 devices, divided by
+/// modules with two ranks of x4 devices.
 fn power_ratio(results: &Results, gbps: f64) -> f64 {
     let (narrow, wide) = powered(gbps);
     results.power_w(wide) / results.power_w(narrow)

@@ -206,8 +206,8 @@ fn compared(results: &CardResults, conclusion: &Conclusion, depth: u32) -> Repro
     row.with_note(format!("{words}; {cause}: with memories without limits the ratio is {ideal}"))
 }
 
-/// Rows of the IOPS and latency of both cards at each queue depth. They have no published number,
-/// because the slides show these figures without numbers.
+/// Rows of the IOPS and latency of both cards at each queue depth. These rows have no published
+/// number, because the slides plot IOPS and latency without printing numbers.
 fn unprinted(results: &CardResults) -> Vec<ReproduceRow> {
     let mut rows = vec![];
     for (access, name, page) in
@@ -234,7 +234,7 @@ fn unprinted(results: &CardResults) -> Vec<ReproduceRow> {
     rows
 }
 
-/// Sentences that say for each conclusion of the slides at how many depths it holds.
+/// A sentence for each conclusion of the slides: at how many queue depths the conclusion holds.
 fn remarks(conclusions: &[Conclusion], study: &StudyDocument) -> Vec<String> {
     let mut remarks: Vec<String> = conclusions
         .iter()

@@ -30,8 +30,8 @@ pub(super) fn best_constant(values: &[f64]) -> (f64, f64) {
     let error = |constant: f64| {
         values.iter().map(|value| (constant / value - 1.0).abs()).sum::<f64>() / values.len() as f64
     };
-    // The sum of the errors is piecewise linear in the constant, and has its minimum where one of
-    // the errors is zero. There the constant is one of the values, so only the values are tried.
+    // The sum of the relative errors is piecewise linear in the constant, so its minimum is where
+    // the constant equals one of the values. Only the values are tried.
     let candidates = values.iter().map(|value| (*value, error(*value)));
     candidates.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((1.0, 0.0))
 }

@@ -15,8 +15,8 @@ use interleaf_card::{
 };
 use interleaf_console::Failure;
 
-/// The queue depths that `--curves` simulates if the options give no depth, and the patterns if
-/// they give no pattern. Neither is used with job files.
+/// The defaults of `--curves`: the queue depths that are simulated if no depth is given, and the
+/// patterns that are simulated if no pattern is given. With job files, no defaults apply.
 const CURVE_DEPTHS: [u32; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 const CURVE_PATTERNS: [Access; 3] = [Access::RandomRead, Access::RandomMixed, Access::RandomWrite];
 
@@ -62,7 +62,8 @@ pub(super) fn groups(job: &CardJob, memory: Option<&MemoryOptions>) -> Result<Ve
                 let jobs = vec![options.job("").map_err(of_option)?];
                 match check(&jobs) {
                     Ok(()) => found.push(jobs),
-                    // A default depth that a card does not allow gives no point of the curves.
+                    // A default depth that a card does not allow is left out of the curves. A depth
+                    // that the user gave is an error.
                     Err(why) if !found.is_empty() && job.depths.is_none() && is_depth(&why) => {}
                     Err(why) => return Err(of_option(why)),
                 }
@@ -108,7 +109,7 @@ pub(super) fn check_curves(groups: &[Group]) -> Result<(), Failure> {
     }
 }
 
-/// The seed of all groups.
+/// The seed of all groups. Fails if two groups have different seeds.
 pub(super) fn seed(groups: &[Group]) -> Result<u64, Failure> {
     let of = |group: &Group| group.jobs.iter().find_map(|job| job.seed).unwrap_or(SEED);
     let differs = groups.windows(2).find(|pair| of(&pair[0]) != of(&pair[1]));
@@ -126,7 +127,8 @@ pub(super) fn seed(groups: &[Group]) -> Result<u64, Failure> {
     ))
 }
 
-/// The options of `simulate card` that give a point with this job alone, without the card.
+/// The options of `interleaf simulate card` that simulate only this job, without the option
+/// `--card`.
 pub(super) fn options(job: &Job, initiator: Option<Initiator>) -> String {
     let mut text = initiator.map_or(String::new(), |it| format!("--access {} ", it.name()));
     text += &format!("--rw {} --bs {} --iodepth {}", job.rw.name(), job.bs, job.iodepth);

@@ -54,8 +54,8 @@ pub(super) fn check_moments(moments: Option<Moments>, groups: &[Group]) -> Resul
     Ok(())
 }
 
-/// Simulates the load of `group` once, and then a power failure at each of the moments of this run.
-/// Returns the results of the load, and those of all power failures together.
+/// Simulates the load of `group` once, and then a power failure at each moment of `moments` within
+/// this run. Returns the result of the load, and the combined result of all power failures.
 pub(super) fn simulated(
     card: &Card,
     group: &Group,

@@ -12,7 +12,8 @@ use interleaf_model::{
 use interleaf_record::plan::Goal;
 use std::collections::BTreeMap;
 
-/// One configuration with its costs and energy, and whether another configuration is better.
+/// One configuration with its merits, its costs, its place on the Pareto fronts, and the
+/// configuration that dominates it.
 pub(super) struct Assessed {
     pub(super) merits: Merits,
     pub(super) parts_cost: f64,
@@ -20,8 +21,8 @@ pub(super) struct Assessed {
     pub(super) cost: f64,
     pub(super) on_cost_front: bool,
     pub(super) on_energy_front: bool,
-    /// The name of a configuration that is no worse in speed, cost and energy, and better in one of
-    /// them.
+    /// The name of a configuration that is no worse in speed, cost and energy, and is better in at
+    /// least one of the three. `None` if no configuration dominates this configuration.
     pub(super) dominated_by: Option<String>,
 }
 
@@ -79,14 +80,15 @@ pub(super) fn assess_at(
     Assessment { rows, recommended }
 }
 
-/// Among the `eligible` configurations, marks those on the Pareto fronts and those that are
-/// dominated. Returns the index of the recommended configuration; `None` if none is eligible.
+/// Among the `eligible` configurations, marks the configurations on the Pareto fronts and the
+/// dominated configurations. Returns the index of the recommended configuration; `None` if no
+/// configuration is eligible.
 fn choose(job: &PlanJob<'_>, rows: &mut [Assessed], eligible: &[usize]) -> Option<usize> {
     let slowness = |row: &Assessed| 1.0 / row.merits.speed.mean;
     let by_cost: Vec<Losses> =
         eligible.iter().map(|at| vec![slowness(&rows[*at]), rows[*at].cost]).collect();
-    // An unknown energy counts as infinite, so a configuration with unknown energy never dominates
-    // another by its energy.
+    // An unknown energy counts as infinite. A configuration with unknown energy is therefore never
+    // better in energy than another configuration.
     let energy = |row: &Assessed| row.merits.energy_j.unwrap_or(f64::INFINITY);
     let by_energy: Vec<Losses> =
         eligible.iter().map(|at| vec![slowness(&rows[*at]), energy(&rows[*at])]).collect();
@@ -294,10 +296,10 @@ mod tests {
         assert_eq!(chosen(Goal::Value, true), Some(3));
     }
 
-    /// Of two demands, the second configuration runs only the first faster than the baseline. It is
-    /// recommended if the shares of the demands are 4:1, but not with equal shares. The third
-    /// configuration is faster for both demands, but its memory does not hold the second, so it is
-    /// never recommended.
+    /// There are two demands. The second configuration runs the first demand faster than the
+    /// baseline, and the second demand slower. It is recommended if the shares of the demands are
+    /// 4:1, but not with equal shares. The third configuration is faster for both demands, but is
+    /// never recommended, because its memory does not hold the second demand.
     #[test]
     fn all_demands_decide() {
         let all = [

@@ -1,8 +1,8 @@
 //! The speed of a demand whose memory does not fit: DRAM is a cache over a drive.
 //!
-//! The accesses are those of the demand with all pages in DRAM, spread over the footprint by its
-//! hotness. The hottest pages are in DRAM. Accesses to the other pages cause reads from the drive
-//! and write-backs to it, in the mix of the traffic:
+//! The demand makes the same accesses as with all pages in DRAM, spread over the footprint by the
+//! hotness of the pages. The hottest pages are in DRAM. Accesses to the other pages cause reads
+//! from the drive and write-backs to the drive, in the mix of the traffic:
 //!
 //! ```text
 //! sequential   bytes of the drive = traffic of DRAM x share of the accesses outside of DRAM
@@ -27,8 +27,8 @@ use interleaf_model::{
 /// Number of budgets for which the miss curve has a point.
 const STEPS: u64 = 64;
 
-/// The share of the accesses that go to the hottest pages of the footprint. `pages` is the size of
-/// these pages, as a fraction of the footprint, 0 to 1.
+/// The fraction of the accesses that go to the hottest pages of the footprint, if these pages are
+/// the fraction `pages` (0 to 1) of the footprint.
 fn hit_share(hotness: Hotness, pages: f64) -> f64 {
     match hotness {
         Hotness::Uniform => pages,
@@ -44,8 +44,8 @@ fn hit_share(hotness: Hotness, pages: f64) -> f64 {
     }
 }
 
-/// The traffic of the drive against the size of the DRAM (the budget). The traffic is that of the
-/// work that takes a second with all pages in DRAM.
+/// The miss curve: the traffic of the drive, by the size of the DRAM (the budget). The traffic is
+/// of a fixed amount of work: the work that takes a second with all pages in DRAM.
 fn curve(demand: &Demand, mix: Mix, dram_gbps: f64, footprint_bytes: u64) -> MissCurve {
     let amplification = if mix.random() { PAGE_BYTES / LINE_BYTES } else { 1.0 };
     let point = |step: u64| {

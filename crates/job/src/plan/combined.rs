@@ -18,9 +18,9 @@
 //! 560 J, and the mean power 700 W.
 //!
 //! Each demand has its own best weights. The errors of the predicted speeds mostly come from the
-//! same curves, so they are in the same direction and do not cancel. Therefore the lower end of the
-//! combined interval has all demands at the lower ends of their intervals, and the upper end has
-//! all at the upper ends.
+//! same curves, so the errors have the same direction and do not cancel. Therefore the lower end of
+//! the combined interval is computed from the lower ends of the intervals of all demands, and the
+//! upper end from the upper ends.
 
 use super::performance::Performance;
 use interleaf_model::predict::Estimate;
@@ -114,9 +114,9 @@ impl Predictions {
         }
     }
 
-    /// The predictions with the share of the demand at the index `at` multiplied by `factor`. The
-    /// new share is at most 1. The shares of the other demands are scaled so that all shares sum to
-    /// 1.
+    /// Returns these predictions with other shares of time: the share of the demand at the index
+    /// `at` is multiplied by `factor`, to at most 1, and the shares of the other demands are scaled
+    /// so that all shares sum to 1.
     pub(super) fn with_share(&self, at: usize, factor: f64) -> Self {
         let own = (self.shares[at] * factor).min(1.0);
         let others = (1.0 - own) / (1.0 - self.shares[at]);
@@ -184,8 +184,9 @@ mod tests {
     }
 
     proptest! {
-        /// The combined speed and the energy are between those of the demands. Equal demands
-        /// together have the merits of a single such demand.
+        /// The combined speed is between the speeds of the demands. The combined energy relative to
+        /// the baseline is between the relative energies of the demands. Two equal demands have the
+        /// merits of one of them alone.
         #[test]
         fn equal_demands_are_like_one(
             (base, own) in ((0.1..9.0, 1.0..900.0), (0.1..9.0, 1.0..900.0)),

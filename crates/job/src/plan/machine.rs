@@ -9,10 +9,10 @@ use interleaf_model::{
     weights::Weights,
 };
 
-/// Maximum number of combinations of weights that are tried for a configuration. Weights from 0 to
-/// 10 fit for three tiers (11^3 = 1331 combinations); for four tiers the weights end at 5, for five
-/// at 3. A prediction tries ten times as many, but a plan predicts a configuration some 70 times to
-/// vary its figures.
+/// Maximum number of combinations of weights that are tried for a configuration. Three tiers allow
+/// weights from 0 to 10 (11^3 = 1331 combinations), four tiers weights up to 5, five tiers weights
+/// up to 3. `interleaf predict` tries ten times as many combinations, but a plan predicts each
+/// configuration some 70 times, because it varies the assumed figures.
 const RATIOS_MAX: u64 = 2048;
 
 /// A configuration, ready for predictions.

@@ -16,7 +16,8 @@ use interleaf_model::{
     weights::Weights,
 };
 
-/// The factor by which bandwidth is raised and latency lowered to find what limits the speed.
+/// To find what limits the speed, the bandwidth of each used tier in turn is multiplied by this
+/// factor, and then the latency of all tiers is divided by it.
 const STEP: f64 = 1.1;
 
 /// The traffic whose speed is predicted: a mix or a demand.
@@ -93,7 +94,8 @@ impl Assumed {
         f64::from(varied.min(cores))
     }
 
-    /// The memory that the demand needs, multiplied by `footprint_factor`; `None` if it is unknown.
+    /// The memory that the demand needs, multiplied by `footprint_factor`; `None` if the footprint
+    /// of the demand is unknown.
     fn footprint(&self, demand: &Demand) -> Option<Bytes> {
         let varied = |own: Bytes| Bytes::new((own.get() as f64 * self.footprint_factor) as u64);
         demand.footprint.map(varied)
@@ -191,8 +193,9 @@ impl Performance {
         let at = load.at(machine);
         let limits = at.limits();
         let at_most = |own: &Weights| {
-            // The inputs of a prediction are those of the tiers that its rows use. So the list of
-            // rows always has the weights 1:1:... of all tiers.
+            // A prediction lists the figures of the tiers that its rows use as its inputs. The
+            // weights 1:1:... use all tiers. An infinite bound makes sure that a row with these
+            // weights is predicted.
             let is_even = own.as_slice().iter().all(|weight| *weight == 1);
             if is_even { f64::INFINITY } else { limits.at(&own.shares()) / at.local_gbps() }
         };
@@ -237,7 +240,8 @@ impl Performance {
         found.with_inputs(at.prediction(vec![best]).inputs, machine)
     }
 
-    /// The performance that the prediction `row` gives, with a thread on each of `cores` cores.
+    /// Converts the prediction `row` into a performance; `cores` is the number of cores that run a
+    /// thread.
     fn of_row(machine: &Platform, row: &Row, cores: f64) -> Self {
         let tier_gbps = row.tier_bandwidth_gbps.clone();
         let watts = machine.power.as_ref().and_then(|power| {
@@ -301,8 +305,9 @@ impl Performance {
 
     /// Adapts the performance of a demand that does not fit into memory. If the configuration has a
     /// drive that holds the rest of the footprint, DRAM is a cache over the drive, and the demand
-    /// is slower. The drive is the limit if the demand has less than half of its speed. Without
-    /// such a drive the configuration cannot run the demand: the capacity is the limit.
+    /// runs slower. The drive is then named as the limit if the demand runs at less than half of
+    /// its speed in memory. Without a drive that is large enough, the configuration cannot run the
+    /// demand, and the capacity is named as the limit.
     fn with_drive(
         mut self,
         candidate: &Candidate,
@@ -344,7 +349,7 @@ impl Performance {
         self
     }
 
-    /// The mean latency of a line, ns, on tiers that are loaded with the bandwidths of this
+    /// The mean latency of a cache line over all tiers, ns, at the tier bandwidths of this
     /// performance.
     fn loaded_latency_ns(&self, machine: &Platform, demand: &Demand) -> f64 {
         let latency_ns = |(tier, gbps): (usize, &f64)| {
@@ -369,7 +374,8 @@ fn mix_speed(machine: &Platform, mix: Mix, weights: &Weights) -> f64 {
     saturating_load(machine, mix).at(machine).row(weights).bandwidth_gbps.mean
 }
 
-/// Returns `machine` after `change` has replaced the curves of the tiers `which`.
+/// Returns a copy of `machine` in which `change` has replaced the curves of the tiers with the
+/// indices `which`.
 fn changed(
     machine: &Platform,
     which: &[usize],
@@ -394,7 +400,7 @@ fn slower_expanders(machine: &Platform, factor: f64) -> Result<Platform, CurveEr
 
 #[cfg(test)]
 impl Performance {
-    /// A performance of known speed and power.
+    /// A performance with the given speed and power, for tests.
     pub(super) fn known(speed: f64, watts: Option<Watts>, fits: bool) -> Self {
         Self {
             weights: Weights::first_tier(1),

@@ -34,8 +34,8 @@ pub(super) fn rows(
     rows.collect()
 }
 
-/// The row of a configuration for a single demand. [`rows`] adds `work_cost`, the relative cost of
-/// the work.
+/// The row of a configuration for a single demand. The field `work_cost` (cost divided by speed,
+/// relative to the baseline) is filled in by [`rows`].
 fn single(candidate: &Candidate, own: &Performance, assessed: &Assessed) -> PlanRow {
     let Candidate { configuration, machine, .. } = candidate;
     let Merits { speed, power_w, energy_j, .. } = &assessed.merits;
@@ -66,9 +66,9 @@ fn single(candidate: &Candidate, own: &Performance, assessed: &Assessed) -> Plan
     }
 }
 
-/// The row of a configuration for several demands. Weights and threads are given if they are the
-/// same for all demands. The bandwidth is the mean over the run time of all demands, the latency
-/// the mean over all cache lines that they access.
+/// The row of a configuration for several demands. The row has weights and threads only if all
+/// demands have the same. The bandwidth is the mean over the run time of all demands, the latency
+/// the mean over all cache lines that the demands access.
 fn several(
     candidate: &Candidate,
     names: &[String],

@@ -18,19 +18,20 @@ use interleaf_model::{predict::Estimate, tier::TierKind};
 use interleaf_record::{plan::SensitivityRow, rounded};
 use std::collections::BTreeSet;
 
-/// The range of factors in which a change of the recommendation is searched.
+/// The lowest and the highest factor of a figure at which a change of the recommendation is
+/// searched.
 const SEARCHED: [f64; 2] = [0.1, 10.0];
 
-/// Bisection steps of the search. `HALVINGS` steps make the factor exact to about 1 in 400,000.
-/// `HALVINGS_OF_PREDICTIONS`, for figures whose every step takes new predictions, make it exact to
-/// 1 in 400.
+/// Bisection steps of the search for a factor. `HALVINGS` steps find the factor to about 1 in
+/// 400,000. `HALVINGS_OF_PREDICTIONS` steps find the factor to about 1 in 400; this smaller number
+/// is for figures that change the predictions, because each step then takes new predictions.
 const HALVINGS: u32 = 20;
 const HALVINGS_OF_PREDICTIONS: u32 = 10;
 
 /// A function that multiplies one figure by a factor and returns the new assessment.
 type Vary<'a> = Box<dyn Fn(f64) -> Assessment + 'a>;
 
-/// A figure that is varied.
+/// A figure that is varied: its name, its value, and `vary`, a function of the factor.
 struct Varied<F> {
     name: String,
     /// The value of the figure, and its unit. `None` if the value differs between configurations.
@@ -153,8 +154,8 @@ fn first_change(
     Ok(Some((factor, at(factor)?)))
 }
 
-/// The varied figures that change only cost and energy: prices and powers. They are cheap to vary,
-/// because they need no new predictions (unlike those of [`predicted_anew`]).
+/// The figures that change only cost and energy: prices and powers. They are cheap to vary, because
+/// they need no new predictions (unlike the figures of [`predicted_anew`]).
 fn cheap<'a>(
     job: &'a PlanJob<'_>,
     predictions: &'a Predictions,
@@ -217,7 +218,7 @@ fn shares<'a>(
 
 type Change<'a> = Box<dyn Fn(f64) -> Assumed + 'a>;
 
-/// Figures that change the predictions.
+/// The figures that change the predictions, so that each factor needs new predictions.
 fn predicted_anew<'a>(
     candidates: &[Candidate],
     sources: &[Source<'_>],

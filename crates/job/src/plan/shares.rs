@@ -12,8 +12,8 @@ use interleaf_model::{demand::Demand, units::Percent};
 use interleaf_report::short_number;
 use std::path::Path;
 
-/// Largest allowed distance of the sum of the written shares from 1: three shares of 33.3% miss 1
-/// by 0.001. Within this distance, the shares are divided by their sum.
+/// Largest allowed distance of the sum of the written shares from 1, because users round shares:
+/// three shares of 33.3% sum to 0.999. Within this distance, the shares are divided by their sum.
 const SUM_MISS_MAX: f64 = 0.005;
 
 /// A demand with its share of time.
@@ -26,9 +26,9 @@ pub struct DemandShare {
     pub share: f64,
 }
 
-/// Loads the demands of the option, which may be given several times, or not at all. If a file with
-/// the name of the whole text exists, the text is one demand, even if it contains a comma or an
-/// equals sign.
+/// Loads the demands of the option `--demand`, which may be given several times, or not at all;
+/// `texts` has the text of each. If a text is the path of an existing file, the text is one demand,
+/// even if the path contains a comma or an equals sign.
 ///
 /// # Errors
 /// A demand that does not exist or is invalid, two demands of one name, a share that is not above 0

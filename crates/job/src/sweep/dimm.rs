@@ -115,7 +115,8 @@ enum System {
     Server(Spanned<String>),
 }
 
-/// A case: one value of each list. An option that the file does not list is `None`.
+/// A case: one value of each list. The value of an option that the sweep file does not list is
+/// `None`.
 struct DimmCase<'a> {
     /// The index of the combination of module, density and width.
     module: usize,
@@ -268,7 +269,7 @@ impl DimmSweep {
         let devices: Result<_, Failure> = (0..self.modules()).map(device).collect();
         let mut cases = DimmCases { devices: devices?, sweep: self, notes: vec![] };
         // Checks only the cases with the first seed and the first mix, because the number of
-        // requests that a load needs depends on neither.
+        // requests that a load needs depends neither on the seed nor on the mix.
         let mut notes: BTreeMap<String, (u64, String)> = BTreeMap::new();
         let first = cases.sweep.mixes.first().map(Option::as_ref);
         for number in (0..cases.sweep.count()).step_by(cases.sweep.seeds.len()) {
@@ -572,7 +573,8 @@ fn all_distinct(toml: &TomlText<'_>, read: &DimmSweepFile) -> Result<(), FileErr
     distinct(toml, "uncore_ns", &read.uncore_ns.iter().map(bits).collect::<Vec<_>>())
 }
 
-/// Parses a mix. The order of the lines is that of the pattern, so a mix with an order is an error.
+/// Parses a mix. A mix that names an order of the lines (`/random`) is an error, because the
+/// pattern gives the order.
 fn mix_without_order(text: &str) -> Result<Mix, String> {
     let mix = option::mix(text)?;
     match mix.random() {
@@ -594,7 +596,8 @@ fn parsed<T>(
     Ok(Spanned::new(value.span(), parsed))
 }
 
-/// The error of a parser of options, `PROBLEM: write ALLOWED`, as that of a field.
+/// Converts `why`, the error of a parser of options (`PROBLEM: write ALLOWED`), into an error of
+/// the field `field` of the sweep file.
 fn refused<T>(toml: &TomlText<'_>, field: &str, value: &Spanned<T>, why: &str) -> FileError {
     let (problem, hint) = why.split_once(": write ").unwrap_or((why, "another value"));
     toml.error(field, value, problem, format!("write {hint}"))

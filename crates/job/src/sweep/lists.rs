@@ -8,7 +8,8 @@ use toml::Spanned;
 /// mistake in the file.
 const CASES_MAX: usize = 1_000_000;
 
-/// A quantity and the text that it was parsed from. Equality is that of the quantities.
+/// A quantity and the text that the quantity was parsed from. Two values are equal if their
+/// quantities are equal, whatever their texts.
 #[derive(Clone, Debug)]
 pub struct WithText<T> {
     /// The quantity.

@@ -349,8 +349,9 @@ impl MachineSweep {
         TomlText::new(&self.file, &self.text).place(field, value)
     }
 
-    /// Formats the position of a platform that cannot be read: that of the value in `tier` that the
-    /// platform does not accept, or else that of the platform.
+    /// Formats the position in the sweep file, for the error that `platform` cannot be read: the
+    /// position of the value in `tier` that the platform does not accept, or else the position of
+    /// the name of the platform.
     fn place_of_platform(&self, platform: &Spanned<String>) -> String {
         let wrong = platform.get_ref().split_once(':').and_then(|(name, parameters)| {
             interleaf_catalog::platform(name).ok()?;
@@ -429,7 +430,8 @@ fn platforms(
     for (tier, lists) in &read.tier {
         distinct(toml, &format!("tier.{tier}.count"), &lists.count)?;
         let capacity = format!("tier.{tier}.capacity");
-        // The highest count depends on the platform, and is checked when the platform is loaded.
+        // The highest allowed count depends on the platform, so it is checked when the platform is
+        // loaded.
         for count in &lists.count {
             toml.whole(&format!("tier.{tier}.count"), count, 1..=u32::MAX)?;
         }
@@ -460,7 +462,8 @@ fn platforms(
     }
 }
 
-/// Checks that no list of names or numbers repeats a value: its cases would count twice.
+/// Checks that no list of names or numbers repeats a value: the cases of a repeated value would be
+/// counted twice.
 fn all_distinct(toml: &TomlText<'_>, read: &SweepFile) -> Result<(), FileError> {
     distinct(toml, "platform", &read.platform)?;
     distinct(toml, "workload", &read.workload)?;

@@ -1,8 +1,8 @@
 //! The record of a sweep: its rows, which are added to a file as cases are completed.
 //!
-//! The file is locked while a record is open, because rows of a second sweep would be lost when the
-//! first one sorts and replaces the file. Locks belong to inodes, and a replaced file has a new
-//! inode: a lock counts only if the path still names the locked inode.
+//! The file is locked while a record is open. Otherwise the rows that a second sweep adds would be
+//! lost when the first sweep sorts the rows and replaces the file. A lock belongs to an inode, and
+//! the replacement has a new inode, so a lock is valid only while the path names the locked inode.
 
 use super::{Cases, fingerprint};
 use interleaf_console::{Failure, output, output::Existing};
@@ -16,8 +16,8 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// How often a file that was replaced before it was locked is opened again. A sweep replaces its
-/// file at most twice.
+/// Maximum number of attempts to open and lock the file. An attempt fails if another sweep has
+/// replaced the file between the opening and the lock; a sweep replaces its file at most twice.
 const LOCK_ATTEMPTS: usize = 10;
 
 /// The rows of a sweep, in memory and in a file.
@@ -62,7 +62,8 @@ impl Record {
             }
             // Rewrites the file without the cases whose rows are incomplete.
             let text = header.clone() + &rows.values().cloned().collect::<String>();
-            // `before` is locked until the replaced file is locked too.
+            // `before` keeps its lock until the new file, which `write` puts in its place, is
+            // locked too.
             file = Some(match write(target, &present, &text)? {
                 true => locked(target)?,
                 false => before,
@@ -93,7 +94,7 @@ impl Record {
         let mut state = self.state();
         if let (Some(file), Some(target)) = (&mut state.file, &self.target) {
             // Writes all rows of a case in a single call, so that an interruption seldom leaves
-            // only some of them. [`Self::open`] removes such rows.
+            // only a part of the rows. [`Self::open`] removes the rows of an incomplete case.
             file.write_all(text.as_bytes()).map_err(|why| output::file_failure(target, &why))?;
         }
         state.rows.insert(case, text);
@@ -115,13 +116,15 @@ impl Record {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A panic of another thread poisons the lock. The rows are complete even then.
+        // A panic of another thread that held the mutex poisons the mutex. The rows are complete
+        // even then, so the poison is ignored.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Reads the complete rows of an existing record whose content is `present`. The key of a case's
-/// rows is the index of the case. `sweep` is the expected fingerprint.
+/// Reads the complete rows of an existing record, whose content is `present`. Returns the rows as
+/// text, keyed by the index of their case. `sweep` is the expected fingerprint of the sweep's
+/// input.
 fn read(
     target: &Path,
     present: &[u8],
@@ -202,12 +205,14 @@ fn locked(target: &Path) -> Result<File, Failure> {
     for _ in 0..LOCK_ATTEMPTS {
         let file = output::growing(target, Existing::Append)?;
         match file.try_lock() {
-            // Some network file systems have no locks. The sweep runs there without one.
+            // Some network file systems do not support locks. On such a file system, the sweep runs
+            // without a lock.
             Ok(()) | Err(TryLockError::Error(_)) => {}
             Err(TryLockError::WouldBlock) => break,
         }
         let own = file.metadata().map_err(|why| failure(&why))?;
-        // Another sweep may have replaced the file before it was locked.
+        // Another sweep may have replaced the file between `growing` and `try_lock`: then the path
+        // names another inode, and the loop tries again.
         let is_named = |it: &fs::Metadata| (it.dev(), it.ino()) == (own.dev(), own.ino());
         if fs::metadata(target).is_ok_and(|named| is_named(&named)) {
             return Ok(file);

@@ -47,8 +47,8 @@ pub struct Expander {
     pub host_bytes: u64,
     /// Maximum number of outstanding lines of the host over all expanders.
     pub host_lines: u32,
-    /// Maximum number of outstanding non-temporal stores of the host over all expanders. They count
-    /// against `host_lines` too.
+    /// Maximum number of outstanding non-temporal stores of the host over all expanders. Each
+    /// non-temporal store also counts as one of the outstanding lines that `host_lines` limits.
     pub host_nontemporal: u32,
 }
 

@@ -19,14 +19,16 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 const STREAMS: usize = 128;
 /// Bytes of a line.
 const LINE: u64 = 64;
-/// The number that stands for 1 in `write_part`, the fraction of writes among the requests.
+/// Scale of the fixed-point fraction `write_part` (writes among the requests): a `write_part` of
+/// `PARTS` means that all requests are writes.
 const PARTS: u64 = 1 << 32;
 /// Directions of the link, as indices: to the expander (`TO`), and from it (`FROM`).
 const TO: usize = 0;
 const FROM: usize = 1;
 
-/// The credits of one kind, or the entries of the host, that no request holds: for each the time
-/// from which the next request may take it, fs. The earliest time is on top.
+/// A heap of the credits of one kind, or of the entries of the host, that no request holds. An
+/// element is the time from which the next request may take the credit or entry, fs. The earliest
+/// time is on top.
 type SlotTimes = BinaryHeap<Reverse<u64>>;
 
 fn free_slots(count: u32) -> SlotTimes {
@@ -50,10 +52,10 @@ pub(super) struct Port {
     /// credit is free, fs.
     credits: [SlotTimes; 2],
     /// Entries of the host for non-temporal stores: the time from which each entry is free, fs.
-    /// `None` if the mix has no such stores.
+    /// `None` if the mix has no non-temporal stores.
     stores: Option<SlotTimes>,
-    /// The times from which the host (`host_free`) and each direction of the link (`link_free`) can
-    /// send the next line or message, fs.
+    /// `host_free` is the time from which the host can send the next line, `link_free` the time
+    /// from which each direction of the link can send the next message, fs.
     host_free: u64,
     host_line_fs: u64,
     link_free: [u64; 2],
@@ -78,7 +80,7 @@ struct Arrival {
     line: u64,
 }
 
-/// The counters at the start of the measurement.
+/// The values of the counters of a port at the end of the warm-up, when the measurement starts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Start {
     done: u64,
@@ -169,7 +171,7 @@ impl Port {
 
     /// Sends requests in the order in which they are ready. Stops at a request that finds no credit
     /// (no free entry of the controller) or, for a non-temporal store, no free entry of the host.
-    /// Later requests then wait behind it.
+    /// All later requests then wait behind this request.
     fn send(&mut self) {
         while let Some(&Reverse((ready, slot))) = self.ready.peek() {
             let write = self.write_due + self.write_part >= PARTS;
@@ -234,7 +236,7 @@ impl Port {
     }
 }
 
-/// A port as the source of the requests of one sub-channel.
+/// The part of a port that is the source of the requests of the sub-channel with index `number`.
 pub(super) struct PortView<'a> {
     pub(super) port: &'a mut Port,
     pub(super) number: usize,

@@ -49,7 +49,7 @@ fn an_idle_read_has_the_sum_of_all_delays() {
 
 #[test]
 fn the_link_bounds_read_bandwidth() {
-    // The link bounds the bandwidth of reads. If a slot of the link takes twice the time, the
+    // The link is the bottleneck of reads: if a slot of the link takes twice the time, the
     // bandwidth halves. If a slot takes a quarter of the time, the DRAM is the bottleneck.
     let expander = expander();
     let bound = |e: &Expander| {

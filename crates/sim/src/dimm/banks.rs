@@ -70,7 +70,7 @@ impl OpenRows {
     }
 
     /// Records the request at index `at` of the served queue as the hit of its bank, if the request
-    /// is for the open row and no earlier request is.
+    /// is for the open row and no earlier request is for this row.
     #[inline]
     pub(super) fn request(&mut self, bank: usize, row: u32, at: u8) {
         if self.hit[bank] == NONE && self.row[bank] == row {
@@ -92,8 +92,8 @@ impl Banks {
         Self { timing, rows: OpenRows::new(), requests }
     }
 
-    /// Finds the oldest request for the open row of each bank, after a bus turnaround: the other
-    /// queue is then the served queue.
+    /// Finds the oldest request for the open row of each bank in the served queue. Called after a
+    /// bus turnaround, because the other queue has become the served queue.
     pub(super) fn find_hits(&mut self) {
         self.rows.hit = [NONE; BANKS_MAX];
         let served = self.requests.served();

@@ -41,7 +41,8 @@ use rules::LastCommands;
 pub struct Violation {
     /// The name of the rule: JEDEC's name of the limit, such as `tRCD`, or a few words.
     pub rule: &'static str,
-    /// The command from which the rule counts; `None` for rules about one command.
+    /// The earlier command, from which the rule counts the clocks; `None` for a rule about a single
+    /// command.
     pub earlier: Option<Command>,
     /// The command that came too early, or is not allowed at all.
     pub later: Command,
@@ -66,7 +67,6 @@ impl fmt::Display for Violation {
     }
 }
 
-/// A command as a short text for a message.
 struct CommandText<'a>(&'a Command);
 
 impl fmt::Display for CommandText<'_> {
@@ -142,8 +142,8 @@ impl Checker {
         (self.violated, &self.violations)
     }
 
-    /// Checks the next command, and adds it to the history, even if it violates a rule. A command
-    /// whose address does not exist is not added.
+    /// Checks the next command. Adds the command to the history, even if the command violates a
+    /// rule, unless the address of the command does not exist.
     ///
     /// # Errors
     /// The first rule that the command violates.
@@ -194,7 +194,7 @@ impl Checker {
             Kind::RefreshSame => {
                 rank.banks_of(command.bank).try_for_each(|bank| bank.closed(rules, command))
             }
-            // A precharge of a closed bank is allowed: it has no effect.
+            // A precharge of a closed bank is allowed, and has no effect.
             Kind::Precharge | Kind::PrechargeAll => Ok(()),
         }
     }

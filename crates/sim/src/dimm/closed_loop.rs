@@ -80,7 +80,7 @@ impl Fabric {
         Self { step: (step / per_clock) as u64, free: 0 }
     }
 
-    /// The clock at which a line that arrives at `clock` leaves the fabric.
+    /// The clock at which a line that enters the fabric at `clock` leaves the fabric.
     #[inline]
     fn leaves(self, clock: u64) -> u64 {
         clock.max(self.free >> FABRIC_BITS)
@@ -97,10 +97,11 @@ impl Fabric {
 /// Maximum number of cache lines that a traffic load may have outstanding.
 pub const SLOTS_MAX: usize = 1 << 16;
 
-/// The number that stands for 1 in `write_part`, the fraction of writes among the requests.
+/// Scale of the fixed-point fraction `write_part` (writes among the requests): a `write_part` of
+/// `PARTS` means that all requests are writes.
 const PARTS: u64 = 1 << 32;
 
-/// A load in progress, as a source of requests for the controller of a sub-channel.
+/// The source of the requests of a load: makes the requests for the controller of a sub-channel.
 #[derive(Debug)]
 pub struct ClosedLoop {
     mapping: Mapping,
@@ -173,8 +174,8 @@ impl ClosedLoop {
     }
 
     fn start_slots(&mut self, slots: usize) {
-        // Slots start at random times: if they started together, they would request their lines
-        // together for ever.
+        // Slots (outstanding lines) start at random times. If all slots started at the same time,
+        // they would request their lines in bursts for the whole run.
         let span = if self.interval > 0 { self.interval / 16 } else { 2 * slots as u64 };
         let groups = slots.div_ceil(self.neighbours);
         let mut starts: Vec<u64> = (0..groups).map(|_| self.below(span.max(1))).collect();
@@ -228,8 +229,9 @@ impl ClosedLoop {
             }
             return;
         }
-        // The due times of a slot are 0.5 to 1.5 intervals apart, evenly distributed. A slot that
-        // is not free at its due time requests as soon as it is free.
+        // Consecutive due times of a slot are 0.5 to 1.5 intervals apart, evenly distributed. A
+        // slot whose last request is still outstanding at its due time makes its next request as
+        // soon as the last request completes.
         let (due, seed) = self.due[slot as usize];
         let seed = seed.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
         let part = ((u128::from(seed) * u128::from(self.interval)) >> 64) as u64;

@@ -3,7 +3,7 @@
 /// A command on the command bus of a sub-channel.
 ///
 /// A command that occupies several slots of the bus has the clock of the first slot. Clocks are
-/// clocks of the host: on a multiplexed module they are twice as fast as clocks of the DRAM
+/// clocks of the host. On a multiplexed module, a clock of the DRAM has two clocks of the host
 /// ([`Device::host_clocks`](super::device::Device::host_clocks)). Pseudo-channel p issues at the
 /// clocks `2 t + p`, where t is a clock of its DRAM, so commands of the two pseudo-channels never
 /// collide.

@@ -61,7 +61,8 @@ pub struct Controller {
     /// decides on the bus turnaround, ps. Writes go on after the decision, for `preparation_ps`.
     pub write_slice_ps: u64,
     /// The time from the decision on a bus turnaround to the turnaround, ps. During this time
-    /// accesses continue, and rows are opened for the next direction.
+    /// accesses in the current direction continue, and rows are opened for requests in the next
+    /// direction.
     pub preparation_ps: u64,
     /// Clocks between the data of two ranks beyond the timing of the device: the margin that a
     /// controller needs because ranks differ in the arrival time of their data.

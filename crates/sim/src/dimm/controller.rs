@@ -19,8 +19,8 @@ use super::{
 };
 use std::collections::VecDeque;
 
-/// Maximum number of requests that wait because their queue is full. At this number, the controller
-/// takes no more requests from the source.
+/// Maximum number of requests that wait outside the queues because their queue is full. At this
+/// number, the controller takes no more requests from the source.
 const WAITING_MAX: usize = 4096;
 
 /// The numbers of commands and accesses of a sub-channel.
@@ -99,7 +99,8 @@ pub struct SubChannel {
     /// The number of queued writes at which the current drain stops.
     write_goal: usize,
     /// For reads and for writes: the longest time, in clocks, for which this direction is served
-    /// while requests of the other wait, until a bus turnaround is decided.
+    /// while a request of the other direction waits. The controller then decides on a bus
+    /// turnaround.
     slices: [u64; 2],
     /// The clock of the next bus turnaround; until then rows are opened for the next direction.
     turns_at: u64,
@@ -174,8 +175,8 @@ impl SubChannel {
                 self.admit(request, source);
                 self.choose_direction();
             } else if timer <= command_at {
-                // Without requests the run ends here: otherwise the refreshes of an idle
-                // sub-channel would go on for ever.
+                // If no requests are left, the run ends here. Otherwise refreshes would continue
+                // for ever, because each refresh sets the time of the next.
                 if self.is_idle() && source.peek().is_none() {
                     return;
                 }
@@ -250,8 +251,8 @@ impl SubChannel {
 
     fn enqueue<S: Source>(&mut self, mut request: Request, source: &mut S) {
         let pseudo = &mut self.pseudos[usize::from(request.location.pseudo)];
-        // The write queue has the newest data of its addresses, so it answers reads and absorbs
-        // writes.
+        // The write queue has the newest data of the addresses in it. A read of such an address is
+        // answered from the queue, and a write to such an address is merged with the queued write.
         if pseudo.queue(WRITES).count > 0 && pseudo.queue(WRITES).has_burst(&request) {
             self.counts.forwarded += 1;
             if request.write {
@@ -276,8 +277,8 @@ impl SubChannel {
         }
     }
 
-    /// Subtracts the arrival order of the oldest request from all arrival orders, before 16 bits
-    /// overflow.
+    /// Subtracts the arrival order of the oldest request from all arrival orders. Called before an
+    /// arrival order exceeds 16 bits.
     #[cold]
     fn renumber(&mut self) {
         let queues = self.pseudos.iter().flat_map(|p| [p.queue(READS), p.queue(WRITES)]);
@@ -288,9 +289,9 @@ impl SubChannel {
 
     /// Decides on the start and the end of a write drain. A drain starts at the high watermark,
     /// when a write has waited for the time slice of reads, or at `write_idle` writes while no read
-    /// is queued. It ends when no write is left. While reads are queued, it also ends at its goal
-    /// ([`Self::drain_goal`]) or after the time slice of writes. Between the decision and the
-    /// change of direction, rows are opened for the other direction, in banks that the served
+    /// is queued. A drain ends when no write is left. While reads are queued, a drain also ends at
+    /// its goal ([`Self::drain_goal`]) or after the time slice of writes. Between the decision and
+    /// the bus turnaround, rows are opened for the other direction, in banks that the served
     /// direction does not need.
     #[inline]
     fn choose_direction(&mut self) {
@@ -426,8 +427,9 @@ impl SubChannel {
     fn accessed<S: Source>(&mut self, number: usize, request: &Request, source: &mut S) {
         let class = if request.write { WRITE } else { READ };
         if self.pseudos.len() == 2 {
-            // The second pseudo-channel issues half a clock after the first. For the constraints of
-            // the first, an access of the second therefore counts from the next clock on.
+            // In each clock of the DRAM, the second pseudo-channel issues its command half a clock
+            // after the first. The constraints of the first pseudo-channel therefore count an
+            // access of the second from the next clock.
             let clock = self.clock + u64::from(number == 1);
             self.pseudos[1 - number].wait_for_other(class, clock);
         }

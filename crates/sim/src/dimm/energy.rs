@@ -27,13 +27,13 @@ use super::{
     device::{Currents, Device},
 };
 
-/// Counts the commands of one sub-channel, for their energy.
+/// Counts the commands of one sub-channel. The energy is computed from the counts.
 #[derive(Clone, Debug)]
 pub struct CommandCounts {
     device: Device,
     /// The clock of the host since which commands are counted.
     start: u64,
-    /// For each bank, the clock of the host at which its row was opened; `None` if it is closed.
+    /// For each bank, the clock of the host at which its row was opened; `None` for a closed bank.
     opened: Vec<Option<u64>>,
     /// Clocks of the host during which banks were open, summed over all banks.
     open_clocks: u64,
@@ -235,7 +235,8 @@ impl CommandCounts {
 }
 
 impl Observer for CommandCounts {
-    /// Forgets the commands so far. Banks that are open stay open.
+    /// Starts the count again at `clock`, at the end of the warm-up: resets all counts. Banks that
+    /// are open count as open from `clock`.
     fn start_counting(&mut self, clock: u64) {
         let mut opened = core::mem::take(&mut self.opened);
         opened.iter_mut().flatten().for_each(|at| *at = clock);

@@ -109,7 +109,8 @@ impl PseudoChannel {
         self.update_each(started);
     }
 
-    /// Issues no command before `clock`, because the other pseudo-channel uses the command bus.
+    /// Delays the next command of this pseudo-channel to `clock` or later, because the other
+    /// pseudo-channel uses the command bus until then.
     pub(super) fn wait_for_bus(&mut self, clock: u64) {
         self.bus_free = self.bus_free.max(clock);
     }
@@ -192,8 +193,8 @@ impl PseudoChannel {
     /// Serves the oldest request for the open row of a bank.
     #[inline]
     pub(super) fn access(&mut self, bank: usize, clock: u64) -> Accessed {
-        // The mask does not change a valid bank. It shows the compiler that the index is within its
-        // array, so that it leaves out the bounds check.
+        // The mask does not change a valid bank number. It shows the compiler that the index is
+        // within the arrays, so that the compiler leaves out the bounds checks.
         let bank = bank & (BANKS_MAX - 1);
         let Banks { timing, rows, requests } = &mut self.banks;
         let (class, row) = (requests.access_class(), rows.row(bank));
@@ -220,15 +221,15 @@ impl PseudoChannel {
         Accessed { request, closes, row_hit }
     }
 
-    /// Waits for the data bus after the other pseudo-channel issued an access of `class` at
-    /// `clock`.
+    /// Applies the constraints of the shared data bus: the other pseudo-channel issued an access of
+    /// `class` (read or write) at `clock`.
     #[inline]
     pub(super) fn wait_for_other(&mut self, class: usize, clock: u64) {
         let scheduler = &mut self.scheduler;
         self.banks.timing.issue_of_other(class, clock, |class| scheduler.invalidate(class));
     }
 
-    /// Opens rows for the queue that is not served yet, so that they are open at the bus
+    /// Opens rows for the queue that is not served yet, so that its rows are open at the bus
     /// turnaround.
     pub(super) fn prepare_turn(&mut self) {
         self.banks.requests.prepare_turn();

@@ -1,9 +1,9 @@
 //! The refresh scheduler: time and command of each rank's refreshes.
 //!
-//! A due refresh blocks its banks: until the refresh is issued, they accept only the precharge that
-//! closes open banks before it. With tREFI = 3.9 us and tRFC = 295 ns, all banks of a rank are
-//! unavailable for 7.6 % of the time. A same-bank refresh (REFsb) blocks one bank of each group
-//! instead, more often and for less time.
+//! A due refresh blocks its banks: until the refresh is issued, the scheduler sends these banks
+//! only the precharge that the refresh needs. With tREFI = 3.9 us and tRFC = 295 ns, all banks of a
+//! rank are unavailable for 7.6 % of the time. A same-bank refresh (REFsb) blocks one bank of each
+//! group instead, more often and for less time.
 
 use super::{
     banks::Banks,
@@ -101,8 +101,8 @@ impl RefreshScheduler {
         self.wake
     }
 
-    /// The banks that wait for a refresh. Until their refresh is issued, they accept only the
-    /// precharge before the refresh.
+    /// The banks whose refresh is due and not issued yet. Until then, the only command for these
+    /// banks is the precharge that the refresh needs.
     #[inline]
     pub(super) fn blocked(&self) -> BankSet {
         self.blocked
@@ -143,8 +143,8 @@ impl RefreshScheduler {
                     let (at, bank) = open.map(precharge).fold(precharge(first), Ord::min);
                     (at, Operation::Precharge(bank))
                 }
-                // PREab closes all banks at once, so it waits until each of them can be precharged,
-                // including those with a pending auto-precharge.
+                // PREab closes all banks of the rank at once, so PREab waits until each of these
+                // banks can be precharged, including banks with a pending auto-precharge.
                 Some(_) => {
                     let last = banks_in(rank.banks).map(|bank| precharge(bank).0).max();
                     (last.unwrap_or(0), Operation::PrechargeRank(number))
@@ -161,8 +161,8 @@ impl RefreshScheduler {
     /// tRC after their last activation, and after the last refresh of the rank.
     fn earliest(&self, rank: &RankRefresh, timing: &TimingState) -> u64 {
         let precharged = if self.same_bank {
-            // A same-bank refresh must keep the same distances from commands to other banks of the
-            // rank as an activation.
+            // A same-bank refresh must keep the same minimum distances to earlier commands for
+            // other banks of the rank as an activation (tRRD, for example).
             banks_in(rank.banks).map(|bank| timing.earliest(ACTIVATE, bank)).max().unwrap_or(0)
         } else {
             timing.precharged(rank.banks)

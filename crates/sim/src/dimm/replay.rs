@@ -36,8 +36,8 @@ pub struct Replay<'a> {
     parts: u64,
     kilotransfers: u64,
     next: Option<trace::TraceRequest>,
-    /// For each slot (an outstanding line) that is not in use: the clock from which it is free, and
-    /// its index.
+    /// For each slot (an outstanding line) that is not in use: the clock from which the slot is
+    /// free, and the index of the slot.
     free: BinaryHeap<Reverse<(u64, u32)>>,
     /// For each slot (an outstanding line), the clock of the DRAM at which the core requested its
     /// line.

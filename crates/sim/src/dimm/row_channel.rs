@@ -96,8 +96,8 @@ struct Columns {
     activated: u64,
 }
 
-/// `due` is the clock at which the next refresh of a rank is due, `issued` the clock of its last
-/// refresh; 0 before the first.
+/// The refreshes of a rank: `due` is the clock at which the next refresh is due, `issued` the clock
+/// of the last refresh. `issued` is 0 before the first refresh.
 #[derive(Clone, Copy, Debug)]
 struct RefreshTimes {
     due: u64,
@@ -131,8 +131,8 @@ pub struct RowChannel {
     t_rcd: u64,
     arrival: u64,
     counts: RowCounts,
-    /// Commands that are not yet reported to the observer, because a command of a later access may
-    /// precede them. They are in order of time; empty without an observer.
+    /// Commands, in order of time, that are not yet reported to the observer, because a later
+    /// access may have a command that comes before them. The list is empty without an observer.
     pending: VecDeque<Command>,
 }
 
@@ -238,7 +238,7 @@ impl RowChannel {
         times
     }
 
-    /// Reports to the observer the commands that it has not received yet. No access may follow.
+    /// Reports all pending commands to the observer. No access may follow.
     pub fn finish<O: Observer>(&mut self, observer: &mut O) {
         self.emit(NEVER, observer);
     }
@@ -288,7 +288,7 @@ impl RowChannel {
         }
     }
 
-    /// The first clock from `at` at which the command bus is free for `slots`.
+    /// The first clock, not before `at`, from which the command bus is free for `slots` clocks.
     #[inline]
     fn free_slot(&self, mut at: u64, slots: u64) -> u64 {
         loop {
@@ -299,7 +299,8 @@ impl RowChannel {
         }
     }
 
-    /// The end of a command that overlaps the slots from `at`; `None` if these slots are free.
+    /// The clock at which a command ends that occupies the command bus during the `slots` clocks
+    /// from `at`; `None` if the command bus is free during these clocks.
     #[inline]
     fn occupied_until(&self, at: u64, slots: u64) -> Option<u64> {
         let end = at + slots;
@@ -320,8 +321,9 @@ impl RowChannel {
             }
         }
         if self.ranks > 1 && self.last_activation + activate > at {
-            // Activations of one rank are at least tRRD apart and cannot overlap, so this search is
-            // needed only with several ranks.
+            // Activations of one rank are at least tRRD apart, so their command slots cannot
+            // overlap. The search for an overlapping activation is therefore needed only with
+            // several ranks.
             let meets =
                 |columns: &&Columns| columns.activated < end && columns.activated + activate > at;
             if let Some(columns) = self.window.iter().find(meets) {
@@ -335,8 +337,8 @@ impl RowChannel {
         None
     }
 
-    /// Reads or writes are issued every `stride` clocks, from clock `first` to clock `last`.
-    /// Returns true if a refresh was issued in a command slot of one of them.
+    /// True if a refresh occupies a command slot of an access that issues a read or write every
+    /// `stride` clocks, from clock `first` to clock `last`.
     fn meets_refresh(&self, first: u64, last: u64, stride: u32) -> bool {
         let slots = self.slots[1];
         self.refreshes[..self.ranks].iter().any(|refresh| {

@@ -84,7 +84,8 @@ impl RowPolicyState {
         }
     }
 
-    /// Records that the row was closed for another row: it was open for too long.
+    /// Records a row conflict: the open row was closed for a request for another row, so the row
+    /// was open for too long.
     #[inline]
     pub(super) fn conflict(&mut self, bank: usize) {
         self.counter[bank] = self.counter[bank].saturating_sub(1);

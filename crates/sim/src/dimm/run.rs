@@ -20,9 +20,9 @@ use interleaf_model::mix::Mix;
 /// on such a server.
 pub const OUTSTANDING: usize = 144;
 
-/// Minimum number of refresh intervals in a measurement, for a bandwidth within half a percent of a
-/// long run. With 12 x DDR5-6400, read-only, a run of one interval is 5 % off, a run of four
-/// intervals is 0.4 % off.
+/// Minimum number of refresh intervals in a measurement, for a bandwidth within half a percent of
+/// the bandwidth of a long run. With 12 x DDR5-6400, read-only, the error is 5 % in a run of one
+/// interval, and 0.4 % in a run of four intervals.
 const REFRESH_INTERVALS: u64 = 4;
 
 /// Default number of streams: one for each core.
@@ -138,7 +138,8 @@ impl Setup {
         };
         let part_gbps = gbps / parts as f64;
         let bytes = f64::from(self.device.burst_bytes());
-        // 1e-6 is subtracted so that a rounding error cannot add a request.
+        // 1e-6 is subtracted before `ceil`, so that a product that is a whole number except for a
+        // rounding error is not rounded up to the next whole number.
         let refresh = (refresh_ns * part_gbps / bytes - 1e-6).ceil() as u64;
         let each = refresh.max(self.outstanding as u64);
         let steady = each.max(REFRESH_INTERVALS * refresh);
@@ -170,8 +171,8 @@ impl Setup {
                 .fabric_gbps
                 .map_or(0, |gbps| (bytes * f64::from(self.parts()) / gbps * 1e3) as u64),
             layout: self.layout,
-            // After the multiplication, the seeds of neighbouring sub-channels differ in many bits,
-            // and so do those of runs with neighbouring values of `self.seed`.
+            // The multiplication makes the seeds of neighbouring sub-channels, and of runs with
+            // neighbouring values of `self.seed`, differ in many bits.
             seed: (self.seed << 16 | u64::from(number)).wrapping_mul(0x9E37_79B9_7F4A_7C15),
         };
         let mut source = ClosedLoop::new(&self.device, &load);

@@ -96,8 +96,8 @@ impl Scheduler {
     /// Puts a bank into the class of its next command, after a change of the bank.
     #[inline]
     pub(super) fn update(&mut self, bank: usize, banks: &Banks, blocked: BankSet) {
-        // The mask does not change a valid bank. It shows the compiler that the index is within its
-        // array, so that it leaves out the bounds check.
+        // The mask does not change a valid bank number. It shows the compiler that the index is
+        // within the arrays, so that the compiler leaves out the bounds checks.
         let bank = bank & (BANKS_MAX - 1);
         let bit = 1 << bank;
         let next = self.next_class(bank, banks, blocked);

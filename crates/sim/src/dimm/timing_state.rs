@@ -12,7 +12,7 @@ use super::{
     geometry::{BANKS_MAX, BankSet, GROUPS_MAX, Geometry, RANKS_MAX, banks_in},
 };
 
-/// Stands for the clock of an event that never comes.
+/// The value in place of a clock for an event that never occurs.
 pub(super) const NEVER: u64 = u64::MAX;
 
 /// The earliest clocks of each class of commands in one pseudo-channel, in clocks of the DRAM.
@@ -129,7 +129,8 @@ impl TimingState {
         }
     }
 
-    /// Applies an auto-precharge: tRP counts from the earliest possible precharge.
+    /// Applies the auto-precharge of an access: the bank can be activated tRP after the earliest
+    /// clock at which it can be precharged.
     #[inline]
     pub(super) fn auto_precharge(&mut self, bank: usize) {
         let until = self.bank[PRECHARGE][bank] + self.t_rp;

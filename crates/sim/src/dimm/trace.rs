@@ -119,7 +119,8 @@ struct InvalidField {
 }
 
 impl<'a> Trace<'a> {
-    /// Opens the trace in `bytes`; without a `format`, detects it from the beginning.
+    /// Opens the trace in `bytes`. Without a `format`, detects the format from the beginning of the
+    /// trace.
     ///
     /// # Errors
     ///

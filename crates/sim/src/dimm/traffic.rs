@@ -20,7 +20,7 @@ pub struct Request {
     pub at: u64,
     /// The location of the burst.
     pub location: Location,
-    /// A number by which the source recognises the request when it completes.
+    /// A number by which the source recognises the request when the request completes.
     pub tag: u32,
     /// The arrival order, assigned by the controller.
     pub order: u16,

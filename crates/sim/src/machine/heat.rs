@@ -1,12 +1,12 @@
 //! Page hotness as DAMON samples it.
 //!
-//! DAMON divides addresses into regions. In each sampling interval it checks the accessed bit of
-//! one page of each region. The checks of an aggregation interval that found the bit set are
-//! counted in `accesses`, which is the estimate for every page of the region. Neighbouring regions
-//! with similar counts merge, and each region is split at random, so region boundaries converge on
-//! the boundaries of hotness (Documentation/mm/damon/design.rst). The simulation has DAMON's
-//! errors: DAMON only checks whether a page was accessed in a sampling interval. A page that is
-//! read once in each of these intervals therefore looks as hot as a page that is read ten times.
+//! DAMON divides addresses into regions. In each sampling interval, DAMON checks the accessed bit
+//! of one page of each region. `accesses` counts the checks of an aggregation interval that found
+//! the bit set, and is the estimate for every page of the region. Neighbouring regions with similar
+//! counts merge, and each region is split at random, so region boundaries converge on the
+//! boundaries of hotness (Documentation/mm/damon/design.rst). The simulation has the same errors as
+//! DAMON: a page that is read once in each sampling interval looks as hot as a page that is read
+//! ten times in each.
 
 use super::{noise::Noise, pages::Pages, scenario::Damon};
 
@@ -68,8 +68,8 @@ impl Heat {
         visits: impl Fn(f64) -> f64,
     ) {
         let samples = samples(damon);
-        // Most groups of a region are equally hot, so the last result of the exponential function
-        // is kept for the next sample.
+        // `known` caches the last access share and the probability that was computed from it. Most
+        // groups of a region are equally hot, so most samples need no new exponential function.
         let mut known = (f64::NAN, 0.0);
         for region in &mut self.regions {
             let mut hits = 0;
@@ -166,8 +166,8 @@ mod tests {
             };
             heat.regions().iter().map(of).sum::<f64>() / (to - from) as f64
         };
-        // A page of the hot tenth is visited 1.8 times in a sampling interval, another page 0.02
-        // times.
+        // In a sampling interval, a page of the hot tenth is accessed 1.8 times on average, any
+        // other page 0.02 times.
         assert!(mean(0, 20) > 10.0, "{}", mean(0, 20));
         assert!(mean(20, 200) < 2.0, "{}", mean(20, 200));
         assert!((10..=1000).contains(&heat.regions().len()));

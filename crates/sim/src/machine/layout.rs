@@ -41,9 +41,9 @@ fn domain(platform: &Platform, at: usize) -> DomainLayout {
     }
 }
 
-/// A tier as firmware would describe it in its HMAT: read bandwidth and idle latency of the nearest
-/// domain, which is the one that reads with the highest bandwidth, and of several the one with the
-/// lowest latency.
+/// A tier as the HMAT of firmware describes it: the read bandwidth and the idle latency from the
+/// nearest domain. The nearest domain is the domain with the highest read bandwidth from the tier;
+/// among domains with equal bandwidth, it is the domain with the lowest latency.
 fn tier(platform: &Platform, at: usize) -> TierLayout {
     let tier = &platform.tiers[at];
     let ratings = platform.domains.iter().map(|domain| {
@@ -114,7 +114,8 @@ source = "a test"
         assert_eq!(ratings, [(500.0, 90.0), (500.0, 90.0), (100.0, 250.0)]);
         let near = domain(&platform, 1).tiers;
         assert_eq!(near, [0, 1, 2], "the test platform has no link from s1");
-        // Linux's weights of 500 and 100 GB/s: 5:1 in 32 pages, truncated.
+        // Linux divides 32 pages among the nodes in proportion to 500 and 100 GB/s, which gives
+        // 26.7 and 5.3 pages, and truncates both numbers: the weights are 26:5.
         assert_eq!(Fixed::bandwidth(&tiers[1..]).start(), [26.0 / 31.0, 5.0 / 31.0]);
     }
 }

@@ -29,12 +29,12 @@ const COLD_NS: u64 = 15_000_000_000;
 const DEMOTE_BELOW: f64 = 0.01;
 pub(super) const DEMOTE_UP_TO: f64 = 0.02;
 
-/// Added to the hits (samples that found an access) of a group that is on the first near tier
-/// already, when the hottest groups are selected. Without this bonus, groups of equal hotness would
-/// be exchanged between tiers for ever.
+/// Bonus of a page group that is already on the first near tier, when the hottest groups are
+/// selected: this number is added to its hits (samples that found an access). Without the bonus,
+/// random errors of sampling would exchange groups of equal hotness between tiers for ever.
 const RESIDENT_BONUS: u32 = 2;
 
-/// The planned migration of a page group of a task to another tier.
+/// A planned migration: the page group `group` of the task `task` migrates to the tier `to`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Move {
     pub(super) task: usize,
@@ -170,7 +170,7 @@ impl MoveQueue {
             return;
         }
         let pages = task.pages;
-        // For each number of hits (with the bonus), the groups with this number, in the order of
+        // Entry `h` has the page groups with `h` hits (including the bonus), in the order of
         // addresses.
         let mut by_heat: Vec<Vec<usize>> = vec![];
         for region in task.heat.regions() {

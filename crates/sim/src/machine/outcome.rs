@@ -18,7 +18,7 @@ const SETTLED_POINTS: f64 = 3.0;
 /// Number of periods for which a target must stay within [`SETTLED_POINTS`] to count as settled.
 pub(super) const SETTLED_PERIODS: usize = 5;
 
-/// The actions of a policy that end its search: they report that the target is settled.
+/// The actions by which a policy reports that its search has ended and its target is settled.
 const SETTLING: [&str; 2] = ["settle", "revert"];
 
 /// A policy that runs on a scenario, period after period.
@@ -41,12 +41,13 @@ pub struct Run<'a> {
 pub struct PeriodRecord {
     /// The end of the period, s.
     pub time_s: f64,
-    /// The target shares set at the end of the period, by tier; the mean of all domains.
+    /// The target share of each tier that the policies set at the end of the period: the mean over
+    /// all domains.
     pub target: Vec<f64>,
     /// The target shares of each domain.
     pub domain_targets: Vec<Vec<f64>>,
-    /// The share of each tier in the accesses of the steered tasks (tasks whose pages decisions may
-    /// move), at the end of the period.
+    /// The share of each tier in the accesses of the steered tasks (the tasks whose pages the
+    /// policy may migrate), at the end of the period.
     pub reached: Vec<f64>,
     /// The access shares of each domain's steered tasks; `None` for a domain without a running
     /// steered task.
@@ -55,10 +56,11 @@ pub struct PeriodRecord {
     pub tier_bandwidth_gbps: Vec<f64>,
     /// Latency of each tier, ns; `None` if not counted.
     pub tier_latency_ns: Vec<Option<f64>>,
-    /// The bandwidth that represents the period, GB/s, summed over the domains: a percentile of the
-    /// bandwidths of its samples, if possible only of the samples after the last migration. `None`
-    /// if the policy of some domain was not asked, because a migration had not begun or was not
-    /// complete, there were too few samples, or no bytes were counted.
+    /// The bandwidth on which the policies decide, GB/s, summed over the domains: a percentile of
+    /// the bandwidths of the period's samples, if possible only of the samples after the last
+    /// migration. `None` if the policy of some domain made no decision, because a migration had not
+    /// begun or was not complete, because there were too few samples, or because no bytes were
+    /// counted.
     pub judged_gbps: Option<f64>,
     /// Bytes of the pages that were migrated in the period.
     pub migrated_bytes: u64,
@@ -107,7 +109,8 @@ pub struct TaskOutcome {
     pub energy_j: Option<f64>,
     /// The result with all pages on the first near tier, with unlimited capacity.
     pub local: StaticTask,
-    /// The result with the best static shares; `None` if they were not found.
+    /// The result with the best static shares; `None` if the pages fit with none of the shares that
+    /// were tried.
     pub best_static: Option<StaticTask>,
 }
 
@@ -121,8 +124,8 @@ impl Outcome {
 
     /// The fraction of periods, from the first settled target on, in which the target is more than
     /// 3 percentage points from this settled target; 1 if no target is settled. A target is settled
-    /// when the policy reports it in its action. For a policy that never reports it, a target is
-    /// settled when it stays within 3 percentage points for [`SETTLED_PERIODS`] periods.
+    /// when the action of a policy is `settle` or `revert`. If no policy has such an action, a
+    /// target is settled when it stays within 3 percentage points for [`SETTLED_PERIODS`] periods.
     pub fn unsettled_share(&self) -> f64 {
         let says =
             |period: &PeriodRecord| period.actions.iter().any(|action| SETTLING.contains(action));

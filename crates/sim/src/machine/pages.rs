@@ -1,7 +1,8 @@
 //! The pages of a task, in groups.
 //!
 //! The pages of a group are on one tier and equally hot. Groups are in order of addresses. Bytes
-//! and hotness are integers, so moves conserve both exactly.
+//! and hotness are integers, so moves conserve the sum of the bytes and the sum of the hotness
+//! exactly.
 //!
 //! The tier of a group is a pure function of its address and the shares. Group `i` has the number
 //! `i x 0.618...` modulo 1. The numbers of any range of groups are spread evenly between 0 and 1.
@@ -12,8 +13,8 @@
 
 use interleaf_model::demand::Hotness;
 
-/// The number of units of hotness that is divided among the groups of a task. Each group has a
-/// whole number of units, at least one.
+/// The hotness of a page group is a whole number of units, at least one. This constant is the
+/// number of units that all groups of a task have together.
 const HEAT_UNITS: f64 = (1u64 << 40) as f64;
 
 /// The address space is divided into blocks of page groups. The number of blocks is the square of
@@ -91,8 +92,8 @@ impl Pages {
         })
     }
 
-    /// The number of moves so far. If two calls return the same number, no group has moved in
-    /// between.
+    /// The number of moves so far. If two calls return the same number, no group has moved between
+    /// the two calls.
     pub(super) const fn moves(&self) -> u64 {
         self.moves
     }
@@ -161,8 +162,9 @@ fn heat(groups: usize, hotness: Hotness) -> Vec<u64> {
         Hotness::Zipf { exponent } => libm::pow((rank + 1) as f64, -exponent),
         Hotness::HotSet { pages, accesses } => {
             let groups = groups as f64;
-            // At least one group is hot and one is cold, unless no page is: without this, a small
-            // hot set would be none, and the accesses uniform.
+            // If any page is hot, at least one group is hot; if any page is cold, at least one
+            // group is cold. Otherwise rounding could leave a small hot set without a group, and
+            // all groups would be equally hot.
             let least = if pages > 0.0 { 1.0 } else { 0.0 };
             let most = if pages < 1.0 { (groups - 1.0).max(least) } else { groups };
             let hot = (pages * groups).round().clamp(least, most);

@@ -25,8 +25,9 @@ pub const NOISE_MAX: f64 = 0.5;
 /// Maximum number of tiers of a machine that is simulated.
 const TIERS_MAX: usize = 16;
 
-/// Minimum length of a cycle through the phases, s, because each cycle takes at least one step of
-/// the simulation; and maximum length of a run, s: three years.
+/// The first number is the minimum length of a cycle through the phases, s; each cycle takes at
+/// least one step of the simulation, so shorter cycles would be slow to simulate. The second number
+/// is the maximum length of a run, s: three years.
 const RUN_S: [f64; 2] = [1e-3, 1e8];
 
 /// Default footprint of a demand: 32 GiB (assumed).
@@ -53,7 +54,7 @@ pub struct Scenario {
     pub migration: Migration,
     /// The intervals and the regions of hotness sampling.
     pub damon: Damon,
-    /// The number of page groups of all tasks together; the pages of a group are on one tier.
+    /// The number of page groups of all tasks together. All pages of a group are on the same tier.
     pub page_groups: usize,
     /// Standard deviation of a counter, as a fraction of its reading.
     pub counter_noise: f64,
@@ -270,7 +271,7 @@ pub enum ScenarioError {
 }
 
 impl ScenarioError {
-    /// The change of the scenario that avoids the error.
+    /// The remedy: how to change the scenario so that the error does not occur.
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::TooLarge { .. } => "make the footprint smaller, or take a platform with more",
@@ -341,8 +342,8 @@ impl Scenario {
             let names: Vec<&str> = self.tasks.iter().map(|task| task.name.as_str()).collect();
             let what = format!("the pages of {}", names.join(" and "));
             let (mut needed, mut free) = (text(needed_bytes), text(free_bytes));
-            // Rounded texts might be equal although the bytes are not, so a small difference is
-            // written in bytes.
+            // If the two sizes differ by less than 1 %, their rounded texts could be equal, so both
+            // sizes are written in bytes.
             if needed_bytes - free_bytes < free_bytes / 100 {
                 (needed, free) = (format!("{needed_bytes} B"), format!("{free_bytes} B"));
             }

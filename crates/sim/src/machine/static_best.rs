@@ -7,9 +7,9 @@
 use super::{Scenario, SimMachine, Task, task::TaskState};
 use interleaf_model::{machine::Layout, search::best_points};
 
-/// A simulation is stopped when `PATIENCE` times the longest [`Task::local_runtime_s`] has passed
-/// since the last start of a task. The time of a task that has not ended then counts as a lower
-/// bound.
+/// The simulation of static shares is stopped when `PATIENCE` times the longest
+/// [`Task::local_runtime_s`] has passed since the last start of a task. If a task has not ended by
+/// then, the time since its start is a lower bound of its runtime.
 const PATIENCE: f64 = 50.0;
 
 /// The number of times that the search optimises each domain in turn, on a machine with several
@@ -30,8 +30,8 @@ pub struct StaticBest {
 pub struct StaticTask {
     /// Duration of the first run, s; a lower bound if the simulation was stopped before its end.
     pub runtime_s: f64,
-    /// The number of completed runs after the `duration_s` of `static_best`, plus the completed
-    /// fraction of the run in progress.
+    /// The work at the end of the simulated `duration_s`: the number of completed runs, plus the
+    /// completed fraction of the run in progress.
     pub work: f64,
     /// Energy of the first run, J; 0 on a platform without power figures, or if the simulation was
     /// stopped before the end of the run.
@@ -50,7 +50,8 @@ pub fn static_best(scenario: &Scenario, duration_s: f64) -> Option<StaticBest> {
         ..scenario.clone()
     };
     let score = |points: &[Vec<u16>]| fits(scenario, points).then(|| score(&begun, points));
-    // Each domain is optimised in turn, with the best shares so far for the other domains.
+    // Optimises one domain after the other. While one domain is optimised, the other domains keep
+    // the best shares found so far.
     let sweeps = if points.len() > 1 { SWEEPS } else { 1 };
     let mut found = false;
     for domain in (0..points.len()).cycle().take(sweeps * points.len()) {

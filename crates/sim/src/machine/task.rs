@@ -6,7 +6,7 @@ use super::{
     scenario::{Scenario, Task},
 };
 
-/// A run is complete if less than this fraction of its work is left, because so small a rest is a
+/// A run is complete if less than this fraction of its work is left: the remainder is then a
 /// rounding error.
 const DONE: f64 = 1e-12;
 
@@ -15,7 +15,8 @@ const DONE: f64 = 1e-12;
 pub(super) enum Placement {
     /// The task does not run.
     None,
-    /// Accesses with fixed shares of the tiers, for the search among static shares.
+    /// The accesses are divided among the tiers by fixed shares, and there are no pages: for the
+    /// search of the best static shares.
     Fixed(Vec<f64>),
     /// Page groups, with their hotness.
     Paged(Box<Pages>, Heat),
@@ -29,9 +30,9 @@ pub(super) struct TaskState {
     done: f64,
     pub(super) runs_done: u32,
     run_began_ns: u64,
-    /// Duration of the first complete run, ns; `None` until it has ended.
+    /// Duration of the first run, ns; `None` until the first run has ended.
     pub(super) first_run_ns: Option<u64>,
-    /// Energy of the first complete run, J; `None` until it has ended.
+    /// Energy of the first run, J; `None` until the first run has ended.
     pub(super) first_run_j: Option<f64>,
     /// Energy since the current run began, J.
     run_j: f64,

@@ -20,7 +20,7 @@ pub struct Trial {
     pub policy: PolicyKind,
     /// Shares in percent for [`PolicyKind::Static`]; `None` for the best static shares.
     pub points: Option<Vec<u16>>,
-    /// The error of the policy's curves: see [`with_curve_error`].
+    /// The relative error of the curves that the policy uses: see [`with_curve_error`].
     pub curve_error: f64,
     /// Settings of the control loop.
     pub settings: Settings,
@@ -40,9 +40,9 @@ impl<'a> PreparedScenario<'a> {
         Self { scenario, duration, best_static }
     }
 
-    /// Like [`Self::new`], but with given best static shares. They may be from a scenario that
-    /// differs only in noise, seed, migration or hotness sampling, because these do not affect
-    /// static shares.
+    /// Like [`Self::new`], but with given best static shares. The shares may be from a scenario
+    /// that differs only in noise, seed, migration or hotness sampling, because none of these
+    /// affects a run with static shares.
     pub const fn with_best(
         scenario: &'a Scenario,
         duration: Duration,

@@ -57,8 +57,8 @@ fn figure(id: &str, title: &str, axes: [&str; 2], series: Vec<Series>) -> Figure
     }
 }
 
-/// The published efficiencies of a workload as points in the colour of `group`; `None` if there are
-/// none.
+/// The published efficiencies of a workload as points in the colour of `group`; `None` if the paper
+/// states no efficiency of the workload.
 fn paper(published: &[PublishedEfficiency], key: &str, group: usize) -> Option<Series> {
     let own: Vec<&PublishedEfficiency> = published.iter().filter(|row| row.key == key).collect();
     let points = own.iter().map(|row| (row.ratio, row.middle()));
@@ -186,7 +186,8 @@ fn of_machine(
     Figure { caption: caption.into(), ..figure(&id, &title, axes, series) }
 }
 
-/// A line of a figure: its name, and the function that returns its value at a point.
+/// A line of a figure: the name of the line, and a function that returns the value of the line at a
+/// measured point.
 type Line = (&'static str, fn(&MeasuredPoint) -> Option<f64>);
 
 fn measured_curve(

@@ -117,9 +117,9 @@ impl HartreeFock {
         }
     }
 
-    /// The speed with drives divided by the speed with DRAM only. The speed with DRAM only is that
-    /// of direct computation if `key` is [`AGAINST_DIRECT`], else that of integrals in memory. The
-    /// figures are for random, LRU and optimal replacement.
+    /// The speed with drives divided by the speed with DRAM only, for random, LRU and optimal
+    /// replacement. With DRAM only, the integrals are computed directly if `key` is
+    /// [`AGAINST_DIRECT`], and otherwise kept in memory.
     pub(super) fn efficiency(&self, key: &str, ratio: f64) -> [f64; 3] {
         let Times { direct, in_core, extended } = self.times(ratio);
         let dram = if key == AGAINST_DIRECT { direct } else { in_core };

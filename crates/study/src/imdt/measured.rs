@@ -228,19 +228,18 @@ fn remark(paper: Option<&PublishedEfficiency>, ratio: f64, ours: Option<f64>) ->
     text.into()
 }
 
-/// A model of one workload that predicts its efficiency at other footprints. It is fitted to the
-/// runs at the footprint [`SEEN`], in units of the budget.
+/// The model of one workload, which predicts the efficiency of the workload at other footprints.
+/// The model is fitted to the runs at the footprint [`SEEN`], in units of the budget.
 struct Planner {
     model: Model,
     kind: Kind,
     setting: Setting,
     /// Seconds of a round in DRAM at [`SEEN`].
     compute_s: f64,
-    /// The miss curve from the counted traffic at [`SEEN`]. It is used if the workload has no
-    /// trace.
+    /// The miss curve from the counted traffic at [`SEEN`], for a workload without a trace.
     line: MissCurve,
-    /// The position of the pager's traffic between the traffic of optimal and of random
-    /// replacement.
+    /// The position of the pager's measured traffic between the traffic of optimal replacement and
+    /// the traffic of random replacement.
     share: RandomShare,
 }
 
@@ -274,8 +273,9 @@ fn planner(run: &MeasuredRun<'_>, pattern: &str) -> Option<Planner> {
     Some(Planner { model, kind, setting, compute_s: dram.round_s?, line, share })
 }
 
-/// Page reads that threads wait for in a round. With the pager, all page reads of the random
-/// pattern are such reads. The pager prefetches the pages of all other patterns, so they have none.
+/// The number of page reads for which threads wait in a round. With the pager, threads wait for all
+/// page reads of the random pattern. For all other patterns the number is 0, because the pager
+/// prefetches their pages.
 fn demand_reads(kind: Kind, pager: &BenchRow, traffic: Traffic) -> f64 {
     let is_random = kind == Kind::Random && pager.pager.is_some();
     if is_random { traffic.read_bytes / interleaf_extend_forecast::drive::PAGE_BYTES } else { 0.0 }
@@ -307,9 +307,9 @@ impl Planner {
         let scaled = footprint as f64 / self.line.footprint_bytes().max(1) as f64;
         match curve {
             Some(curve) => model.forecast(&curve, run.drive, true, budget).efficiency,
-            // Without a trace, the traffic is assumed proportional to the footprint, at the same
-            // ratio of footprint to budget. Therefore forecast the footprint at [`SEEN`], with the
-            // budget and the compute time divided by `scaled`.
+            // Without a trace, the traffic is assumed proportional to the footprint as long as the
+            // ratio of footprint to budget is the same. So this arm forecasts a run at the
+            // footprint of [`SEEN`], with the budget and the compute time divided by `scaled`.
             None => {
                 let seen = (budget as f64 / scaled) as u64;
                 let compute_s = model.compute_s / scaled;

@@ -3,9 +3,9 @@
 //!
 //! No demand was fitted to a run on an MRDIMM. The demands of the GAP kernels are used without
 //! their assumed number of outstanding lines, because that number was chosen with knowledge of the
-//! report's table. The curves of the modules are those of the built-in platforms, stretched for
-//! each mix to the maximum that this study simulates for the ranks and the density of the report's
-//! modules.
+//! report's table. The curves of the modules are the curves of built-in platforms. Each curve is
+//! stretched to the maximum bandwidth that this study simulates for its mix and for the ranks and
+//! the density of the report's modules.
 
 use super::{GEN2_4R, MIXES, ModulePoint, Results, table};
 use crate::published::mean_and_max;
@@ -171,8 +171,8 @@ impl OnMachine {
         Estimate::of(ratios.collect()).with_model_spread()
     }
 
-    /// The energy, in joules, of the work that takes a second at speed 1: the power divided by the
-    /// mean speed.
+    /// The energy of one unit of work, J: the power divided by the mean speed (units of work per
+    /// second).
     fn energy(&self) -> f64 {
         self.power_w * self.speeds.len() as f64 / self.speeds.iter().sum::<f64>()
     }
@@ -215,7 +215,8 @@ fn machine(results: &Results, module: &str, density: &str) -> Result<Platform, F
     Ok(platform)
 }
 
-/// The prediction of a demand on a machine, with as many threads as the runs of the demand had.
+/// The prediction of a demand on a machine, with as many threads as the runs of the demand had, but
+/// at most one thread for each core.
 fn on(platform: &Platform, demand: &Demand) -> Result<OnMachine, Failure> {
     let measured_on = interleaf_catalog::measured_on(platform, demand)?;
     let forecast = Forecast::new(platform, &measured_on, demand);

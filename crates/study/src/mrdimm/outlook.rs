@@ -70,8 +70,8 @@ fn shared(delivered: impl Fn(f64) -> f64, written: f64) -> (f64, f64) {
     if alone <= DMA_GBPS {
         return (alone, 0.0);
     }
-    // Reads by cores lower the write share of the joint mix, so the delivered bandwidth depends on
-    // the total bandwidth itself. Find the total by bisection.
+    // Reads by cores lower the write share of the joint mix, and the bandwidth that memory delivers
+    // depends on this write share. The total bandwidth is therefore found by bisection.
     let (mut low, mut high) = (DMA_GBPS, 4.0 * DMA_GBPS);
     for _ in 0..50 {
         let middle = f64::midpoint(low, high);

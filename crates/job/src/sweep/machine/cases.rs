@@ -100,7 +100,8 @@ impl Cases for MachineCases {
         }
         let duration = base_case.duration;
         let best_static = base_case.best_static.clone().unwrap_or_else(|| {
-            // `prepare` was not called for this case, so the best static weights are searched now.
+            // Reached only if `prepare` was not called for this case: searches the best static
+            // weights now.
             static_best(&base_case.scenario, duration.as_secs_f64())
         });
         let prepared = PreparedScenario::with_best(&scenario, duration, best_static);

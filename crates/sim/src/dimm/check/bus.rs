@@ -48,8 +48,8 @@ struct Burst {
     latency: u64,
 }
 
-/// The data bus. Transfers of the pseudo-channels alternate, so bursts of both may overlap; but the
-/// bus has one direction at a time.
+/// The data bus. Transfers of the two pseudo-channels alternate, so bursts of different
+/// pseudo-channels may overlap in time if both are reads or both are writes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct DataBus {
     /// The last burst of each pseudo-channel, rank and direction.
@@ -93,9 +93,9 @@ impl Burst {
             Class::Write => (true, rules.write_latency),
             _ => return None,
         };
-        // The second pseudo-channel issues half a clock of the DRAM after the first. The register
-        // of the module forwards the commands of both together. So the data of both are counted
-        // from the start of that clock.
+        // The second pseudo-channel issues its command half a clock of the DRAM after the first.
+        // The register of the module forwards both commands together. The data of both commands are
+        // therefore counted from the start of the DRAM clock (`clock`).
         let clock = command.at - command.at % rules.host_clocks;
         Some(Self { command: *command, write, clock, latency })
     }

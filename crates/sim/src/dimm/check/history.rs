@@ -19,8 +19,8 @@ pub(super) struct Bank {
 }
 
 impl Bank {
-    /// Checks that the bank is closed, and that tRP has passed since its auto-precharge. For tRP
-    /// after a precharge command, there is a rule in the table of rules.
+    /// Checks that the bank is closed. If an auto-precharge closed the bank, also checks that tRP
+    /// has passed since the auto-precharge; for a precharge command, [`Rules`] has a rule for tRP.
     pub(super) fn closed(&self, rules: &Rules, command: &Command) -> Result<(), Violation> {
         if self.open.is_some() {
             let earlier = self.last.of(Class::Activate).copied();
@@ -121,7 +121,8 @@ impl Rank {
         }
     }
 
-    /// Checks tFAW: a fifth activation must not come within tFAW after the first of the last four.
+    /// Checks tFAW: an activation must be at least tFAW after the fourth last activation of the
+    /// rank.
     pub(super) fn four_activations(
         &self,
         rules: &Rules,

@@ -12,8 +12,8 @@ use crate::dimm::command::{Command, Kind};
 pub struct RefreshRules {
     /// Interval of all-bank refreshes, clocks of the host; `None` without refresh.
     pub all: Option<u64>,
-    /// Interval in which each bank gets a same-bank refresh, clocks of the host; `None` without
-    /// such refreshes.
+    /// Interval in which each bank gets a same-bank refresh, clocks of the host; `None` for a
+    /// device without same-bank refreshes.
     pub same: Option<u64>,
     /// Number of due refreshes that may be postponed at any time.
     pub postponed: u64,

@@ -173,8 +173,9 @@ impl Rules {
         };
         let refresh = RefreshRules {
             all: every(t.t_refi),
-            // A same-bank refresh covers the banks with one index, in all groups, and the indices
-            // take turns. So each bank is refreshed once in `banks` such intervals.
+            // A same-bank refresh covers the banks with the same index in all groups. The indices
+            // take turns, so each bank is refreshed once in `banks` intervals of same-bank
+            // refreshes.
             same: every(t.t_refi_sb * device.banks),
             postponed: u64::from(device.refresh_postponed),
         };
@@ -224,7 +225,8 @@ impl Rules {
         let one_rank = one_pseudo && earlier.rank == later.rank;
         match (write(earlier), write(later)) {
             (false, true) if one_rank => Some(("read to write", self.t_turn)),
-            // Before the host drives the bus for a write, the rank of the read must release it.
+            // Before the host drives the data bus for a write, the rank that sent the read data
+            // must release the data bus.
             (false, true) => Some(("read to write, other rank", self.t_turn.max(self.t_rank))),
             _ if one_rank => Some(("data bus", 0)),
             (true, false) => Some(("write to read, other rank", self.t_rank)),
@@ -241,8 +243,9 @@ fn least_distances(device: &Device) -> Vec<LeastDistance> {
     let t = &device.timing;
     // From a write command to the end of its data.
     let written = t.cwl + t.burst;
-    // On-die error correction works on words of 128 bits. A burst of a x4 device has only 64 bits
-    // of a word, so a write must read the word, modify and write it, which takes longer.
+    // On-die error correction works on words of 128 bits. A burst of a x4 device has only 64 bits.
+    // A write to a x4 device therefore reads the word, modifies it and writes it back, which takes
+    // longer.
     let write_l = if device.width == 4 { t.t_ccd_l_wr } else { t.t_ccd_l_wr2 };
     let rows = [
         ("tRC", Bank, Activate, Activate, t.t_rc),

@@ -239,9 +239,10 @@ const WIDTHS: [&str; 5] = ["x4", "x8", "x16", "x32", "x64"];
 pub(super) struct Tables<'a> {
     pub(super) text: &'a TomlText<'a>,
     pub(super) file: &'a DeviceToml,
-    /// The values of the module's width, if they differ from the family's.
+    /// The table of the file for the width of the module, if the file has one: its values replace
+    /// the values of the family.
     pub(super) width: Option<&'a WidthTable>,
-    /// The origins of those timing parameters that were read so far and are assumed or inherited.
+    /// The assumed and the inherited ones of the timing parameters that were read so far.
     origins: RefCell<TimingOrigins>,
 }
 
@@ -334,8 +335,8 @@ impl<'a> Tables<'a> {
         Ok(DeviceGeometry { bank_groups, page_bytes, rows, page, page_field })
     }
 
-    /// The columns of a row of `row_bytes` bytes, in all devices of a rank: one for each burst of
-    /// `burst_bytes` bytes.
+    /// The number of bursts of `burst_bytes` bytes in a row; `row_bytes` are the bytes of a row in
+    /// all devices of a rank together.
     fn columns(
         &self,
         geometry: &DeviceGeometry<'_>,
@@ -416,7 +417,8 @@ impl<'a> Tables<'a> {
         rule(value).map_err(|why| self.text.error(field, pair, why, RULE_HINT))
     }
 
-    /// Notes a timing parameter that is assumed or inherited.
+    /// If a timing parameter is assumed or inherited, adds it to the origins of the module's
+    /// timing.
     fn note_origin(&self, field: &str, pair: &Sourced) {
         let timing = field.strip_prefix("timing.").or_else(|| field.strip_prefix("speed."));
         let Some(name) = timing else { return };

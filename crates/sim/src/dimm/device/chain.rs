@@ -1,8 +1,8 @@
 //! The chain of files that a file of devices inherits from: `inherits = "rdimm-6400-2r"`.
 //!
-//! The inheriting file has the tables of the inherited file, with its own values merged over them.
-//! Each of its own modules takes the fields that it does not set from the inherited module.
-//! [`super::build`] checks the result as a whole.
+//! The result has the tables of the inherited file, in which the values of the inheriting file
+//! replace inherited values. Each module of the inheriting file takes the fields that it does not
+//! set from the inherited module. [`super::build`] checks the result as a whole.
 
 use super::{
     DeviceError,

@@ -21,9 +21,9 @@ impl Rule {
     }
 }
 
-/// The number of clocks in `ps`, rounded up. Rates such as 1333.333 MT/s are rounded, so an excess
-/// of less than a hundredth of a clock may be an error of the rate, and is ignored. JEDEC's own
-/// rule ignores more.
+/// The number of clocks in `ps`, rounded up. Rates such as 1333.333 MT/s are rounded numbers, so
+/// less than a hundredth of a clock above a whole number may come from the rounded rate, and is
+/// ignored. JEDEC's own rounding rule ignores more.
 pub(super) fn clocks(ps: u64, kilotransfers: u64) -> u64 {
     let per_clock = 2_000_000_000_u128;
     let product = u128::from(ps) * u128::from(kilotransfers);

@@ -163,8 +163,8 @@ name = "mine"
 speed = "7200 MT/s"
 "#;
 
-/// A file that inherits from [`FASTER`]. It changes clocks of the speed bin of [`FASTER`], tFAW and
-/// tRFC, and has two modules.
+/// A file that inherits from [`FASTER`], changes tFAW, tRFC and clocks of the speed bin of
+/// [`FASTER`], and has two modules.
 const TIGHTER: &str = r#"
 schema = "interleaf.devices/1"
 inherits = "faster.toml"
@@ -272,7 +272,8 @@ fn an_entry_that_is_there_twice_is_refused() {
         let expected = format!("folder/own.toml:{line}: {field} is there twice");
         assert!(why.starts_with(&expected), "{why}");
     }
-    // Without `inherits`, and in the built-in files.
+    // A file without `inherits` (here: each built-in file) gives the same errors for an unknown
+    // module and for a speed that is there twice.
     for (file, text) in families::FILES {
         let whole = |text: &str| {
             in_file(file, text, Some("none"), &Options::default(), &no_file)

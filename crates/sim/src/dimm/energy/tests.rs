@@ -16,9 +16,9 @@ fn close(value: f64, expected: f64) {
 
 #[test]
 fn standby_power_matches_the_data_sheet() {
-    // A 2Rx4 sub-channel has 20 devices, including those for error correction. Each draws 92 mA at
-    // 1.1 V and 6 mA at 1.8 V. The sub-channel has half of the register's 0.6 W. 3200000 clocks are
-    // 1 ms.
+    // A 2Rx4 sub-channel has 20 devices, including the devices for error correction. Each device
+    // draws 92 mA at 1.1 V and 6 mA at 1.8 V. Half of the register's 0.6 W counts for the
+    // sub-channel. 3200000 clocks are 1 ms.
     let counts = CommandCounts::new(&device("rdimm-6400-2r", "x4"));
     let energy = counts.energy(3_200_000).expect("its currents are known");
     close(energy.seconds, 1e-3);

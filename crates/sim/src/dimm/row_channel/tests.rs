@@ -151,9 +151,10 @@ fn rows(device: &Device, accesses: u64, write: bool) -> u64 {
 
 #[test]
 fn throughput_and_idle_latency_agree_with_the_full_simulator() {
-    // Random row segments, all reads or all writes, with full queues. The full simulator is up to
-    // 25 % faster, because it may choose another order. With long activations it is up to 20 %
-    // slower, because it looks ahead by bursts and not by rows.
+    // Random row segments, all reads or all writes, with full queues. The full simulator
+    // ([`SubChannel`]) completes the accesses up to 25 % earlier, because its scheduler may change
+    // their order. With long activations it completes them up to 20 % later, because its queues
+    // look ahead by bursts and not by rows.
     for (name, ranks) in [("ddr3-1600", 1), ("stt-mram-ddr3", 4), ("stt-mram-ddr3-1333", 4)] {
         let device = device(name, ranks);
         for write in [false, true] {

@@ -98,8 +98,8 @@ impl<'a> Records<'a> {
             let position = Position::Record { number: self.number, byte: self.byte };
             let found = self.record(position);
             if found.is_err() {
-                // The start of the next record is unknown after an invalid one, so the trace ends
-                // here.
+                // The length of an invalid record is unknown, and so is the start of the next
+                // record. The trace therefore ends at the invalid record.
                 self.byte = self.bytes.len();
             }
             found.map(|request| (request, position))

@@ -223,7 +223,8 @@ fn damon(toml: &TomlText<'_>, read: &DamonFile) -> Result<Damon, FileError> {
         let than = if less { "shorter than" } else { "more than 1000 times" };
         let problem = format!("aggregation = {aggregation} is {than} sampling = {sampling}");
         let hint = "count accesses over 1 to 1000 sampling intervals; 10 to 20 are usual";
-        // The default intervals are valid together, so the error is in a field that the file has.
+        // The default intervals are valid together, so at least one of the two intervals is from
+        // the file. The error names the field of that interval.
         let field = if read.aggregation.is_some() { "damon.aggregation" } else { "damon.sampling" };
         return Err(match read.aggregation.as_ref().or(read.sampling.as_ref()) {
             Some(value) => toml.error(field, value, problem, hint),
@@ -406,7 +407,6 @@ fn within<T: FromStr<Err = UnitError> + Copy>(
     Err(toml.error(field, value, problem, format!("write {low} to {high}")))
 }
 
-/// Applies `read` to an optional value.
 fn optional<T, U>(
     value: &Option<T>,
     read: impl FnOnce(&T) -> Result<U, FileError>,

@@ -6,7 +6,8 @@ use crate::dimm::device::Timing;
 /// The name of a timing parameter, and a function that returns its field.
 type Field = (&'static str, fn(&mut Timing) -> &mut u32);
 
-/// The timing fields that make some command come too early if they are reduced.
+/// The timing fields that are tested: with a smaller value of any of these fields, some command
+/// comes too early.
 pub(super) const FIELDS: [Field; 22] = [
     ("t_rcd", |t| &mut t.t_rcd),
     ("t_rp", |t| &mut t.t_rp),
@@ -33,7 +34,7 @@ pub(super) const FIELDS: [Field; 22] = [
 ];
 
 /// Issues random commands as early as the tables of `broken` allow. Returns the first violation of
-/// the rules of `good`; `None` if there is none.
+/// the rules of `good`; `None` without a violation.
 fn is_caught(good: &Device, broken: &Device) -> Option<Violation> {
     (1..=4).find_map(|seed| {
         let mut walk = Walk::new(broken, seed);
@@ -51,8 +52,9 @@ fn is_caught(good: &Device, broken: &Device) -> Option<Violation> {
     })
 }
 
-/// A device with longer timings, so that no rule implies another. In the unchanged tables, tRC
-/// equals tRAS plus tRP, tCCD_S equals the length of a burst, and tFAW of DDR5 is four tRRD_S.
+/// A device with some longer timings, so that no rule implies another rule and each rule can be
+/// violated alone. In the unchanged tables, tRC equals tRAS plus tRP, tCCD_S equals the length of a
+/// burst, and tFAW of DDR5 is four tRRD_S.
 fn with_room(name: &str, width: &str) -> Device {
     let options = Options { width: Some(width.into()), ..Options::default() };
     let mut device = Device::by_name(name, &options).expect("it comes with the tool");

@@ -117,8 +117,8 @@ fn reads_and_writes_are_apart() {
             ("command bus", opened(read(0, 0)), command(Pre, 0, 1, 0), 2),
         ],
     );
-    // A burst of a x8 device is a whole word of its error correction, so no word is read first, and
-    // the shorter tCCD_L_WR2 applies.
+    // A burst of a x8 device writes a whole word of its on-die error correction. A write need not
+    // read the word first, so the shorter tCCD_L_WR2 applies.
     let options = Options { width: Some("x8".into()), ..Options::default() };
     let x8 = Device::by_name("rdimm-6400-2r", &options).expect("it comes with the tool");
     let mut checker = Checker::new(&x8);
@@ -233,7 +233,8 @@ fn banks_must_be_open_or_closed_as_a_command_requires() {
         before.iter().for_each(|command| assert_eq!(checker.check(command), Ok(())));
         assert_eq!(checker.check(&later).expect_err(rule).rule, rule);
     }
-    // A refresh of other banks is allowed; so is a refresh of another rank.
+    // While these banks are open, a refresh of other banks of the rank is allowed, and so is a
+    // refresh of another rank.
     let mut checker = Checker::new(&device);
     open.iter().for_each(|command| assert_eq!(checker.check(command), Ok(())));
     assert_eq!(checker.check(&command(RefreshSame, 900, 0, 1)), Ok(()));
@@ -264,7 +265,7 @@ fn a_refresh_is_not_late() {
     assert_eq!(slow.finish(7 * 12480), Ok(()));
     let why = slow.check(&command(RefreshAll, 7 * 12480 + 1, 0, 0)).expect_err("late");
     assert_eq!((why.rule, why.cycles, why.limit), ("tREFI, owed", 5 * 12480 + 1, 5 * 12480));
-    // Each refresh is issued when it becomes due, so none is late.
+    // Each refresh is issued when it becomes due, so no refresh is late.
     let mut good = Checker::new(&device);
     for turn in 1..100 {
         both(&mut good, turn * 12480);

@@ -16,7 +16,7 @@ impl SplitMix64 {
     }
 }
 
-/// Maximum number of clocks that are tried for one command: far more than any minimum distance in
+/// Maximum number of clocks at which one command is tried: far more than any minimum distance in
 /// the tables.
 const TRIED_MAX: u64 = 40_000;
 
