@@ -119,8 +119,8 @@ fn each_workload_is_verified_and_reports_its_work() {
 fn stream_counts_bytes_as_stream_does() {
     let run =
         document(&["bench", "run", "stream", "--footprint", "3MiB", "--rounds", "5", "--json"]);
-    // Each of the five rounds reads two arrays and writes one. An array has 1 MiB. Each element
-    // takes two operations.
+    // The triad `a[i] = b[i] + s*c[i]` runs for five rounds. A round reads two arrays of 1 MiB and
+    // writes one, with two floating-point operations for each element of 8 bytes.
     assert_eq!(run["bytes_moved"], (5 * 3) << 20);
     assert_eq!(run["flops"], 5 * 2 * (1 << 17));
 }
@@ -176,7 +176,7 @@ fn a_comparison_is_a_document_that_can_be_rendered() {
         assert_eq!((&row["efficiency"], &row["verified"]), (&1.0.into(), &true.into()), "{row}");
         assert_eq!(row["rates"].as_array().unwrap().len(), 2);
     }
-    // A footprint within the budget needs no transfer.
+    // A footprint within the budget needs no transfer to or from the drive.
     assert_eq!(document["ceilings"][0]["least_read_bytes"], 0);
     for (format, has) in [
         ("html", "<figure id="),
@@ -480,7 +480,8 @@ fn a_recipe_has_a_name_of_its_own() {
     }
 }
 
-/// Each option of a single workload is refused by the others.
+/// An option of some workloads is rejected for the workload `seq`, which does not use the option.
+/// The error names the workloads that use it, and each of these accepts it.
 #[test]
 fn an_option_without_effect_on_the_workload_is_refused() {
     for (words, uses) in [
@@ -509,7 +510,8 @@ fn an_option_without_effect_on_the_workload_is_refused() {
     said(&[&words[..], &["--memory", "mmap"]].concat());
 }
 
-/// Options of built-in workloads are refused: with `--trace`, nothing would be run.
+/// `bench run` of a recipe rejects the options of built-in workloads, because an application would
+/// ignore them.
 #[test]
 fn a_recipe_takes_no_options_of_built_in_workloads() {
     let folder = tempfile::tempdir().unwrap();

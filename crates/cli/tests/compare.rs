@@ -126,7 +126,8 @@ fn configurations_reach_the_command() {
     assert!(results[1]["value"].as_f64() > Some(10.0), "{results}");
 }
 
-/// The run time of a program that sets variables would be a part of one configuration's results.
+/// `compare` sets the variables of a configuration itself. A program such as `env` would add its
+/// own run time to the results of this configuration.
 #[test]
 fn variables_are_set_without_another_program() {
     let folder = tempfile::tempdir().unwrap();
@@ -172,7 +173,8 @@ fn a_dry_run_prints_the_commands_of_workloads() {
     assert_eq!(ends, ["", " --threads 2"], "{text}");
 }
 
-/// The hint of a failure is the command that failed.
+/// If a workload fails, the hint prints the command that failed, with the threads of its
+/// configuration.
 #[test]
 fn a_failed_workload_is_printed_with_its_threads() {
     let words = ["compare", "-q", "--a", "plain", "--b", "threads=2", "--workload", "fft"];

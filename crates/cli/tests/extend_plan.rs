@@ -100,7 +100,8 @@ fn the_time_in_dram_and_the_efficiency_can_be_given() {
     let words = ["--footprint", "64MiB", "--drive", "p4800x-4", "--time-in-dram", "2s"];
     let known = document(&[&run], &[&words[..], &["--efficiency", "67%"]].concat());
     assert_eq!(known["compute_s"], 2.0);
-    // With half of the footprint in DRAM the run takes 5 s, of which 2 s are work.
+    // The run takes 5 s with half of the footprint in DRAM, and 2 s (`--time-in-dram`) with all
+    // data in DRAM, so its efficiency is 2 / 5 = 0.4.
     assert!((efficiency(&known, 4) - 0.4).abs() < 0.01, "{known}");
     let enough = known["enough"].as_array().unwrap();
     assert!(enough.iter().all(|row| row["efficiency"] == 0.67), "{known}");

@@ -234,7 +234,7 @@ fn an_input_is_not_overwritten() {
     }
 }
 
-/// Two outputs of a command must be two files. This is checked even before the files exist.
+/// A command with two outputs in the same file is rejected, even if the file does not exist yet.
 #[test]
 fn two_outputs_are_not_written_to_one_file() {
     let folder = tempfile::tempdir().unwrap();

@@ -84,8 +84,8 @@ fn every_licence_and_source_is_allowed() {
     let (allowed, banned) = (list(&deny, "licenses", "allow"), list(&deny, "bans", "deny"));
     let packages = packages(&metadata);
     let nodes = metadata["resolve"]["nodes"].as_array().unwrap();
-    // serde comes from cargo's default registry, which deny.toml does not change. So its source is
-    // the one that all packages must have.
+    // `deny.toml` does not change the registry of serde, so serde comes from cargo's default
+    // registry. The source of every other package must equal that of serde.
     let serde = packages.values().find(|it| text(it, "name") == "serde").unwrap();
     let registry = text(serde, "source");
     assert!(registry.starts_with("registry+"), "{registry}");

@@ -193,7 +193,9 @@ fn doctor_reports_the_rights_of_the_user() {
 
 #[test]
 fn doctor_checks_kernel_and_firmware_values() {
-    // The nodes of `FILES` have 3 GiB of memory together.
+    // The nodes of `FILES` have 3 GiB of memory together. `doctor` compares this sum with
+    // `MemTotal`, and tolerates a small difference, because the kernel's files are read one after
+    // the other.
     let sizes = |text| diagnosed(&[("proc/meminfo", text)])("sizes of nodes");
     assert!(sizes("MemTotal: 3145728 kB\n").starts_with("present: 3072 MiB"));
     assert!(sizes("MemTotal: 3145000 kB\n").starts_with("present: "), "read one after the other");

@@ -232,7 +232,8 @@ fn signalled(words: &[&str]) -> tempfile::TempDir {
             thread::sleep(Duration::from_millis(20));
         }
     };
-    // The program handles SIGINT, bit 1, from the start of the measurement on.
+    // Send SIGINT only after the program has installed its handler, at the start of the
+    // measurement. SIGINT is bit 1 of the mask `SigCgt`.
     wait_until(&mut |child| {
         let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
         let handled = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();

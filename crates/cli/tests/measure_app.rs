@@ -322,7 +322,8 @@ fn a_recording_of_a_run_can_be_replayed() {
             feed = UnixStream::connect(&socket).ok();
         }
         if let Some(feed) = &mut feed {
-            // The write fails if the tool has ended.
+            // The write fails if the tool has closed the socket at its end. The failure does not
+            // matter, because the run is then over.
             let _ = writeln!(feed, "{line}");
         }
         readings_with_bytes(&recorded) >= 3

@@ -80,8 +80,9 @@ fn memory_that_is_too_small_is_not_recommended() {
     let cached = row(&document, "rdimm-6400-nvme");
     assert_eq!((&cached["fits"], &cached["bound_by"]), (&true.into(), &"drive nvme-gen5".into()));
     assert!(cached["speed"].as_f64().unwrap() < 0.2, "{cached}");
-    // Its DRAM has little traffic, so a line takes less time than in the saturated DRAM of the
-    // server that holds all pages.
+    // The drive limits the server `rdimm-6400-nvme`, so its DRAM has little traffic. A cache line
+    // from this DRAM takes less time than a line from the saturated DRAM of the server that holds
+    // all pages.
     let latency_ns = |name| row(&document, name)["latency_ns"].as_f64().unwrap();
     assert!(latency_ns("rdimm-6400-nvme") < 0.5 * latency_ns("rdimm-6400-128gb"), "{cached}");
     // Plan again with `--goal speed`, because the cheapest server, with the drive, is slow. The

@@ -23,8 +23,8 @@ use std::{fs, ops::RangeInclusive, process::Command, sync::LazyLock};
 const THREADS: u32 = 119;
 const DURATION: Duration = Duration::from_secs(600);
 
-/// Workloads that are limited by bandwidth. bwaves is not among them, because its runs do not show
-/// which resource limits it (docs/model.md).
+/// Workloads whose speed the bandwidth of the memory limits. bwaves is not among them, because its
+/// runs do not show which resource limits it (docs/model.md).
 const HUNGRY: [&str; 3] = ["cloverleaf", "lbm", "stream"];
 
 /// Number of groups of pages that the simulated machine migrates as a whole: enough to resolve 0.1

@@ -80,7 +80,9 @@ fn intervals_cover_what_they_say() {
     }
 }
 
-/// A figure that a row repeats in another unit, or that no study published, is no prediction.
+/// A row does not count in the errors of its study if its figure is counted already in another unit
+/// (a result, beside its speed-up), or if the study did not publish the figure (the coverage of
+/// intervals).
 #[test]
 fn repeated_figures_are_counted_once() {
     let study = study("cxl-interleaving");

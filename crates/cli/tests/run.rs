@@ -68,7 +68,7 @@ fn a_signal_is_passed_on_and_the_command_may_take_its_time() {
 
 #[test]
 fn every_signal_that_would_end_us_is_passed_on() {
-    // 16 is SIGSTKFLT, whose name some shells do not know.
+    // Signal 16 is SIGSTKFLT. It is given by its number, because some shells do not know its name.
     for signal in
         ["HUP", "QUIT", "ALRM", "USR1", "USR2", "VTALRM", "PROF", "XCPU", "XFSZ", "IO", "PWR", "16"]
     {

@@ -169,9 +169,10 @@ fn power_and_energy_of_a_point_agree() {
     }
 }
 
-/// Without refresh no time is lost, a same-bank refresh is shorter and more frequent than an
-/// all-bank refresh, and closed rows have no hits in a random order. The command in a document
-/// repeats the run.
+/// Without refresh, the bandwidth is higher. A same-bank refresh covers fewer banks than an
+/// all-bank refresh, so refreshes are more frequent. With the row policy `closed`, most accesses
+/// have auto-precharge, so there are fewer precharge commands than with `open`. The command in a
+/// document repeats the run.
 #[test]
 fn refresh_and_row_policy_are_options() {
     let words = ["--device", "rdimm-6400-2r", "--channels", "1", "--requests", "20000"];

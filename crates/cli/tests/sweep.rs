@@ -219,8 +219,8 @@ impl Folder {
     }
 }
 
-/// Sends SIGTERM. If this test runs as a background job of a shell, SIGINT is ignored, and the
-/// sweep inherits this.
+/// Ends a sweep by SIGTERM. SIGINT would have no effect if a shell runs this test as a background
+/// job: the shell ignores SIGINT for its background jobs, and the sweep inherits this setting.
 fn terminated(sweep: Child) -> Output {
     rustix::process::kill_process(Pid::from_child(&sweep), Signal::TERM).unwrap();
     sweep.wait_with_output().unwrap()
@@ -238,7 +238,8 @@ fn a_signal_stops_a_sweep_and_tells_how_to_continue() {
     assert!(last.ends_with(end), "{said}");
 }
 
-/// A sweep replaces its file at the end, and rows of a second sweep would be lost.
+/// A second sweep into the same file is rejected while the first one runs. The first sweep replaces
+/// the file at its end, so the rows of the second sweep would be lost.
 #[test]
 fn a_file_has_the_rows_of_one_running_sweep() {
     let folder = Folder::new();
@@ -249,7 +250,8 @@ fn a_file_has_the_rows_of_one_running_sweep() {
     assert_eq!(second.status.code(), Some(2), "{said}");
     assert!(said.contains("rows.csv: another sweep that runs now"), "{said}");
     assert!(said.contains("wait until it ends, or name another file"), "{said}");
-    // The lock ends with its process.
+    // The kernel released the lock of the file when SIGTERM ended the first sweep. Another sweep
+    // can therefore use the file.
     fs::write(folder.path("rows.csv"), "").unwrap();
     succeeded(&folder.sweep("rows.csv", "2"));
 }
@@ -316,7 +318,8 @@ weights = ["3:1"]
     }
 }
 
-/// A sweep file without duration and seed takes both from the scenario, one with them from itself.
+/// A sweep file without duration and seed takes both from its scenario. A duration and a seed in
+/// the sweep file override those of the scenario.
 #[test]
 fn a_sweep_takes_duration_and_seed_of_its_scenario() {
     let folder = Folder::new();
@@ -371,7 +374,8 @@ fn a_sweep_has_demand_files_and_static_weights() {
     assert_eq!(rows[0], ["own", "static", "1:0", "100:0"]);
     assert_eq!(rows[1], ["own", "static", "3:1", "75:25"]);
     assert_eq!(rows[2][..3], ["own", "hotcold", ""]);
-    // With a changed demand file the sweep is another sweep, so the existing rows are rejected.
+    // The fingerprint of the sweep covers the content of the demand file. With a changed demand
+    // file, the rows of the earlier sweep are therefore rejected.
     let changed = renamed.replacen("name = \"own\"", "name = \"other\"", 1);
     fs::write(folder.path("own.toml"), changed).unwrap();
     assert_eq!(folder.run("own-sweep.toml", "own.csv", "2").status.code(), Some(2));
@@ -416,8 +420,8 @@ fn a_record_of_something_else_is_not_touched() {
     }
 }
 
-/// Two modules, of which one is in a file, with two mixes and a sweep of loads: rows of the same
-/// case differ in the offered load.
+/// A sweep file: two modules (one built in, one in a file), two mixes, and a sweep of offered
+/// loads. A case has a row for each offered load.
 const MODULES: &str = r#"
 schema = "interleaf.sweep.dimm/1"
 device = ["rdimm-6400-2r", "own.toml"]
@@ -478,7 +482,8 @@ fn a_sweep_of_modules_is_completed_and_has_a_page() {
     assert_eq!(row["bandwidth_gbps"], point["bandwidth_gbps"].to_string());
     assert_eq!(row["latency_mean_ns"], point["latency_ns"]["mean"].to_string());
     assert_eq!(row["energy_pj_per_bit"], point["energy_pj_per_bit"].to_string());
-    // With a changed module the sweep is another sweep, so the existing rows are rejected and kept.
+    // The fingerprint of the sweep covers the file of the module. With a changed module, the rows
+    // of the earlier sweep are therefore rejected, and kept in the file.
     fs::write(folder.path("own.toml"), MODULE.replace("ranks = 1", "ranks = 4")).unwrap();
     let output = folder.simulated("dimm", "modules.toml", "whole.csv", "2");
     assert_eq!(output.status.code(), Some(2));

@@ -64,7 +64,7 @@ const LINE: Duration = Duration::from_secs(1);
 /// The environment variable with the libraries that the dynamic loader preloads.
 const PRELOAD: &str = "LD_PRELOAD";
 
-/// The environment variable with the path of the preloaded library. It is needed if the library is
+/// The environment variable with the path of the preloaded library. Users set it if the library is
 /// not installed with the program.
 const LIBRARY_VARIABLE: &str = "INTERLEAF_PRELOAD";
 
@@ -329,8 +329,8 @@ fn library() -> Result<PathBuf, Failure> {
     })
 }
 
-/// Removes the folders that sessions have left behind, of which all processes have ended: the
-/// session was killed, or a process outlived it.
+/// Deletes the folders of sessions whose processes have all ended. Such a folder remains if the
+/// session was killed, or if a process outlived the `interleaf extend` of its session.
 fn sweep(quiet: bool, base: &Path) -> Result<Vec<PathBuf>, Failure> {
     let swept = Session::sweep(base).map_err(session_failure)?;
     for folder in &swept {
@@ -342,8 +342,7 @@ fn sweep(quiet: bool, base: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(swept)
 }
 
-/// Removes the folders that sessions have left behind, of which all processes have ended:
-/// `--clean`.
+/// `--clean`: deletes the folders of sessions whose processes have all ended.
 ///
 /// # Errors
 /// When a folder cannot be read or removed.

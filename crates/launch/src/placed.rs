@@ -129,8 +129,8 @@ fn apply_settings<'a>(
     Ok(Some(journal))
 }
 
-/// The longest pause before the next migration. If the last migration and its audit took longer
-/// than this, the pause is as long as they took.
+/// The longest pause between two migrations. If the last migration and its audit took longer than
+/// this limit, the pause is as long as they took.
 const MOVE_MAX: Duration = Duration::from_secs(2);
 
 /// Starts the command and waits for its end, with audits of its memory.
@@ -266,7 +266,8 @@ impl Watch<'_> {
             Ok(outcome) if !outcome.processes.iter().any(|process| process.ended) => {
                 self.migration = Some(outcome);
             }
-            // A process has ended. If it was the command, `ended` or the next wait has its status.
+            // A process ended during the migration, so its outcome is not recorded. If this process
+            // was the command, `ended` or the next wait has its exit status.
             Ok(_) | Err(MigrateError::Absent(_)) => {}
             Err(why) => self.migrate_failure = Some(why),
         }

@@ -44,16 +44,17 @@ const GIVE_UP: Duration = Duration::from_secs(30);
 /// ended.
 #[derive(Debug, Default)]
 pub struct TreeEnd {
-    /// The time of the first call.
+    /// The time of the first call of [`TreeEnd::kill`].
     began: Option<Instant>,
-    /// Processes that had children at some call, by ID and start time, and the last such call.
+    /// For each process that had children at some call, by process ID and start time: the time of
+    /// the last call at which the process had children.
     parents: BTreeMap<(u32, u64), Instant>,
 }
 
 impl TreeEnd {
-    /// Kills the processes of the command `pid` that have had no children for [`GRACE`], or never.
-    /// From [`PARENTS_TOO`] after the first call on, or if `/proc` cannot be read, kills all
-    /// processes, parents first.
+    /// Kills those processes of the command `pid` that never had children, and those whose last
+    /// child ended more than [`GRACE`] ago. From [`PARENTS_TOO`] after the first call on, kills all
+    /// processes, parents first. If `/proc` cannot be read, kills only the process `pid`.
     pub fn kill(&mut self, root: &Root, pid: u32) {
         let is_late = self.began.get_or_insert_with(Instant::now).elapsed() > PARENTS_TOO;
         let Ok(mut tree) = table::tree(root, pid) else { return send(pid, SIGKILL) };

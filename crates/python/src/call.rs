@@ -70,9 +70,9 @@ impl Steps {
     }
 }
 
-/// Runs `compute` without the GIL while the calling thread waits, for calls that take at most
-/// milliseconds. It runs in the pool of this process: the global pool of Rayon has no threads in a
-/// forked child, and would wait for them forever.
+/// Runs `compute` without the GIL, for calls that take at most milliseconds; the calling thread
+/// waits. `compute` runs in the thread pool of this process. In a forked child, the global pool of
+/// Rayon would wait forever, because its threads do not exist in the child.
 pub(crate) fn short<T: Send>(
     py: Python<'_>,
     compute: impl FnOnce() -> Result<T, Failure> + Send,

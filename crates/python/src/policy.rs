@@ -42,8 +42,9 @@ impl Watch {
         }))
     }
 
-    /// Runs a part of the simulation that has no steps, as [`call::long`] does. `None` if it
-    /// raised an exception.
+    /// Runs `compute`, a part of the simulation without calls of a Python policy, on a separate
+    /// thread, as [`call::long`] does. Returns `None` if the part failed or was interrupted; the
+    /// exception is kept, and the method `end` returns it.
     pub(crate) fn part<T: Send + 'static>(
         &self,
         compute: impl FnOnce() -> Result<T, Failure> + Send + 'static,
@@ -53,7 +54,8 @@ impl Watch {
         done.map_err(|why| self.raise(why)).ok()
     }
 
-    /// Reports progress for the last time. Fails with the first exception.
+    /// Reports the progress for the last time. If an exception was kept, returns this exception
+    /// instead.
     pub(crate) fn end(&self, py: Python<'_>) -> PyResult<()> {
         let raised = self.0.raised.lock().unwrap_or_else(PoisonError::into_inner).take();
         raised.map_or_else(|| self.0.steps.report(py, self.0.callback.as_ref()), Err)
@@ -63,7 +65,8 @@ impl Watch {
         self.0.raised.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
     }
 
-    /// True if the last check for signals was [`SIGNAL_CHECK`] ago, which begins another.
+    /// True if the last check for signals was at least [`SIGNAL_CHECK`] ago. In this case the time
+    /// of the last check is set to now, because the caller checks next.
     fn is_due(&self) -> bool {
         let mut checked = self.0.checked.lock().unwrap_or_else(PoisonError::into_inner);
         let is_due = checked.elapsed() >= SIGNAL_CHECK;

@@ -118,7 +118,7 @@ impl BalanceLog {
         self.run(is_new).advice.push(advice);
     }
 
-    /// The last run, or a new one.
+    /// Returns the last run. If `is_new`, first adds an empty run.
     fn run(&mut self, is_new: bool) -> &mut BalanceRun {
         if is_new {
             self.runs.push(BalanceRun::default());
@@ -132,7 +132,7 @@ impl BalanceLog {
         self.runs.last().map_or(&[], |run| &run.periods)
     }
 
-    /// The text of the file.
+    /// The text of the file: for each run, a line of JSON for each period, then for each advice.
     pub fn text(&self) -> String {
         let lines = self.runs.iter().flat_map(|run| {
             let periods = run.periods.iter().map(super::json_line);

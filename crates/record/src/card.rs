@@ -1,9 +1,9 @@
 //! Simulated NVRAM cards under load, as `interleaf.simulate.card/1`.
 //!
-//! `interleaf simulate card` writes the document. It has a point for each card, job and queue
-//! depth: I/O operations per second (IOPS), bandwidth, and latencies with the names of fio. *slat*
-//! is the submission: from the call of the driver to the doorbell. *clat* is the completion: from
-//! the doorbell until the driver sees the completion. *lat* is the sum of both.
+//! `interleaf simulate card` writes the document. The document has a point for each card, job and
+//! queue depth: I/O operations per second (IOPS), bandwidth, and latencies with the names of fio.
+//! *slat* is the submission: from the call of the driver to the doorbell. *clat* is the completion:
+//! from the doorbell until the driver sees the completion. *lat* is the sum of both.
 
 mod figures;
 mod latency;

@@ -1,7 +1,7 @@
 //! Energy, endurance and price of cards, as `interleaf.simulate.card.cost/1`.
 //!
-//! `interleaf simulate card cost` writes the document. It has the load for which the cards are
-//! compared, and a table with a row for each quantity and a column for each card.
+//! `interleaf simulate card cost` writes the document. The document has the load for which the
+//! cards are compared, and a table with a row for each quantity and a column for each card.
 
 use super::{
     check::{Check, Checked, same_length},

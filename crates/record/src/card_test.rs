@@ -1,8 +1,8 @@
 //! The memory test of cards, as `interleaf.simulate.card.test/1`.
 //!
-//! `interleaf simulate card test` writes the document. It has the settings of the test. For each
-//! card it has the number of accesses, their time, and the mismatches: reads that returned a value
-//! other than the written one. Addresses and words are hexadecimal texts.
+//! `interleaf simulate card test` writes the document. The document has the settings of the test.
+//! For each card it has the number of accesses, their time, and the mismatches: reads that returned
+//! a value other than the written one. Addresses and words are hexadecimal texts.
 
 use super::{check::Check, rounded};
 use interleaf_card::memory_test::{

@@ -118,7 +118,8 @@ pub struct CompareRow {
 
 impl Check for CompareDocument {
     fn check(&self) -> Checked {
-        // No rule relates several fields of a [`CompareDocument`].
+        // The fields of a [`CompareDocument`] are independent of each other, so there is no rule to
+        // check here. `check_numbers` checks each number alone.
         Ok(())
     }
 }

@@ -1,8 +1,8 @@
 //! Simulated memory modules under load, as `interleaf.simulate.dimm/1`.
 //!
-//! `interleaf simulate dimm` writes the document. It has a point for each mix and load: bandwidth
-//! and power of all channels, the distribution of the latency of reads, and counts of DRAM
-//! commands.
+//! `interleaf simulate dimm` writes the document. The document has a point for each mix and load:
+//! bandwidth and power of all channels, the distribution of the latency of reads, and counts of
+//! DRAM commands.
 
 use super::{
     check::{Check, Checked},
@@ -147,13 +147,15 @@ pub struct TimingDocument {
 
 impl Check for DimmDocument {
     fn check(&self) -> Checked {
-        // No rule relates several fields of a [`DimmDocument`].
+        // The fields of a [`DimmDocument`] are independent of each other, so there is no rule to
+        // check here. `check_numbers` checks each number alone.
         Ok(())
     }
 }
 
 impl DimmPoint {
-    /// A value of the latency of reads; `None` when no read was measured.
+    /// Returns the figure that `value` selects from the distribution of the read latency; `None` if
+    /// no read was measured.
     pub fn latency<T>(&self, value: fn(&LatencyDocument) -> T) -> Option<T> {
         self.latency_ns.as_ref().map(value)
     }
@@ -271,8 +273,8 @@ fn timing_notes(device: &Device) -> Vec<String> {
 }
 
 /// The command line that repeats the simulation of a module, without mixes, loads and number of
-/// requests. It always has density, width and channels. It has other options only if their values
-/// differ from the defaults.
+/// requests. The command line always has density, width and channels, and has other options only if
+/// their values differ from the defaults.
 fn command(setup: &Setup, pattern: &str, name: &str) -> String {
     let Setup { device, channels, .. } = setup;
     let usual = Setup::new(device.clone(), *channels);

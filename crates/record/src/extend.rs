@@ -122,12 +122,12 @@ pub struct NodeDocument {
 #[derive(Debug, Default)]
 pub struct SessionProcesses(Vec<SeenProcess>);
 
-/// A process of the session, as it was when it was found last.
+/// A process of the session, with its counts at the last sample that found the process.
 #[derive(Debug)]
 struct SeenProcess {
     process: Process,
-    /// True if the process was running at the last sample that found a running process. Only such
-    /// processes have had their resident pages at the same time.
+    /// True if the process was running at the last sample that found any running process. The
+    /// resident pages of all these processes were resident at the same time.
     was_running: bool,
 }
 
@@ -177,7 +177,8 @@ impl ExtendDocument {
         let sum = all
             .map(CountsDocument::from)
             .fold(CountsDocument::default(), |sum, counts| sum + counts);
-        // The processes need not have had their peaks at the same time.
+        // `sum` adds the footprints of the processes, which may have been reached at different
+        // times. The ledger has the footprint of the session: the peak of all processes together.
         let total = CountsDocument { footprint_bytes: ledger.footprint() * PAGE_BYTES, ..sum };
         Self {
             schema: SCHEMA.into(),

@@ -481,8 +481,9 @@ impl MeasureDocument {
 /// Points of a curve: bandwidth in GB/s, latency in ns.
 type Line = Vec<(f64, f64)>;
 
-/// The latency, ns, at a load in GB/s, by linear interpolation. Below the smallest bandwidth of the
-/// curve it is the latency of the first point, above the largest bandwidth `None`.
+/// The latency, ns, at a load in GB/s, by linear interpolation. At a load below the smallest
+/// bandwidth of the curve, the result is the latency of the first point. At a load above the
+/// largest bandwidth, the result is `None`.
 fn latency_at(curve: &[(f64, f64)], load: f64) -> Option<f64> {
     let above = curve.iter().position(|(gbps, _)| *gbps >= load)?;
     let (x1, y1) = curve[above];

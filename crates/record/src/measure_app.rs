@@ -240,11 +240,11 @@ impl TopdownDocument {
     }
 }
 
-/// The unit in which the kernel counts CPU time, seconds.
+/// The duration of a tick, the unit in which the kernel reports CPU time, s.
 const TICK_S: f64 = 0.01;
 
-/// The error of the CPU time of a command and its descendants, ticks. The time of the machine has
-/// an error of a tick for each CPU.
+/// The maximum error of the CPU time that is read for a command and its descendants, ticks. The CPU
+/// time of the machine has an error of one tick for each CPU.
 const PROCESS_TICKS: f64 = 2.0;
 
 /// Figures of a whole run that are not the sum of its samples; `None` if not counted.
@@ -272,8 +272,9 @@ impl AppDocument {
         let tiers = 0..self.tiers.len();
         let energy = self.energy_domains.iter().zip(&sum.energy_j);
         let cpus = self.cpus.max(1) as f64;
-        // The mean number of CPUs of a difference of counters. Differences that a wrong number of
-        // ticks explains are ignored: in a run of some milliseconds, a tick is several CPUs.
+        // Converts a CPU time `time_s` of the run to a mean number of CPUs. A time within the error
+        // of the kernel's ticks (one for each CPU, and `PROCESS_TICKS` for the command) counts as
+        // 0. In a run of some milliseconds, this error alone would be several CPUs.
         let mean_cpus = |time_s: f64| match time_s > TICK_S * (cpus + PROCESS_TICKS) {
             true => of_time(time_s).min(cpus),
             false => 0.0,

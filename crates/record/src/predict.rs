@@ -1,10 +1,10 @@
 //! A prediction of bandwidth, latency and runtime by weights, as `interleaf.predict/1`.
 //!
-//! `interleaf predict` writes the document. It has a row for each choice of weights. Lists by tier
-//! have the order of `tiers`. Intervals have a probability of 90 %. They combine two uncertainties:
-//! the range of the behaviours that agree with the measured runs of the workload, and the error of
-//! the model. A prediction for a mix has no runs, so its intervals are for the error of the model
-//! alone.
+//! `interleaf predict` writes the document. The document has a row for each choice of weights.
+//! Lists by tier have the order of `tiers`. Intervals have a probability of 90 %. They combine two
+//! uncertainties: the range of the behaviours that agree with the measured runs of the workload,
+//! and the error of the model. A prediction for a mix has no runs, so its intervals are for the
+//! error of the model alone.
 
 use super::{
     ProvenanceDocument, all_rounded,
@@ -319,8 +319,8 @@ pub fn missed_runs(fits: &[RunFit], unit: Option<&str>) -> Option<String> {
     Some(format!("the forecast misses measured runs: {}{remedy}", list.join("; ")))
 }
 
-/// The warning that the speed-ups of a demand rest on the typical traffic of programs. `None`
-/// unless the demand has a single run, whose bandwidth was not counted.
+/// The warning that the speed-ups of a demand are those of a typical program, because the demand
+/// has a single run without a counted bandwidth. `None` for any other demand.
 pub fn not_counted(demand: &Demand) -> Option<String> {
     let [run] = &demand.local[..] else { return None };
     let is_known = run.bandwidth_gbps.is_some() || !demand.interleaved.is_empty();

@@ -174,7 +174,7 @@ impl ReproduceRow {
         !self.used_for_fit && !self.uncounted
     }
 
-    /// The row, counted in no error of its study.
+    /// Returns the row, marked so that it does not count in the errors of its study.
     pub fn uncounted(self) -> Self {
         Self { uncounted: true, ..self }
     }

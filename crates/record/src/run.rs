@@ -1,9 +1,9 @@
 //! A command, or running processes, under a placement, as `interleaf.run/1`.
 //!
-//! `interleaf run` writes the document. It has the requested placement, the kernel settings that
-//! were changed and restored, the exit status, the placement audit ([`MemoryDocument`]) and the
-//! migrated pages ([`MovedDocument`]). Weights are per node. Shares are fractions of the sum of the
-//! weights.
+//! `interleaf run` writes the document. The document has the requested placement, the kernel
+//! settings that were changed and restored, the exit status, the placement audit
+//! ([`MemoryDocument`]) and the migrated pages ([`MovedDocument`]). Weights are per node. Shares
+//! are fractions of the sum of the weights.
 
 mod figures;
 

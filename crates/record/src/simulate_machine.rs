@@ -1,9 +1,9 @@
 //! A simulated machine under a policy, as `interleaf.simulate.machine/1`.
 //!
-//! `interleaf simulate machine` writes the document. It has the scenario, a row for each period of
-//! the policy (target, bandwidth, migrated bytes, decision and its reason), and the results of each
-//! workload under the policy and with the best static weights. Weights are percentages of the pages
-//! on each tier.
+//! `interleaf simulate machine` writes the document. The document has the scenario, a row for each
+//! period of the policy (target, bandwidth, migrated bytes, decision and its reason), and the
+//! results of each workload under the policy and with the best static weights. Weights are
+//! percentages of the pages on each tier.
 
 mod figures;
 

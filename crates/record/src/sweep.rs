@@ -153,7 +153,7 @@ fn check_numbers(numbers: &[(&str, Option<f64>)]) -> Result<(), String> {
     wrong.map_or(Ok(()), Err)
 }
 
-/// The number of distinct case numbers.
+/// The number of cases: rows of the same case have the same number.
 fn count_cases(numbers: impl Iterator<Item = u64>) -> usize {
     numbers.collect::<BTreeSet<u64>>().len()
 }
@@ -169,7 +169,8 @@ fn distinct(values: impl Iterator<Item = f64>) -> Vec<f64> {
 /// The largest magnitude of a number in a row: sums and differences of such numbers are finite.
 const NUMBER_MAX: f64 = 1e18;
 
-/// Maximum number of groups of rows (parts) with figures of their own in a sweep.
+/// Maximum number of groups of rows (parts) for which a sweep has separate figures. With more
+/// groups, the rows of several groups share a figure.
 const FIGURES_MAX: usize = 6;
 
 /// The ends of an interval in figures, as quantiles: the interval holds nine tenths of the rows.
@@ -412,12 +413,12 @@ impl SweepDocument {
         regret.into_iter().chain(Some(SPEEDUP).filter(has)).collect()
     }
 
-    /// The label of the policy to which regret is relative, if the sweep has it.
+    /// The label of the policy to which regret is relative; `None` if no row has this policy.
     pub fn reference(&self) -> Option<String> {
         self.rows.iter().find(|row| row.is_reference()).map(SweepRow::policy_label)
     }
 
-    /// The distribution of a metric by policy, in the order of the file.
+    /// For each policy, in the order of the file: its label, and the distribution of a metric.
     pub fn by_policy(&self, metric: Metric) -> Vec<(String, Spread)> {
         self.spreads(metric, |_| 0)
             .into_iter()
@@ -576,7 +577,7 @@ fn spreads<'a, K: Ord + Clone>(
     groups.into_iter().filter_map(spread).collect()
 }
 
-/// The problem of a row, with its line and column.
+/// Returns the message for a row that cannot be parsed, with its line and the wrong column.
 fn problem(why: &csv::Error, header: &csv::StringRecord) -> String {
     match why.kind() {
         csv::ErrorKind::Deserialize { pos, err } => {
@@ -596,7 +597,7 @@ fn problem(why: &csv::Error, header: &csv::StringRecord) -> String {
 mod tests {
     use super::*;
 
-    /// A row with these values of policy, curve error and regret.
+    /// A row of a valid CSV file with these values; the other cells are the same in each row.
     fn row(case: u64, policy: &str, curve_error: f64, regret: &str) -> String {
         format!(
             "{case},p,s,lbm,4,1073741824,{policy},,0.02,{curve_error},2,1,10,1.2,3:1,9,{regret},\

@@ -266,7 +266,7 @@ impl TuneDocument {
         }
     }
 
-    /// Sets the result of the runs so far, if they have one.
+    /// Sets the result of the runs so far. Does nothing if the runs have no result yet.
     pub fn update(&mut self, finding: Option<&Finding>) {
         let Some(finding) = finding else { return };
         let of_metric = |value: Estimate| match self.higher_is_better {

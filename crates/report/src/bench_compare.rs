@@ -160,8 +160,8 @@ fn ceilings(document: &BenchCompareDocument) -> Table {
 fn without_drive(ceiling: &CeilingDocument) -> &'static str {
     match (ceiling.least_read_bytes, ceiling.least_written_bytes) {
         (Some(0), Some(0)) => "nothing has to be carried",
-        // Within the budget (a ratio up to 1), the drive is not measured even if the kind of memory
-        // carries bytes.
+        // If the footprint is within the budget (a ratio up to 1), the drive is not measured,
+        // although the kind of memory may transfer bytes.
         _ if ceiling.ratio <= 1.0 => "the budget holds the footprint",
         _ => "the drive was not measured (--no-drive)",
     }

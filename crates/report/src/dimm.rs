@@ -222,7 +222,8 @@ pub fn curves_csv(document: &DimmDocument) -> String {
             file.begin();
             mix = &point.mix;
         }
-        // A mix without reads is refused before.
+        // A point without a measured read has no latency, so it is left out. `simulate dimm
+        // --curves` rejects a mix without reads before the simulation.
         let Some(latency_ns) = point.latency(|it| it.mean) else { continue };
         let order = if document.pattern == "random" { "/random" } else { "" };
         file.add(

@@ -43,8 +43,8 @@ pub(super) fn machine(args: &MachineArgs) -> Result<ExitCode, Failure> {
     let job = MachineJob {
         scenario,
         duration: machine::duration(args.duration, own_duration),
-        // A policy that is a command is run by the module `policy_process`, which ignores this
-        // field.
+        // If the policy is a command (`exec:COMMAND`), the module `policy_process` runs it and
+        // ignores this field, so any value can stand here.
         policy: match command {
             Some(_) => PolicyKind::Dmi,
             None => args.policy.parse().map_err(|why: String| Failure::new(why, ""))?,

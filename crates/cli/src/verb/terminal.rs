@@ -60,8 +60,8 @@ pub(super) fn show(view: &mut dyn View, tick: Duration, command: &str) -> Result
     let shown = draw(&mut terminal, view, tick, &signals);
     let restored = ratatui::try_restore();
     if shown.is_err() {
-        // Skip the destructor of `terminal`. It prints a message about the cursor to stderr, and
-        // panics if stderr is the terminal that hung up.
+        // Drawing has failed, so skip the destructor of `terminal`. The destructor prints a message
+        // about the cursor to stderr, and panics if stderr is the terminal that hung up.
         mem::forget(terminal);
     }
     shown.and(restored).map_err(failed)

@@ -214,8 +214,8 @@ impl Generator<'_> {
     fn is_required(&self, field: &Field, own: &Attributes) -> bool {
         match self.direction {
             Direction::Read => !own.has("default") && named(&field.ty).0 != "Option",
-            // A document of an earlier version may lack a field that has a default, so the field is
-            // not required.
+            // A field that has a default may be missing from a document of an earlier version, so
+            // the schema does not require the field.
             Direction::Written => !own.has("skip_serializing_if") && !own.has("default"),
         }
     }

@@ -166,7 +166,7 @@ impl Crate {
 }
 
 /// A type: its name, its module, the number of its named fields, and whether it may have more than
-/// [`FIELDS_MAX`].
+/// [`FIELDS_MAX`] fields.
 struct Declared {
     name: String,
     module: String,

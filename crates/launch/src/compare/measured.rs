@@ -59,7 +59,7 @@ pub(super) fn unit<'a>(options: &CompareOptions, compared: &'a Compared) -> &'a 
 const UNKNOWN_PEAK: &str = "its peak memory is not known, because it is below that of interleaf";
 
 /// Returns a run with its resources, and with `quantity` as its metric. A metric must be above 0,
-/// so a time of 0 becomes 1e-9.
+/// so a measured time of 0 s is recorded as 1e-9 s.
 ///
 /// # Errors
 /// When peak memory is the metric, and is not known.

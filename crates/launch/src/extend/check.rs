@@ -27,10 +27,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Libraries that pin memory, the device for which they pin it, and a flag. Pages that a device
-/// accesses directly must stay in DRAM. The flag is true if every program linked with the library
-/// pins memory. It is false for RDMA, because QEMU and every MPI program are linked with RDMA
-/// libraries and often never use them.
+/// Libraries that pin memory, each with the device for which the library pins memory, and a flag.
+/// Pages that a device accesses directly must stay in DRAM. The flag is true if every program
+/// linked with the library pins memory. The flag is false for RDMA, because QEMU and every MPI
+/// program are linked with RDMA libraries and often never use them.
 const PINNING: [(&str, &str, bool); 9] = [
     ("libcuda.so", "a GPU", true),
     ("libcudart.so", "a GPU", true),

@@ -55,9 +55,9 @@ pub struct ForecastOptions {
     pub files: Vec<PathBuf>,
     /// Names or files of drives; empty for all built-in drives.
     pub drives: Vec<String>,
-    /// Stores on the drive that the runs used. They are measured.
+    /// Stores on the drive that the runs used. The forecast measures their bandwidth and latency.
     pub stores: Vec<PathBuf>,
-    /// The memory that the program touches.
+    /// The footprint of the program; `None` to take the footprint from the files.
     pub footprint: Option<Bytes>,
     /// The time that the runs would take with all data in DRAM. By default the time is taken from a
     /// record, or estimated.
@@ -117,7 +117,8 @@ pub fn forecast(options: &ForecastOptions) -> Result<ForecastDocument, Failure> 
     for name in &names {
         drives.push(interleaf_catalog::drive(name)?);
     }
-    // Without a drive of the runs, no run has traffic, and any drive fits.
+    // The model is fitted to the first run and the drive of the runs. If `base` is `None`, no run
+    // has traffic. The model then does not depend on a drive, and any drive can be passed.
     let fitted = inputs.runs.first().zip(base.as_ref().or(drives.first()));
     let model = fitted.map(|(run, drive)| Model::of_run(run, &curve, drive));
     Ok(document(options, &inputs, &curve, model.as_ref(), base.as_ref(), &drives))
@@ -249,7 +250,7 @@ fn set_time_in_dram(inputs: &mut Inputs, time: Time) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Sets the time with all data in DRAM for all runs. It is the mean time of a round in the first
+/// Sets the time with all data in DRAM for all runs, to the mean time of a round in the first
 /// record of `bench run` that was not under `extend`. Without such a record, adds notes that the
 /// time is estimated.
 fn use_time_in_dram(inputs: &mut Inputs) -> Result<(), Failure> {

@@ -1,5 +1,6 @@
-//! The releaser: a helper that frees the blocks of a store file once no process has the file open,
-//! so that neither a program's exit nor the user waits for this (`interleaf_store::release`).
+//! The releaser: a helper that frees the blocks of a store file once no process has the file open.
+//! Neither the exit of a program nor the user waits until the blocks are free
+//! (`interleaf_store::release`).
 
 use super::helper;
 use interleaf_console::{Failure, system};

@@ -246,8 +246,8 @@ pub fn mlc(record: &MeasureDocument) -> Result<String, String> {
     Ok(mlc_text::text(&mlc, 1.0))
 }
 
-/// The number of nodes among which [`read`] divided the bandwidth of the whole system. It is 1 for
-/// a record of Interleaf, whose points are each for one node.
+/// The number of nodes among which [`read`] divided the bandwidth of the whole system. The number
+/// is 1 for a record of Interleaf, in which each point is for one node.
 fn nodes_of_system(record: &MeasureDocument) -> f64 {
     if record.source.is_none() {
         return 1.0;

@@ -167,7 +167,8 @@ fn points_on_node<'a>(
     record.points_of_kind(kind).filter(of).filter(move |point| Some(point.cpu_node) == near)
 }
 
-/// Bandwidth at the memory controller, GB/s. It is computed from the mix if it was not counted.
+/// Bandwidth at the memory controller, GB/s: the counted bandwidth if there is one, or else the
+/// bandwidth computed from the mix and the traffic of the program.
 pub(super) fn controller_gbps(point: &MeasuredPoint) -> Option<f64> {
     point.measured_gbps.or(point.modelled_gbps)
 }

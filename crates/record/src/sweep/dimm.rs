@@ -75,19 +75,20 @@ pub struct DimmSweepRow {
     pub bandwidth_gbps: f64,
     /// Bandwidth as a fraction of the peak.
     pub bus_utilisation: f64,
-    /// Latency of reads, from the miss of the core to its data. Absent if no read was measured, as
-    /// are the percentiles.
+    /// Mean latency of reads, from the miss of the core to its data. The mean and the percentiles
+    /// are absent if no read was measured.
     pub latency_mean_ns: Option<f64>,
     pub latency_p50_ns: Option<u64>,
     pub latency_p99_ns: Option<u64>,
     pub latency_p99_9_ns: Option<u64>,
     pub row_hit_rate: f64,
-    /// The mean power, W. Absent if the currents of the module are unknown, as are energy and
-    /// efficiency.
+    /// The mean power, W. Power, energy and efficiency are absent if the currents of the module are
+    /// unknown.
     pub power_w: Option<f64>,
     pub energy_pj_per_bit: Option<f64>,
     pub gbps_per_w: Option<f64>,
-    /// The name in figures and tables. The file has no such column.
+    /// The name of the module or server in figures and tables. The CSV file has no such column: the
+    /// function `label` computes the name.
     #[serde(skip)]
     pub label: String,
 }
@@ -161,11 +162,11 @@ const AXES: [DimmAxis; 4] = [
     DimmAxis { name: "requests", label: "lines at each point", value: |row| row.requests as f64 },
 ];
 
-/// The properties of the memory controller that are texts.
+/// Functions that return the row policy and the refresh mode of a row as texts.
 const CONTROLLER_TEXTS: [fn(&DimmSweepRow) -> String; 2] =
     [|row| format!("{} rows", row.row_policy), |row| format!("refresh {}", row.refresh)];
 
-/// The properties that are texts.
+/// Functions that return the properties of a row that are texts, not numbers.
 const TEXTS: [fn(&DimmSweepRow) -> String; 5] = [
     |row| row.label.clone(),
     |row| row.mix.clone(),
@@ -392,8 +393,8 @@ fn grouped<'a>(
     groups
 }
 
-/// The figure that `draw` makes of a part. The title of the part, and its index `at`, follow the
-/// title and the ID of the figure. The title of a part is empty if there is one part only.
+/// Draws a part of a figure by `draw`. If there are several parts, appends the title of the part to
+/// the title of the figure, and the index `at` of the part to the ID of the figure.
 fn of_part(at: usize, (title, lines): &Part<'_>, draw: impl Fn(&[Line<'_>]) -> Figure) -> Figure {
     let figure = draw(lines);
     match title.as_str() {
@@ -412,8 +413,9 @@ fn loaded_latency(lines: &[Line<'_>]) -> Figure {
     let of_line = |(group, (name, rows)): (usize, &Line<'_>)| {
         let mut loads: BTreeMap<u64, Vec<&DimmSweepRow>> = BTreeMap::new();
         for row in rows.iter().filter(|row| row.latency_mean_ns.is_some()) {
-            // The bits of numbers that are at least 0 have the order of the numbers, so they can be
-            // a key. The maximum load, which has no number, comes last.
+            // The key is the load as the bits of an `f64`, because `f64` is not `Ord`. The bits of
+            // numbers from 0 on are in the order of the numbers. The maximum load has no number,
+            // and gets the largest key.
             let load = row.offered_gbps.unwrap_or(f64::MAX).max(0.0).to_bits();
             loads.entry(load).or_default().push(row);
         }

@@ -12,8 +12,8 @@ struct Use {
     improved_by: &'static [&'static str],
 }
 
-/// The uses, sorted by gain: a machine gains most if the first use begins to work on it.
-/// `docs/doctor.md` describes the purpose of each capability.
+/// The uses of the tool, sorted by gain. The first use, if it begins to work, improves a machine
+/// most. `docs/doctor.md` describes the purpose of each capability.
 const USES: [Use; 5] = [
     Use {
         name: "static weights (run, tune)",

@@ -100,7 +100,7 @@ impl Axis {
         self.start + part * (self.end - self.start)
     }
 
-    /// The position on the axis that is closest to zero. Bars begin there.
+    /// The position on the axis that is closest to zero, at which bars begin.
     pub(super) fn base(&self) -> f64 {
         if self.is_log { self.from } else { 0.0_f64.clamp(self.from, self.to) }
     }

@@ -25,7 +25,7 @@ const NAMES_MAX: f64 = 0.5;
 struct Row {
     name: Vec<String>,
     top: f64,
-    /// The y coordinate of its points.
+    /// The y coordinate of the points of the row.
     middle: f64,
 }
 

@@ -182,7 +182,7 @@ fn check_options(args: &BenchRunArgs) -> Result<(), Failure> {
     support::reject_given(&own, &why, "name a built-in workload: `interleaf bench list`")
 }
 
-/// The command that installs what the application of a run needs.
+/// The command that installs the packages that the application of a run needs.
 fn install_command(args: &BenchRunArgs) -> String {
     let folder = args.recipes.as_ref().map(|folder| folder.display().to_string());
     let folder = folder.map(|folder| format!(" --recipes {}", quoted(&folder)));

@@ -65,8 +65,8 @@ pub(super) fn run(args: &AppArgs, root: Option<&Path>) -> Result<ExitCode, Failu
     page::write(args.report.as_deref(), || Document::Profile(Box::new(document)))?;
     match demand.transpose() {
         Err(failure) if status.success() => return Err(failure),
-        // If the command failed, the exit status is that of the command. The failure to write the
-        // demand is then only printed.
+        // The command and the demand both failed. The exit status of this process reports the
+        // failure of the command, so the failure of the demand is only printed.
         Err(failure) => drop(output::print_failure(failure)),
         Ok(_) => {}
     }
@@ -183,9 +183,9 @@ fn measured(
     Ok((status, running.arrived_signal()))
 }
 
-/// Creates a progress line with the time of the run. The line is hidden with `--quiet`, and if
-/// stderr is not a terminal. It is also hidden if the command's output would disturb it: if stdout
-/// is a terminal, and with `--json`, where the command's stdout goes to stderr.
+/// Creates a progress line with the time of the run. The line is hidden with `--quiet`, if stderr
+/// is not a terminal, and if the output of the command would disturb the line: if stdout is a
+/// terminal, or with `--json`, where the stdout of the command goes to stderr.
 fn live_line(args: &AppArgs) -> indicatif::ProgressBar {
     let is_free = !args.json && !output::is_terminal();
     match io::stderr().is_terminal() && is_free && !args.quiet {

@@ -40,8 +40,8 @@ pub(super) fn find(
         .and_then(|row| Some(BlockTraffic { read: row.read_bytes?, written: row.written_bytes? }));
     let Some(mix) = least.or(seen) else { return Ok(None) };
     let total = mix.read + mix.written;
-    // The time of a round without waits for the drive, estimated by the fastest round on any kind
-    // of memory. This is a round on DRAM, unless noise makes another kind faster.
+    // The time of a round without waits for the drive, estimated by the time of the fastest round
+    // on any kind of memory. The fastest round is on DRAM, unless noise makes another kind faster.
     let loops_s = rows.iter().filter_map(|row| row.round_s).reduce(f64::min);
     let ceiling = |drive| {
         let ceiling = document(pattern, ratio, memory, least, loops_s, drive);

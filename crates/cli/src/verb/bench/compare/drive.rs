@@ -20,16 +20,16 @@ const STREAMING: [(&str, u32); 4] = [("256k", 16), ("1m", 8), ("1m", 16), ("4m",
 /// Transfer sizes and numbers of outstanding transfers, for patterns whose pages are predictable.
 const PAGES: [(&str, u32); 2] = [("4k", 32), ("4k", 128)];
 
-/// Seconds of each fio run in a round. Other load changes the rate of a drive, on a virtual machine
-/// by a factor of two within seconds. So a short run, close in time to the other runs of the round,
-/// is better than a long one.
+/// Duration of each fio run in a round, s. On a virtual machine, other load changes the rate of a
+/// drive by a factor of two within seconds. The fio run is therefore short and close in time to the
+/// runs of the pattern that it is compared with.
 const SECONDS: &str = "2";
 
-/// Minimum bytes that a round must move to show the rate of the drive. A round that moves fewer
-/// bytes spends most of its time on other work than transfers.
+/// Minimum traffic of a round, bytes, from which the rate of the drive is computed. A round with
+/// less traffic spends most of its time on other work than transfers.
 const REACHED_MIN: u64 = 16 << 20;
 
-/// A file that fio reads and writes. It is removed on drop.
+/// The path of the file that fio reads and writes. Dropping the value deletes the file.
 struct Scratch(PathBuf);
 
 impl Drop for Scratch {

@@ -26,7 +26,7 @@ use interleaf_record::{
 };
 use std::path::Path;
 
-/// The available sources, besides `/proc`.
+/// The available sources of counts, besides `/proc`.
 pub(super) struct Sources<'a> {
     /// Counts traffic by domain and by tier of this source. `None` if no source exists, and in a
     /// dry run without `--replay`.
@@ -134,9 +134,9 @@ fn counted<'a>(root: &Root, machine: &Machine, layout: &Layout, dry_run: bool) -
     }
 }
 
-/// Opens the cache monitoring (resctrl), to which the command is added after its start. It is used
-/// only if no source counts traffic by tier. A dry run only checks that the monitoring exists.
-/// `quantity` receives the source, or the reason why it is missing.
+/// Opens the cache monitoring (resctrl), to which the command is added after its start. The cache
+/// monitoring is used only if no source counts traffic by tier. A dry run only checks that the
+/// kernel has it. `quantity` receives the name of the source, or the reason why it is missing.
 fn monitor<'a>(
     root: &'a Root,
     quantity: &mut QuantityDocument,
