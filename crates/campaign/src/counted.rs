@@ -67,7 +67,8 @@ impl TrafficCounters {
     }
 }
 
-/// The bandwidth of the reading `now`, GB/s.
+/// The bandwidth of the reading `now`, GB/s. `None` if a counter that counted in the reading
+/// `before` has no count in `now`, if `now` has no counts, or if `now` covers no time.
 fn gbps(before: &Reading, now: &Reading) -> Option<f64> {
     let counts = |reading: &Reading| -> Vec<Option<f64>> {
         let tiers = reading.traffic.iter().flatten();

@@ -181,7 +181,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Adds a point to the record, prints the point unless the option `quiet` is set, and saves the
-    /// record if an output file is given. Returns [`Stop`] if a signal arrived meanwhile.
+    /// record if an output file is given. Returns [`Stop`] if a signal has arrived.
     fn add(&self, document: &mut MeasureDocument, point: MeasuredPoint) -> Result<(), Stop> {
         document.add(point);
         if let Some(point) = document.points.last().filter(|_| !self.options.quiet) {
@@ -209,8 +209,8 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Runs `work`. Returns its result, the interference by other programs and the hypervisor
-    /// meanwhile, and the duration, s.
+    /// Runs `work`. Returns the result of `work`, the interference by other programs and the
+    /// hypervisor during `work`, and the duration of `work`, s.
     fn watched<T>(
         &self,
         work: impl FnOnce() -> Result<T, Stop>,

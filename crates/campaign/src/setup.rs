@@ -82,8 +82,8 @@ pub(crate) struct Setup<'a> {
     pub(crate) clock: Clock,
     /// `last_level` is the size of the last-level cache of a chasing CPU, bytes.
     /// `last_level_per_thread` is the size of a last-level cache divided by the number of loading
-    /// threads that share the cache, bytes. With several caches, both are the largest such figure.
-    /// `None` if the kernel does not report caches.
+    /// threads that share the cache, bytes. If there are several caches, each of the two figures is
+    /// the largest. `None` if the kernel does not report caches.
     last_level: Option<u64>,
     last_level_per_thread: Option<u64>,
     /// Warnings for the record: sizes that were reduced to fit into the available memory, sizes
@@ -182,7 +182,8 @@ impl<'a> Setup<'a> {
     }
 
     /// Returns the CPUs that load memory: all CPUs for [`Measurement::Bandwidth`], else all except
-    /// the first CPU, which runs the chase. A single CPU does both.
+    /// the first CPU, which runs the chase. If there is only one CPU, it runs the chase and also
+    /// loads.
     fn loading<'c>(&self, from: &'c NodeCpus) -> &'c [u32] {
         match &from.cpus[..] {
             [_, load @ ..] if self.measurement != Measurement::Bandwidth && !load.is_empty() => {
@@ -229,8 +230,10 @@ impl<'a> Setup<'a> {
 
     /// Fits the sizes to the measured node with the least available memory. Reduces default sizes,
     /// so that the chase takes at most a quarter of this memory, and the buffers of all threads
-    /// another quarter. Fails if a quarter is too small, if a requested size exceeds the memory, or
-    /// if chase and buffers together exceed it in a measurement that uses both at the same time.
+    /// another quarter. Fails if a quarter has less than 2 MiB for the chase or for the buffers of
+    /// a thread, or if a requested size exceeds the available memory. Also fails if chase and
+    /// buffers together exceed the available memory in a measurement that uses both at the same
+    /// time.
     fn fit(&mut self, options: &Options) -> Result<(), Failure> {
         let threads = self.from.iter().map(|from| from.cpus.len()).max().unwrap_or(1) as u64;
         let mut least = u64::MAX;

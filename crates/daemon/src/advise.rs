@@ -199,8 +199,8 @@ fn documents(
     domains.collect()
 }
 
-/// Returns the advice for the domain with the index `at`; `None` without counter readings. `near`
-/// has the bytes of the scope's pages on each tier of the domain.
+/// Returns the advice for the domain with the index `at`; `None` if the period has no counter
+/// readings. `near` has the bytes of the scope's pages on each tier of the domain.
 fn advice(
     setup: &Setup,
     adviser: &Adviser<'_>,
@@ -328,8 +328,8 @@ fn summary(
     })
 }
 
-/// The clock for a replayed recording: it does not wait, but stops at a signal like
-/// [`SignalClock`].
+/// The clock for a replayed recording. The clock does not wait, but stops the control loop at a
+/// signal like [`SignalClock`].
 struct ImmediateClock<'a>(&'a Signals);
 
 impl Clock for ImmediateClock<'_> {

@@ -22,13 +22,13 @@ pub const EXAMPLE: &str = include_str!("example.toml");
 const SCHEMA: &str = "interleaf.balance/1";
 
 /// The shortest and the longest span of a sample (`SAMPLE_S`) and of a period (`PERIOD_S`), s.
-/// Shorter samples would cost too much CPU time. A sample longer than the period is refused
-/// separately.
+/// Shorter samples would cost too much CPU time. Another check refuses a sample that is longer than
+/// the period.
 const SAMPLE_S: [f64; 2] = [0.01, 60.0];
 const PERIOD_S: [f64; 2] = [0.1, 3600.0];
 
-/// Minimum number of samples in a period that `--period` sets: samples are shortened to reach this
-/// number. The minimum does not apply to the period of a configuration file.
+/// `--period` shortens the samples, so that a period has at least this number of samples. The
+/// period of a configuration file has no such minimum.
 const SAMPLES_MIN: u32 = 10;
 
 /// The longest process name that the kernel keeps, bytes (`TASK_COMM_LEN` without the final zero).
@@ -82,8 +82,8 @@ pub enum Scope {
     Processes(Vec<String>),
 }
 
-/// Values that replace values of a configuration. With `None`, the value of the configuration
-/// stays.
+/// Options that replace values of a configuration. An option that is `None` leaves the value of the
+/// configuration.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Overrides<'a> {
     pub policy: Option<&'a str>,

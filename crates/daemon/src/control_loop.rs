@@ -44,7 +44,8 @@ pub fn run(options: &Options, config: &Config, root: &Root) -> Result<(), Failur
     }
     let journal: SharedJournal<'_> = Rc::new(RefCell::new(journal));
     let ended = balance(options, config, root, &journal, &signals);
-    // The actuators ended with `balance`; now restore the settings that they changed.
+    // The actuators were dropped at the end of `balance`. Now restore the settings that they
+    // changed.
     match (ended, restore_settings(journal)) {
         (Err(why), Err(left)) => {
             output::print_failure(left);
@@ -90,7 +91,7 @@ fn balance<'a>(
         .inspect(|()| manager.ready("observing for the first period"))
         .and_then(|()| steer(&mut host, &mut controller, publish));
     manager.stopping();
-    // Report periods that an output lacks, but do not fail the run because of them.
+    // Print an error for periods that an output lacks, but do not return the error.
     let missing = publisher.close();
     match done {
         Ok(()) | Err(Stop::Machine(HostError::Stopped)) if missing.is_err() => {
@@ -152,7 +153,7 @@ pub(crate) fn steer(
     loop {
         let period = controller.period(host, FOR_EVER);
         let notes = host.take_notes();
-        // Print the notes also if a signal cuts the period short.
+        // Print the notes of the period also if a signal cuts the period short.
         let print = || {
             for note in &notes {
                 output::message(&format!("interleaf: {note}"));

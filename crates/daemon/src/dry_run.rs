@@ -67,8 +67,8 @@ fn set(
     Ok(())
 }
 
-/// Returns the writes that `root` recorded and did not make, without the first `since` writes. Each
-/// write has the present content of its file.
+/// Returns the writes to the kernel that `root` recorded in place of making them, without the first
+/// `since` writes. Each write has the present content of its file.
 fn written(root: &Root, since: usize) -> Vec<WriteDocument> {
     let noted = root.noted().into_iter().skip(since);
     let document = |write: interleaf_linux::root::Write| {

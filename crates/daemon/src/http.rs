@@ -249,7 +249,8 @@ mod tests {
     /// than [`CLIENTS_MAX`] such clients do not delay the response to another client.
     #[test]
     fn silent_clients_delay_no_other() {
-        // No other test uses this address, so no other listener gets its port.
+        // No other test binds this address, so no other listener takes the port when the server
+        // stops.
         let server = started_at("127.0.0.77:0");
         let mut unread = connect(&server);
         unread.write_all(b"GET /long HTTP/1.1\r\n\r\n").unwrap();

@@ -158,8 +158,8 @@ fn moved(before: &[u64], now: &[u64]) -> (u64, u64) {
 
 fn registry(numbers: &Numbers, root: Root) -> Registry {
     let mut registry = Registry::with_prefix("interleaf");
-    // The metric is a gauge, as in other exporters, because older clients do not know the info type
-    // of OpenMetrics.
+    // Register `build_info` as a gauge, as other exporters do, because older clients do not know
+    // the info type of OpenMetrics.
     let build = Gauges::default();
     build.get_or_create(&vec![("version", env!("CARGO_PKG_VERSION").into())]).set(1.0);
     registry.register("build_info", "The program that is running", build);
@@ -210,7 +210,8 @@ impl fmt::Debug for Kernel {
 
 impl Collector for Kernel {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        // Counters that cannot be read are left out.
+        // Leave out the kernel's counters if they cannot be read; the other metrics are still
+        // served.
         let counted = self.root.lock().map(|root| vmstat::of_machine(&root));
         let Ok(Ok(Some(counted))) = counted else { return Ok(()) };
         let demoted = [

@@ -1,5 +1,6 @@
 //! An output of the control loop, such as a record. A failed write, for example on a full disk,
-//! does not end the control loop: the first failure and the next success are reported.
+//! does not end the control loop. The first of consecutive failures is reported, and so is the next
+//! success.
 
 use interleaf_console::{Failure, output};
 use std::{

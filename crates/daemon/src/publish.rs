@@ -153,8 +153,8 @@ impl Target {
     }
 }
 
-/// Opens the monitor socket. A failure at the default path is only reported: the default path may
-/// be in use by another daemon, which steers other processes.
+/// Opens the monitor socket. Another daemon, which steers other processes, may listen at the
+/// default path. A failure at the default path is therefore only reported.
 fn watchers(path: Option<&Path>) -> Result<Option<Watchers>, Failure> {
     let unheard = |why: &SocketError| {
         let hint = "name another path, or stop the program that listens there";

@@ -52,14 +52,14 @@ use interleaf_record::{
     warning::Warning,
 };
 
-/// The alternative for users without counters or without an expander.
+/// A hint for users whose machine has no counters or no expander.
 const SIMULATED: &str = "`interleaf balance --platform gnr120-cz122` shows the same loop on a \
                          simulated machine";
 
-/// The counters of a sample during which many pages migrate do not show the effect of the new
-/// placement. If more than this fraction (0 to 1) of a scope's pages migrates, the sample does not
-/// count as quiet (`Settings::placement_floor`). The value is a quarter of 0.02, the smallest step
-/// of the default policy `dmi`.
+/// A sample does not count as quiet if more than this fraction (0 to 1) of a scope's pages migrates
+/// during the sample (`Settings::placement_floor`): while pages migrate, the counters do not show
+/// the effect of the new placement. The value is a quarter of 0.02, the smallest step of the
+/// default policy `dmi`.
 const PLACEMENT_FLOOR: f64 = 0.005;
 
 /// The machine as it is before the daemon changes a setting, and the scope and the platform that
@@ -250,8 +250,8 @@ impl Setup {
         Ok(choice)
     }
 
-    /// Returns a message if DAMON is in use by another program or a kernel module, and the actuator
-    /// `kind` needs DAMON. A daemon cannot start then.
+    /// Returns a message if the actuator `kind` needs DAMON, and another program or a kernel module
+    /// uses DAMON. The daemon cannot start in this case.
     pub(super) fn damon_holder(&self, config: &Config, kind: ActuatorKind) -> Option<String> {
         let damon = self.machine.damon.as_ref().filter(|_| kind != ActuatorKind::Pages)?;
         if !damon.kdamonds.is_empty() {
@@ -275,8 +275,9 @@ impl Setup {
             .map_err(system::read_failure)
     }
 
-    /// Claims the pages of the scopes in the journal, and makes the actuator of each scope. A scan
-    /// by an actuator ends early when `stop` is set.
+    /// Claims the pages of the scopes in the journal, so that no other process steers the same
+    /// pages, and makes the actuator of each scope. A scan by an actuator ends early when `stop` is
+    /// set.
     pub(super) fn actuators<'a>(
         &self,
         config: &Config,
@@ -302,8 +303,8 @@ impl Setup {
         Ok(divide(whole, setting, &self.host.nodes, near).into_iter().map(Some).collect())
     }
 
-    /// Makes the controller, with a policy for each domain: the policy of `processes`, or of the
-    /// configuration.
+    /// Makes the controller with a policy for each domain. The user's own policy runs in
+    /// `processes`; with `None`, the controller has the policy that the configuration names.
     pub(super) fn controller(
         &self,
         config: &Config,
@@ -362,9 +363,9 @@ impl Setup {
         Ok(self.scopes().iter().map(start).collect())
     }
 
-    /// Returns the shares that a dry run shows as an example of a later decision, because it has no
-    /// observation for the policies. The shares of the tiers of a domain are in proportion to their
-    /// rated bandwidths.
+    /// Returns the shares that a dry run shows as an example of a later decision. A dry run
+    /// observes no traffic, so the policies cannot decide. The shares of the tiers of a domain are
+    /// in proportion to the rated bandwidths of the tiers.
     pub(super) fn by_rating(&self) -> Vec<Vec<f64>> {
         let layout = &self.host.layout;
         self.scopes().iter().map(|scope| rated::shares(layout, scope.domain)).collect()
@@ -388,7 +389,8 @@ impl Setup {
         points.collect()
     }
 
-    /// Returns the document of a dry run without the writes to the kernel, which the caller adds.
+    /// Returns the document of a dry run. The caller fills the fields `start`, `writes`, `next` and
+    /// `next_writes`, which are empty.
     pub(super) fn plan(
         &self,
         config: &Config,

@@ -9,7 +9,7 @@ use interleaf_linux::{
 };
 
 /// The reason why requested memory is refused: the machine, its nodes or a control group have too
-/// little, or their free memory cannot be read.
+/// little free memory, or the kernel's figures of free memory cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum AvailabilityError {
     /// Less memory is available than requested.

@@ -27,7 +27,7 @@ impl Default for Windows {
 }
 
 /// The bandwidth of a team in each window, GB/s: bytes that the program loaded and stored.
-/// `proceed` is called after each window; `None` if it has returned false.
+/// `proceed` is called after each window; the result is `None` if `proceed` returns false.
 pub fn watch(
     team: &Team,
     windows: &Windows,
@@ -50,8 +50,9 @@ pub fn watch(
 const READS_MAX: u32 = 8;
 
 /// The bytes that a team has loaded and stored so far, and the time. The calling thread may be
-/// preempted between these two readings. It therefore reads the clock before and after the bytes,
-/// and repeats the reading until the two times are at most `slack` apart.
+/// preempted between these two readings. The function therefore reads the clock before and after
+/// the bytes, and repeats the reading until the two times are at most `slack` apart, or
+/// [`READS_MAX`] attempts were made.
 fn read_progress(team: &Team, slack: Duration) -> (u64, Instant) {
     let mut reads = 1;
     loop {

@@ -259,8 +259,8 @@ impl Chase {
         if is == should { Ok(()) } else { Err(ChaseError::Lost { loads, is, should }) }
     }
 
-    /// Links the order of the next lap, if `new_laps` is true, this lap has begun, and `loads` more
-    /// loads would go beyond its end.
+    /// Links the lines in the order of the next lap if `new_laps` is true, the current lap has
+    /// begun, and `loads` more loads would go beyond the end of the current lap.
     pub(crate) fn begin_lap_if_due(&mut self, loads: u64) {
         if self.shape.new_laps && self.gone > 0 && self.gone + loads > self.visits.len() as u64 {
             self.lap += 1;

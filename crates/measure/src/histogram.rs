@@ -43,8 +43,8 @@ use std::time::{Duration, Instant};
 /// one access in 10 000 takes a few µs ("Melody", ASPLOS 2025).
 pub const GAP_NS: f64 = 10_000.0;
 
-/// Loads between two readings of the number of context switches: about 1 ms. A [`Stamp`] has 4
-/// bytes, so the stamps of these loads take 32 KiB.
+/// The number of loads between two readings of the thread's number of context switches; the loads
+/// take about 1 ms. A [`Stamp`] has 4 bytes, so the stamps of these loads take 32 KiB.
 const BATCH: usize = 8192;
 
 /// The time between two readings of stolen time, which the kernel counts in ticks of 10 ms. After
@@ -201,9 +201,9 @@ fn timed(chase: &mut Chase, stamps: &mut [Stamp]) -> Result<Vec<u32>, ChaseError
     Ok(ticks)
 }
 
-/// The mean of sorted samples, ticks. A single sample is not enough, because it is inaccurate if
-/// the counter has steps of 10 ns. Samples above four times the median were interrupted, and are
-/// left out.
+/// The mean of sorted samples, ticks. If the counter has steps of 10 ns, a single sample is too
+/// inaccurate. Samples above four times the median are left out, because the thread was interrupted
+/// during these samples.
 fn sound_mean(batch: &[u32]) -> f64 {
     let most = 4 * batch[batch.len() / 2];
     let sound = &batch[..batch.partition_point(|ticks| *ticks <= most)];
@@ -300,8 +300,9 @@ struct Sampling {
     raw: Distribution,
     filtered: Distribution,
     tagged: Tagged,
-    /// Samples of this window that are longer than [`GAP_NS`] and have no other tag yet. At the end
-    /// of the window, all are counted either as stolen or as gaps.
+    /// The number of samples of the current window that are longer than [`GAP_NS`] and have no
+    /// other tag yet. At the end of the window, these samples are all counted as stolen, or all as
+    /// gaps.
     open: u64,
 }
 
@@ -344,7 +345,7 @@ impl Sampling {
 }
 
 /// The ticks that a hypervisor took from the CPU of the calling thread since the machine started;
-/// `None` if the kernel does not count them.
+/// `None` if the kernel does not count stolen time.
 fn stolen_ticks(root: &Root) -> Option<u64> {
     let text = root.peek("/proc/stat").ok()??;
     stolen_of(&text, rustix::thread::sched_getcpu())

@@ -194,7 +194,8 @@ fn sizes(largest: usize, stride: usize) -> Vec<usize> {
     sizes
 }
 
-/// The largest size of the sweep if the kernel reports a last-level cache of `claimed` bytes.
+/// The largest size of the sweep, bytes. `claimed` is the size of the last-level cache that the
+/// kernel reports, bytes; `None` if the kernel reports no cache.
 pub fn largest_size(claimed: Option<u64>) -> usize {
     let past = claimed.unwrap_or(0).saturating_mul(LAST_LEVEL_FACTOR);
     past.clamp(LARGEST_BYTES_MIN, LARGEST_BYTES_MAX) as usize

@@ -47,7 +47,7 @@ use std::fmt;
 /// The access pattern of a traffic kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Pages accessed in parallel: a line of each page in turn.
+    /// The number of pages accessed in parallel: the kernel accesses a line of each page in turn.
     pub pages: usize,
     /// Consecutive lines of each page that one iteration of the loop accesses.
     pub lines: usize,
@@ -186,8 +186,8 @@ impl Kernel {
         if self.shape.pages == 1 { self.shape.lines } else { self.shape.pages * PAGE_BYTES / LINE }
     }
 
-    /// The number of groups in a round: the number of units of a block. If a group loads two units
-    /// and stores one, a round therefore loads two whole blocks and stores one.
+    /// A round has as many groups as a block has units. If a group loads two units and stores one,
+    /// a round therefore loads two whole blocks and stores one.
     const fn groups_in_round(&self) -> usize {
         self.block_lines() / self.unit_lines()
     }

@@ -149,9 +149,10 @@ pub fn knee(points: &[Loaded]) -> Option<Knee> {
     Some(Knee::At { bandwidth_gbps, latency_ns, between_gbps })
 }
 
-/// The pause for a bandwidth of `target_gbps`, ns. It is interpolated between the points on both
-/// sides, or extrapolated from the two nearest points. `None` if no point has this bandwidth or
-/// more, with fewer than two points, or if bandwidth does not rise between the two points.
+/// The pause for a bandwidth of `target_gbps`, ns. The pause is interpolated between the
+/// neighbouring points with less and with more bandwidth, or extrapolated from the two points with
+/// the least load. `None` if no point has this bandwidth or more, with fewer than two points, or if
+/// bandwidth does not rise between the two points.
 pub fn pause_for(points: &[Loaded], target_gbps: f64) -> Option<f64> {
     let rising: Vec<Loaded> =
         by_load(points).into_iter().filter(|point| point.bandwidth_gbps > 0.0).collect();

@@ -94,7 +94,8 @@ impl Region {
     /// Sets the memory policy for pages that are not yet resident.
     fn set_policy(&mut self, policy: &Policy) -> Result<(), RegionError> {
         match policy.set_for(self.whole()) {
-            // A kernel without NUMA has only node 0, which is the default.
+            // A kernel without NUMA has no memory policies. All its memory is on node 0, so a
+            // policy that allows node 0 needs no call.
             Err(why) if is_all(policy) && why.kind() == ErrorKind::Unsupported => Ok(()),
             Err(why) => Err(RegionError::Place { policy: policy.clone(), why }),
             Ok(()) => Ok(()),
@@ -103,7 +104,7 @@ impl Region {
 
     /// Maps memory with its pages interleaved on nodes: in each round, a node has the number of
     /// pages given in `nodes`. A thread whose memory policy binds to a node touches the pages of
-    /// this node, so neither a setting of the kernel nor a mapping for each page is needed.
+    /// this node. This method does not change the kernel's weights, and needs only one mapping.
     ///
     /// # Errors
     ///
@@ -247,7 +248,8 @@ impl Region {
 }
 
 /// True for the default policy and for a binding to node 0 alone. On a machine with one node, both
-/// allow all memory, so a kernel without NUMA need not apply them.
+/// policies allow all memory. A kernel without NUMA therefore satisfies these policies without a
+/// call.
 fn is_all(policy: &Policy) -> bool {
     match policy {
         Policy::Bind(nodes) => nodes.iter().eq([0]),

@@ -6,8 +6,9 @@
 use crate::region::Region;
 use std::{arch::asm, marker::PhantomData};
 
-/// Loads in one iteration of the loop that follows the ring. With this number, the branch adds
-/// about 1 % to hits in the first-level cache, and is negligible for memory.
+/// The number of loads in one iteration of the loop that follows the ring. With this number, the
+/// branch of the loop adds about 1 % to the latency of hits in the first-level cache, and is
+/// negligible for loads from memory.
 pub const UNROLL: u64 = 128;
 
 /// A region with a ring of addresses in it.

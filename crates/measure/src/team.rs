@@ -27,12 +27,12 @@ use std::{
     time::Duration,
 };
 
-/// Lines of a group, after which a thread pauses for [`Load::delay`]. If a thread accesses more
-/// lines between two pauses, the pause grows in proportion.
+/// The number of lines in a group. A thread pauses for [`Load::delay`] for each group. If a thread
+/// accesses several groups before a pause, the pause is as many times longer.
 pub const GROUP_LINES: u64 = 32;
 
-/// Approximate length of a merged pause. Shorter pauses are merged, because stopping a kernel and
-/// reading the clock takes about 50 ns.
+/// The approximate length of a pause that replaces several shorter pauses. Shorter pauses are
+/// merged, because each pause costs about 50 ns to stop the kernel and to read the clock.
 const PAUSE: Duration = Duration::from_micros(1);
 
 /// The maximum number of groups that a thread accesses before a pause: 256 KiB. A thread without
@@ -44,11 +44,11 @@ const GROUPS_MAX: u64 = 128;
 pub struct Load {
     /// The loads and stores.
     pub traffic: Traffic,
-    /// The order of lines.
+    /// The order in which lines are accessed.
     pub pattern: Pattern,
     /// The instruction set of the traffic kernel; ignored if `kernel` is given.
     pub isa: Isa,
-    /// The traffic kernel ([`Kernel::best_here`]); `None` for the fastest of the instruction set.
+    /// The traffic kernel, such as that of [`Kernel::best_here`]; `None` for the fastest of `isa`.
     pub kernel: Option<Kernel>,
     /// The CPU of each thread.
     pub cpus: Vec<u32>,
@@ -152,7 +152,7 @@ impl Shared {
     }
 }
 
-/// A counter in two cache lines of its own, because some processors fetch pairs of lines.
+/// A counter in two cache lines of its own, because some processors fetch lines in pairs.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Count(AtomicU64);
@@ -364,7 +364,7 @@ fn delayed(walk: &mut Walk, delay: u64, shared: &Shared) -> Result<u64, Fault> {
 /// The CPUs that the calling thread may run on, in order.
 ///
 /// # Errors
-/// When the kernel does not report them.
+/// When the kernel does not report the allowed CPUs.
 pub fn allowed_cpus() -> io::Result<Vec<u32>> {
     let set = sched_getaffinity(None)?;
     Ok((0..CpuSet::MAX_CPU).filter(|cpu| set.is_set(*cpu)).map(|cpu| cpu as u32).collect())

@@ -78,9 +78,10 @@ pub enum TrafficError {
     Share(#[from] ShareError),
 }
 
-/// The loads and stores of each mix. [`NAMED`] has the read share of each name.
+/// The loads and stores of each mix. [`NAMED`] has the read share of the mix of each name.
 const TABLE: [(&str, u32, u32, u32); 13] = [
-    // Name, loads, buffers that are read, stores.
+    // Columns: name of the mix, lines that are loaded, buffers that are read, lines that are
+    // stored.
     ("R", 1, 1, 0),
     ("W2", 1, 1, 1),
     ("W3", 2, 1, 1),

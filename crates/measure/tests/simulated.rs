@@ -14,8 +14,9 @@ use std::fs;
 
 const SPAN: Duration = Duration::from_millis(200);
 
-/// A pause, ns. The test replaces pauses by fewer threads: it assumes that threads with a pause of
-/// this length load the memory like half as many threads without a pause.
+/// The pause, ns, with which a thread is assumed to load the memory half as much as without a
+/// pause. Simulated threads have no pauses, so the test uses fewer threads in place of longer
+/// pauses.
 const HALF_NS: f64 = 1000.0;
 
 fn read(path: &str) -> String {

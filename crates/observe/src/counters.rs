@@ -10,12 +10,12 @@
 //! # Latency
 //!
 //! By Little's law the latency of a tier is the total waiting time of requests divided by the
-//! number of requests. A home agent (CHA) has an occupancy counter: in each cycle, the agent adds
-//! to it the number of waiting requests of a kind. Only counter 0 of an agent can count occupancy,
-//! so one agent cannot count two tiers at once. Addresses are spread evenly over the agents. Each
-//! tier is therefore counted by a sample of the agents, and the counts are scaled up. For example,
-//! of 96 agents with two tiers, 8 agents count each tier, and each count is multiplied by 12. These
-//! agents also count their clock ticks, which convert cycles to nanoseconds.
+//! number of requests. A home agent (CHA) has an occupancy counter, to which the agent adds, in
+//! each cycle, the number of waiting requests of a kind. Only counter 0 of an agent can count
+//! occupancy, so one agent cannot count two tiers at once. Addresses are spread evenly over the
+//! agents. Each tier is therefore counted by a sample of the agents, and the counts are scaled up.
+//! For example, of 96 agents with two tiers, 8 agents count each tier, and each count is multiplied
+//! by 12. These agents also count their clock ticks, which convert cycles to nanoseconds.
 //!
 //! # What the kernel's own names miss
 //!

@@ -28,8 +28,8 @@ const UPDATE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Waits between samples.
 pub trait Clock {
-    /// Waits for `span`. Returns false if the control loop must stop; such a wait may be shorter
-    /// than `span`.
+    /// Waits for `span`. Returns false if the control loop must stop. In this case, the wait may be
+    /// shorter than `span`.
     fn wait(&mut self, span: Duration) -> bool;
 }
 

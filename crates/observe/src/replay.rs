@@ -219,8 +219,9 @@ impl<S: Source, W: io::Write> Source for Recorder<S, W> {
 
     fn read(&mut self) -> Result<Reading, SourceError> {
         let reading = self.source.read()?;
-        // A feed without a new line has a reading of no span and without counts. Lines of the same
-        // time form one reading, so these empty counts would replace those of the reading before.
+        // A feed without a new line returns a reading that covers no time and has no counts. Lines
+        // of the same time form one reading, so recording the empty counts would overwrite the
+        // previous reading.
         if !reading.span.is_zero() {
             self.record(&reading).map_err(SourceError::Record)?;
         }

@@ -1,10 +1,10 @@
 //! Resource usage of a command: CPU time, memory and storage of its process and all descendants,
 //! from `/proc/PID/stat` and `/proc/PID/io`.
 //!
-//! The kernel adds the usage of an ended process to the parent that waits for it, so sums over
-//! living processes are complete as long as parents wait for their children. A process whose parent
-//! ended first is counted only while the process runs. A zombie still shows its usage, except
-//! memory.
+//! The kernel adds the usage of an ended process to the parent that waits for the process. Sums
+//! over living processes are therefore complete as long as parents wait for their children. A
+//! process whose parent ended first is counted only while the process runs. A zombie still shows
+//! its usage, except memory.
 //!
 //! Resident memory is the kernel's figure in `stat`, which has an error of some MiB on machines
 //! with many CPUs. Shared memory counts for each process.

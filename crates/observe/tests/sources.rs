@@ -185,9 +185,9 @@ fn programs_are_summed() {
     assert_eq!(feed.read().unwrap().traffic[0][0].inserts, Some(2.0));
 }
 
-/// Three times a program writes a line, and the feed is read 20 ms later. The reading must cover
-/// the time from the previous line (at first, from the connection) to this line, independent of the
-/// time at which it is made.
+/// A program writes a line, and the feed is read 20 ms later; this is repeated three times. Each
+/// reading must cover the time from the previous line (at first, from the connection) to the new
+/// line. The time of the reading itself must not matter.
 #[test]
 fn a_reading_ends_with_its_last_line() {
     let (folder, mut feed) = feed();

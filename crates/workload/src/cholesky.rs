@@ -239,8 +239,8 @@ fn largest(footprint: u64) -> Option<(Pattern, SymbolicCholesky<u32>)> {
 }
 
 /// The byte ranges of the factor that a round accesses, in order, each with true for a write.
-/// Before a round writes a supernode S, it reads each earlier supernode that updates S: each that
-/// has a non-zero row among the columns of S.
+/// Before a round writes a supernode S, the round reads each earlier supernode that updates S. A
+/// supernode updates S if one of its non-zero rows has the index of a column of S.
 pub(crate) fn accesses(footprint: u64) -> Vec<(Range<usize>, bool)> {
     let Some((_, symbolic)) = largest(footprint) else { return vec![] };
     let SymbolicCholeskyRaw::Supernodal(nodes) = symbolic.raw() else { return vec![] };

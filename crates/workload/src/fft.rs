@@ -24,8 +24,8 @@ const BYTES: u64 = size_of::<Number>() as u64;
 /// values.
 const TOLERANCE: f64 = 1e-9;
 
-/// The number of rounds after which the input is filled in again. Two rounds multiply the values by
-/// their number, so that after some dozens of rounds they would exceed the largest double.
+/// The number of rounds after which the input is filled in again. Two rounds multiply each value by
+/// the number of values. After some dozens of rounds, the values would exceed the largest double.
 const ROUNDS_MAX: u32 = 16;
 
 /// The length of an axis, and the transform of a line of this length.
@@ -82,8 +82,8 @@ pub(crate) fn geometric(length: usize, at: usize, is_transformed: bool) -> Numbe
         let size = (fall * at as f64).exp();
         return Number::from_polar(size, angle(at as u64 * turns));
     }
-    // The denominator is 1 - s e^(ix), where s is `size`. Where it is near zero, a difference of
-    // two numbers near 1 would lose digits, so it is computed from small terms.
+    // The denominator is 1 - s e^(ix), where s is `size`. Near zero, a difference of two numbers
+    // near 1 would lose digits. The denominator is therefore computed as a sum of small terms.
     let (size, x) = (fall.exp(), angle(turns + steps_all - at as u64));
     let real = -fall.exp_m1() + 2.0 * size * (x / 2.0).sin().powi(2);
     Number::new(0.9, 0.0) / Number::new(real, -size * x.sin())
@@ -182,7 +182,7 @@ impl Transform {
     /// and is transposed in a buffer as in [`Self::columns`].
     fn across(&mut self, fft: &Arc<dyn Fft<f64>>) {
         let length = self.axis.length;
-        // A plane across the contiguous planes has one row of each of them.
+        // Each of these planes has one row of each contiguous plane of the cube.
         let mut planes: Vec<Vec<&mut [Number]>> = (0..length).map(|_| vec![]).collect();
         for plane in self.data.of_mut::<Number>().chunks_mut(length * length) {
             let rows = plane.chunks_mut(length);
@@ -265,8 +265,8 @@ fn divided(mut number: u64, prime: u64) -> u64 {
     number
 }
 
-/// The index that the element at `at` had in the input. Two rounds reverse the order of the
-/// elements (`is_back`), but element 0 stays in place.
+/// The index in the input of the element that is now at index `at`. Two rounds reverse the order of
+/// the elements (`is_back`), except that element 0 stays in place.
 fn place(at: usize, length: usize, is_back: bool) -> usize {
     if is_back { (length - at) % length } else { at }
 }

@@ -194,8 +194,8 @@ fn step(fields: &[&[f64]; FIELDS], side: usize, at: usize, time: f64) -> (State,
     let mut fastest = 0.0_f64;
     for (axis, distance) in [1, side, side * side].into_iter().enumerate() {
         let place = at / distance % side;
-        // The index of the cell that is `offset` cells further along the axis; behind the last cell
-        // the first one follows.
+        // The index of the cell that is `offset` cells further along the axis. The boundary is
+        // periodic: the first cell follows the last cell.
         let neighbour = |offset: usize| at - place * distance + (place + offset) % side * distance;
         let around = [side - 2, side - 1, 1, 2].map(|offset| state_of(fields, neighbour(offset)));
         let [a, b, d, e] = &around;

@@ -30,7 +30,8 @@ use faer::{
 /// right.
 pub(crate) const PANEL: usize = 256;
 
-/// Matrices of at most this many columns are factored column by column, larger ones by halves.
+/// A matrix of at most this number of columns is factored column by column. A larger matrix is
+/// divided into halves, recursively.
 const SMALL: usize = 16;
 
 /// The largest error that `verify` accepts of an element of L (U x), compared with A x.

@@ -140,8 +140,8 @@ impl Kernel for Qft {
     fn verify(&mut self) -> Result<(), Wrong> {
         let is_transformed = !self.rounds.is_multiple_of(2);
         let length = 1_usize << self.qubits;
-        // Gates keep the norm of the vector, but the transform that [`geometric`] gives is larger
-        // by the square root of the length, so it is divided by this factor.
+        // Gates keep the norm of the vector. The transform that [`geometric`] gives has a norm that
+        // is larger by the square root of the length, so its values are multiplied by `scale`.
         let scale = if is_transformed { (length as f64).sqrt().recip() } else { 1.0 };
         let expected = |at: usize| {
             let place = match is_transformed {

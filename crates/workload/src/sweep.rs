@@ -58,8 +58,8 @@ impl Sweep {
     }
 
     /// Reads the array and returns a checksum. With a stride, the checksum combines the words that
-    /// are read. Without a stride, it combines the sums of the words of each page. The order is
-    /// that of the accesses.
+    /// are read. Without a stride, the checksum combines the sums of the words of each page. Words
+    /// and sums are combined in the order of the accesses.
     fn read(&self) -> u64 {
         let stride = self.stride.map(|stride| stride / size_of::<u64>());
         let parts = self.array.of::<u64>().chunks(self.share()).collect();

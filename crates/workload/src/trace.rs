@@ -95,7 +95,7 @@ pub fn footprint(kind: Kind, setting: &Setting) -> Result<u64, SetupError> {
         Kind::Stride => whole("stride", sweep::whole_pages(stride))?,
         Kind::Random => whole("random", PAGE)?,
         Kind::Polynomial => whole("polynomial", PAGE)?,
-        // The cube, and one number of scratch memory.
+        // The cube, and one complex number of scratch memory.
         Kind::Fft3d => 16 * ((fft::side(footprint)? as u64).pow(3) + 1),
         Kind::Gemm => gemm(None)?,
         Kind::GemmTiled => gemm(Some(setting.tile))?,
@@ -105,15 +105,15 @@ pub fn footprint(kind: Kind, setting: &Setting) -> Result<u64, SetupError> {
         Kind::Cholesky => cholesky::factor_bytes(footprint)?,
         Kind::Qft => 16 << qft::qubits(footprint)?,
         Kind::Gas => gas::BYTES * (gas::side(footprint)? as u64).pow(3),
-        // Not modelled by `trace`, as there.
+        // A workload that `trace` does not model has the footprint in the setting.
         _ => footprint,
     })
 }
 
-/// The size of a workload with a given footprint, precise enough for a trace. Sides of matrices and
-/// cubes are rounded as by the workload. Lengths of transforms and sizes of graphs are not rounded
-/// to those that the workload would choose. Workloads that [`trace`] does not model have 0
-/// operations, except `Fft`.
+/// The size of a workload with a given footprint, precise enough for a trace. Sides of matrices are
+/// rounded as the workload rounds them, sides of cubes to an even number. The lengths of transforms
+/// and the sizes of graphs may differ from those that the workload would choose. The operations of
+/// workloads that [`trace`] does not model are 0, except those of `Fft`.
 pub fn size(kind: Kind, setting: &Setting) -> Size {
     let bytes = setting.footprint;
     let cube = |bytes_of_point: u64| libm::cbrt((bytes / bytes_of_point) as f64) as u64 / 2 * 2;
@@ -150,8 +150,8 @@ pub fn size(kind: Kind, setting: &Setting) -> Size {
             let cells = cube(gas::BYTES).pow(3);
             Size { footprint: gas::BYTES * cells, flops: (gas::FLOPS * cells) as f64 }
         }
-        // Operations are needed only for workloads that [`trace`] models, and it models none of the
-        // remaining workloads.
+        // Operations are needed only for workloads that [`trace`] models, and [`trace`] models none
+        // of the remaining workloads.
         _ => whole(0.0),
     }
 }

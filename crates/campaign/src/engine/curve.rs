@@ -27,8 +27,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// `TRIES` is the maximum number of attempts to reach a requested bandwidth, `NEAR` the accepted
-/// relative error.
+/// `TRIES` is the maximum number of attempts to reach a requested bandwidth. A bandwidth is reached
+/// if its relative error is at most `NEAR`.
 const TRIES: usize = 6;
 const NEAR: f64 = 0.02;
 
@@ -212,10 +212,10 @@ fn reach_all(
     Ok(warnings)
 }
 
-/// Measures at pauses interpolated between the measured points, until the target bandwidth is
-/// reached, [`TRIES`] pauses were tried, or no other pause is left to try: the chase alone may have
-/// more bandwidth, or noise may hide the order of the points. Returns a warning with the nearest
-/// measured point if the target was not reached.
+/// Measures points at pauses that are interpolated between the measured points. Stops when a point
+/// has the target bandwidth, after [`TRIES`] points, or when the interpolation gives no new pause:
+/// the chase alone may have more bandwidth than the target, or noise may change the order of the
+/// points. Returns a warning with the nearest bandwidth if no point has the target bandwidth.
 fn reach(
     target_gbps: f64,
     points: &mut Vec<Loaded>,

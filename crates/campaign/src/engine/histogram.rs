@@ -114,8 +114,8 @@ impl Bench<'_> {
 
 fn histogram_document(found: &Histogram) -> HistogramDocument {
     let mut bins = found.filtered.bins.clone();
-    // The last bin counts all latencies above the other bins. Keep the last bin, and omit the empty
-    // bins before it.
+    // The last bin counts all latencies that are longer than those of the other bins. Keep the last
+    // bin, and omit the empty bins before it.
     let above = bins.pop().unwrap_or(0);
     while bins.last() == Some(&0) {
         bins.pop();

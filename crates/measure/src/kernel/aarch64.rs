@@ -14,7 +14,7 @@ use super::{
 use crate::isa::Isa;
 use std::arch::asm;
 
-/// The NEON instructions of each piece of the loops. A cache line takes four registers.
+/// The NEON instructions of each piece of the loops. A cache line takes four vector registers.
 macro_rules! neon {
     (begin) => {
         ""
@@ -44,7 +44,8 @@ macro_rules! neon {
     };
 }
 
-/// The SVE instructions of each piece of the loops. A cache line takes one to four registers.
+/// The SVE instructions of each piece of the loops. A cache line takes one to four vector
+/// registers.
 macro_rules! sve {
     (begin) => {
         ".arch_extension sve\n\
@@ -95,8 +96,8 @@ macro_rules! locate {
     };
 }
 
-/// Repeats the given pieces of assembly for each line of a unit that has `lines` lines in each of
-/// `pages` pages.
+/// Repeats the given pieces of assembly for each line of a unit: for one line of each of `pages`
+/// pages, then for the next line of each page, up to `lines` lines of each page.
 macro_rules! unit {
     ($from:literal, $($piece:expr),+) => {
         concat!(
@@ -108,7 +109,8 @@ macro_rules! unit {
     };
 }
 
-/// Repeats the given pieces of assembly for each line of a unit whose lines are all consecutive.
+/// Repeats the given pieces of assembly for each line of a unit. In contrast to `unit`, all `lines`
+/// times `pages` lines are consecutive.
 macro_rules! row {
     ($from:literal, $($piece:expr),+) => {
         concat!(
@@ -120,8 +122,8 @@ macro_rules! row {
     };
 }
 
-/// Advances to the next unit. At the end of a page, skips the other pages of the block, which were
-/// accessed in parallel.
+/// Advances an address to the next unit. After the last unit of a page, the address also skips the
+/// other `pages` - 1 pages of the block, which were accessed in parallel with this page.
 macro_rules! advance {
     ($at:literal, $skip:literal) => {
         concat!(
@@ -147,7 +149,8 @@ macro_rules! advance {
     };
 }
 
-/// Prefetches a line ahead of the loaded line.
+/// Prefetches the line that is `ahead` bytes after the loaded line, to the cache level that `hint`
+/// selects. If `ahead` is 0, there is no prefetch.
 macro_rules! ahead {
     () => {
         ".if {ahead}\n\
@@ -158,7 +161,8 @@ macro_rules! ahead {
     };
 }
 
-/// Prefetches a line ahead of the stored line, for ownership.
+/// Prefetches the line that is `own` bytes after the stored line, for ownership. If `own` is 0,
+/// there is no prefetch.
 macro_rules! own {
     () => {
         ".if {own}\nprfm pstl1keep, [{t}, #{own}]\n.endif"

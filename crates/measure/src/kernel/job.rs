@@ -31,7 +31,7 @@ pub(super) struct Job {
     /// The number of units that each group stores.
     pub(super) stores: u64,
     /// The number of groups in one call. A group has `loads` units to load and `stores` units to
-    /// store.
+    /// store. In a kernel that only loads or only stores, each unit counts as a group.
     pub(super) groups: u64,
     /// The word to store.
     pub(super) word: u64,

@@ -1,5 +1,5 @@
-//! A pseudo-random order in which each line occurs once. It is computed during the walk, so it
-//! causes no memory traffic.
+//! A pseudo-random order in which each line occurs once. The order is computed during the walk and
+//! never stored, so it causes no memory traffic.
 //!
 //! The lines are divided into `sheets` of `2^bits` lines. A round visits one line of each sheet,
 //! and goes from sheet to sheet with a constant step. In each sheet, a bijection maps the number of
@@ -8,7 +8,7 @@
 
 use super::{BATCH, LINE};
 
-/// A sheet, a part of the buffer, has at most `2^SHEET_BITS` lines: a huge page of 2 MiB.
+/// A sheet has at most `2^SHEET_BITS` lines, which are as large as a huge page of 2 MiB.
 const SHEET_BITS: u32 = 15;
 
 /// A pseudo-random order of the lines of a buffer, and the current position in the order.
@@ -23,8 +23,8 @@ pub(super) struct VisitOrder {
 }
 
 impl VisitOrder {
-    /// An order of at most `lines` lines, but at least one, in whole sheets. If `lines` is 64 or
-    /// more, the order has at least 63/64 of the lines.
+    /// Makes an order of whole sheets, with at most `lines` lines and at least one line. If `lines`
+    /// is 64 or more, the order has at least 63/64 of the lines.
     pub(super) fn new(lines: usize, seed: u64) -> Self {
         let bits = (lines / 64).checked_ilog2().unwrap_or(0).min(SHEET_BITS);
         let sheets = u32::try_from(lines >> bits).unwrap_or(u32::MAX).max(1);
@@ -116,9 +116,9 @@ fn batch(order: &mut VisitOrder) -> [usize; BATCH] {
     lines
 }
 
-/// The step from one sheet of lines to the next. It is coprime to the number of sheets, so all
-/// sheets are visited. It is near 0.618 of that number (golden section), so that sheets visited one
-/// after the other are far apart.
+/// The step from one sheet of lines to the next. The step is coprime to the number of sheets, so
+/// all sheets are visited. It is near 0.618 times the number of sheets (golden section), so that
+/// sheets visited one after the other are far apart.
 fn step(sheets: u32) -> u32 {
     let golden = (f64::from(sheets) * 0.618) as u32;
     let coprime = |step: &u32| {

@@ -15,8 +15,8 @@ use crate::{
 };
 use std::{ops::Range, ptr};
 
-/// The number of lines that a thread accesses between two checks of the flag that stops the team:
-/// 256 KiB, which take 10 us or more.
+/// The number of lines that a thread accesses between two checks of the team's stop flag: 256 KiB,
+/// which take 10 us or more.
 const CHUNK_LINES: usize = 4096;
 
 /// The smallest buffer for random order, lines. From this size on, a random order consists of whole
@@ -87,18 +87,18 @@ pub struct Walk {
     kernel: Kernel,
     loads: usize,
     stores: usize,
-    /// `read` has the lines of each buffer to load from (at most two), `write` those of the buffer
-    /// to store to.
+    /// `read` has the lines of each buffer to load from (at most two buffers), and `write` has the
+    /// lines of the buffer to store to.
     read: Vec<Range<usize>>,
     write: Range<usize>,
-    /// A pass accesses all lines once, in `rounds` rounds. `round` is the number of completed
-    /// rounds of this pass.
+    /// A pass accesses all lines of the memory once, in `rounds` rounds of the kernel. `round` is
+    /// the number of completed rounds of the current pass.
     rounds: usize,
     round: usize,
     /// The 1-based number of the current pass over the memory.
     pass: u64,
-    /// The random order of each buffer, that of `write` last; `None` if lines are accessed in
-    /// order.
+    /// The random orders of the buffers of `read`, followed by that of `write`; `None` if lines are
+    /// accessed in sequence.
     orders: Option<Vec<Batches>>,
     sums: Checksums,
 }
@@ -127,7 +127,7 @@ impl Walk {
     /// Fills the memory with the expected contents, and begins the accesses at its first line.
     ///
     /// # Errors
-    /// When the memory is too small for a single round of the kernel, or in random order for
+    /// When the memory is too small for a single round of the kernel or, in random order, for
     /// buffers of `ORDER_LINES_MIN` lines.
     pub fn new(
         mut region: Region,
@@ -184,8 +184,8 @@ impl Walk {
         Ok(walk)
     }
 
-    /// Gives each buffer its own random order. Lines that this order does not visit are removed
-    /// from the end of the buffer.
+    /// Gives each buffer its own random order. An order visits a whole number of sheets of lines.
+    /// The lines after the last whole sheet are removed from the end of the buffer.
     fn shuffle(&mut self, seed: u64) {
         let shuffled = |lines: &mut Range<usize>| {
             let order = VisitOrder::new(lines.len(), seed.wrapping_add(lines.start as u64));
@@ -248,8 +248,8 @@ impl Walk {
         let read = per_buffer(self.loads, self.read.len());
         let write = per_buffer(self.stores, 1);
         let groups = rounds * self.kernel.groups_in_round();
-        // The loop of a kernel that only loads or only stores accesses one unit in each group. For
-        // such a kernel, each unit is therefore counted as a group.
+        // The loop of a kernel that only loads or only stores counts units instead of groups. The
+        // number of groups is therefore multiplied by the number of units in a group.
         let alone = if self.loads == 0 || self.stores == 0 { self.loads + self.stores } else { 1 };
         let start = self.region.start();
         let at =
@@ -428,7 +428,8 @@ mod tests {
         all
     }
 
-    /// Every kernel of this machine with every traffic that it serves, in every access pattern.
+    /// Every kernel of this machine, with each traffic that the kernel serves and each access
+    /// pattern.
     fn all() -> Vec<(Kernel, Traffic, Pattern)> {
         let mut all = vec![];
         for kernel in Isa::available().into_iter().flat_map(kernels) {
@@ -440,7 +441,8 @@ mod tests {
     }
 
     /// Traffic with a read share of 0, 5, 10 .. 100 %, with ordinary and with non-temporal stores.
-    /// Shares below 50 % are left out for ordinary stores, which cannot have them.
+    /// With ordinary stores, the read share is at least 50 %, because each of these stores also
+    /// reads its line.
     fn shares() -> Vec<Traffic> {
         let share = |percent| [false, true].map(|past| Traffic::of_read_share(percent, past));
         (0..=100).step_by(5).flat_map(share).flatten().collect()

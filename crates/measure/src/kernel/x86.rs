@@ -13,7 +13,7 @@ use super::{
 use crate::isa::Isa;
 use std::arch::asm;
 
-/// The AVX-512 instructions of each piece of the loops. A cache line takes one register.
+/// The AVX-512 instructions of each piece of the loops. A cache line takes one vector register.
 macro_rules! avx512 {
     (zero) => {
         "vpxorq zmm0, zmm0, zmm0"
@@ -41,7 +41,7 @@ macro_rules! avx512 {
     };
 }
 
-/// The AVX2 instructions of each piece of the loops. A cache line takes two registers.
+/// The AVX2 instructions of each piece of the loops. A cache line takes two vector registers.
 macro_rules! avx2 {
     (zero) => {
         "vpxor ymm0, ymm0, ymm0\nvpxor ymm1, ymm1, ymm1"
@@ -76,7 +76,7 @@ macro_rules! avx2 {
     };
 }
 
-/// The SSE2 instructions of each piece of the loops. A cache line takes four registers.
+/// The SSE2 instructions of each piece of the loops. A cache line takes four vector registers.
 macro_rules! sse2 {
     (zero) => {
         "pxor xmm0, xmm0\npxor xmm1, xmm1\npxor xmm2, xmm2\npxor xmm3, xmm3"
@@ -111,8 +111,8 @@ macro_rules! sse2 {
     (forget) => { "" };
 }
 
-/// Repeats the given pieces of assembly for each line of a unit that has `lines` lines in each of
-/// `pages` pages.
+/// Repeats the given pieces of assembly for each line of a unit: for one line of each of `pages`
+/// pages, then for the next line of each page, up to `lines` lines of each page.
 macro_rules! unit {
     ($($piece:expr),+) => {
         concat!(
@@ -123,7 +123,8 @@ macro_rules! unit {
     };
 }
 
-/// Repeats a piece of assembly for each line of a unit whose lines are all consecutive.
+/// Repeats a piece of assembly for each line of a unit. In contrast to `unit`, all `lines` times
+/// `pages` lines are consecutive.
 macro_rules! row {
     ($piece:expr) => {
         concat!(
@@ -134,8 +135,8 @@ macro_rules! row {
     };
 }
 
-/// Advances to the next unit. At the end of a page, skips the other pages of the block, which were
-/// accessed in parallel.
+/// Advances an address to the next unit. After the last unit of a page, the address also skips the
+/// other `pages` - 1 pages of the block, which were accessed in parallel with this page.
 macro_rules! advance {
     ($at:literal, $skip:literal) => {
         concat!(
@@ -159,7 +160,8 @@ macro_rules! advance {
     };
 }
 
-/// Prefetches a line ahead of the loaded line.
+/// Prefetches the line that is `ahead` bytes after the loaded line, to the cache level that `hint`
+/// selects. If `ahead` is 0, there is no prefetch.
 macro_rules! ahead {
     ($from:literal) => {
         concat!(
@@ -178,7 +180,8 @@ macro_rules! ahead {
     };
 }
 
-/// Prefetches a line ahead of the stored line, for ownership.
+/// Prefetches the line that is `own` bytes after the stored line, for ownership. If `own` is 0,
+/// there is no prefetch.
 macro_rules! own {
     ($to:literal) => {
         concat!(".if {own}\nprefetchw [", $to, " + il_at + {own}]\n.endif")

@@ -1,5 +1,5 @@
-//! The capabilities of DAMON. Most of them are known only after a probe, which sets up a DAMON
-//! thread, tries which keywords the kernel accepts, and removes the thread.
+//! The capabilities of DAMON. Most of these capabilities are known only after a probe, which sets
+//! up a DAMON thread, tries which keywords the kernel accepts, and removes the thread.
 
 use super::Status;
 use interleaf_linux::machine::{
@@ -48,8 +48,8 @@ pub(super) fn actions(machine: &Machine, probed: ProbeAnswer) -> Status {
     )
 }
 
-/// The capability of DAMON to interleave the pages of running programs: its schemes must accept
-/// several destination nodes, and it must have operations on virtual addresses (`vaddr`).
+/// The capability of DAMON to interleave the pages of running programs. DAMON must have operations
+/// on virtual addresses (`vaddr`), and its schemes must accept several destination nodes.
 pub(super) fn destinations(machine: &Machine, probed: ProbeAnswer) -> Status {
     let (destinations, operations) = match (&machine.damon, probed) {
         // A DAMON context that another program has set up shows the supported features without a

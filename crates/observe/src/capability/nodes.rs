@@ -20,7 +20,7 @@ pub(super) fn memory_nodes(machine: &Machine) -> Status {
 }
 
 /// The sum of the nodes' sizes may differ from the machine's size by at most 1 / `SIZES_APART` of
-/// the machine's size, because they are read at different times.
+/// the machine's size, because the kernel's files with these sizes are read at different times.
 const SIZES_APART: u64 = 64;
 
 /// Compares the nodes' sizes with the machine's size. Some kernels report too little memory for a

@@ -108,8 +108,8 @@ fn of_damon(damon: &Damon) -> Vec<Rival> {
     modules.chain(damon.kdamonds.iter().map(thread)).collect()
 }
 
-/// Returns the programs of [`PROGRAMS`] that run. Files of other processes are read without adding
-/// them to a capture, because the names of processes are private.
+/// Returns the programs of [`PROGRAMS`] that run. The names of other processes are private, so
+/// their files are read without being added to a capture (`doctor --capture`).
 fn programs(root: &Root) -> Result<Vec<Rival>, RootError> {
     let mut found: Vec<Rival> = vec![];
     for process in root.peek_names("/proc")? {
@@ -131,8 +131,7 @@ fn programs(root: &Root) -> Result<Vec<Rival>, RootError> {
     Ok(found)
 }
 
-/// Settings that a process of Interleaf changed and could not restore, because the process was
-/// killed; and damaged journals.
+/// Settings that a killed process of Interleaf changed and did not restore, and damaged journals.
 pub(super) fn left_behind(root: &Root) -> Status {
     let remedy = "interleaf run --restore, as root";
     let (left, damaged) = match leftovers(root).and_then(|left| Ok((left, damaged(root)?))) {

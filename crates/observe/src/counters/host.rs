@@ -18,7 +18,7 @@ use std::{
 
 const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
 
-/// The number of open files, other than counters, that a raised limit on open files has room for.
+/// The number of open files for which a raised limit leaves room, besides the counters.
 const OTHER_FILES: u64 = 128;
 
 /// The open counters of a plan.
@@ -320,8 +320,8 @@ fn forget(reading: &mut Reading, domain: usize, tier: Option<usize>, quantity: Q
         }
         (Quantity::Read, Some(tier)) => reading.traffic[domain][tier].read_bytes = None,
         (Quantity::Written, Some(tier)) => reading.traffic[domain][tier].written_bytes = None,
-        // Mark both as unknown: latency is `occupancy_ns` divided by `inserts`, so one without the
-        // other is useless.
+        // Mark `inserts` and `occupancy_ns` as unknown, even if only one of them is: latency is
+        // `occupancy_ns` divided by `inserts`, so neither is useful alone.
         (_, Some(tier)) => {
             let traffic = &mut reading.traffic[domain][tier];
             (traffic.inserts, traffic.occupancy_ns) = (None, None);

@@ -328,8 +328,8 @@ impl Making<'_> {
         socket(cpu).or_else(beside).unwrap_or(0)
     }
 
-    /// The first tier of a kind in the list of a domain, which is its fastest; `None` if the domain
-    /// has no such tier.
+    /// The fastest tier of a kind in a domain, which is the first tier of this kind in the domain's
+    /// list; `None` if the domain has no tier of this kind.
     fn tier(&self, domain: usize, kind: TierKind) -> Option<usize> {
         let tiers = &self.layout.domains[domain].tiers;
         tiers.iter().copied().find(|tier| self.layout.tiers[*tier].kind == kind)
@@ -361,7 +361,7 @@ impl Making<'_> {
     }
 }
 
-/// The figures of a tier that cannot be computed from the quantities in `counted`: `bytes`,
+/// The figures of a tier that the quantities in `counted` are not enough to compute: `bytes`,
 /// `latency` or both.
 fn missing(counted: &[Quantity]) -> Vec<&'static str> {
     let bytes = counted.contains(&Quantity::Read) && counted.contains(&Quantity::Written);

@@ -10,15 +10,17 @@
 //! Only the command and its descendants are counted, on all CPUs. (Memory traffic, in contrast, is
 //! counted for the whole machine.)
 //!
-//! Intel's cores count the kinds in a separate register, whose events follow `slots` in a group.
-//! The register has the first level since Ice Lake, and both levels since Sapphire Rapids.
+//! Intel's cores count the kinds of slots in a register of their own. Linux counts the events of
+//! this register only in a group whose first event is `slots`. The register has the first level
+//! since Ice Lake, and both levels since Sapphire Rapids.
 //!
 //! AMD's cores since Zen 4 count slots with ordinary counters. A core has six counters, of which
 //! the kernel's watchdog often holds one, so a group of more than five events would never be
 //! counted. The events are therefore in two groups that the kernel multiplexes. One group has five
-//! events for the first level. The other group has three events: for the slots of the core's other
-//! thread, and for the share of memory in the stalls. This share is the fraction of stalled cycles
-//! in which the oldest operation was a load.
+//! events for the first level. The other group has three events: the slots that were given to the
+//! core's other thread, all stalled cycles, and the stalled cycles in which the oldest operation
+//! was a load. The ratio of the two cycle counts is the part of the backend-bound slots that waited
+//! for memory.
 //!
 //! The count of an event that had no counter for a part of the time is scaled up, and the fraction
 //! of time in which it was counted is reported. The count of an event that never had a counter is

@@ -92,10 +92,10 @@ impl Bfs {
                         break;
                     }
                 }
-                // The bottom-up levels kept the frontier only as a bitmap, but top-down needs it in
-                // the queue. The vertices of the frontier are written from index 0 on, because the
-                // slots behind the present tail may not suffice. The overwritten entries are not
-                // needed any more.
+                // Top-down needs the frontier in the queue, but the bottom-up levels kept the
+                // frontier only as a bitmap. The vertices of the frontier are written from index 0
+                // of the queue on, because the queue may have too few slots after the present tail.
+                // The overwritten entries are not needed any more.
                 tail.store(0, Relaxed);
                 listed(front, queue, &tail);
                 frontier = 0..tail.load(Relaxed);

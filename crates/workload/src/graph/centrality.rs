@@ -2,10 +2,10 @@
 //! Brandes' algorithm (Journal of Mathematical Sociology 2001) from four sampled sources, as in the
 //! GAP suite.
 //!
-//! A breadth-first search counts shortest paths and marks the edges that are on such paths. Then,
-//! level by level back to the source, each vertex computes its dependency from those of its
-//! successors. The dependency of a vertex is the fraction of the source's shortest paths that pass
-//! through the vertex, summed over all targets.
+//! A breadth-first search counts the shortest paths to each vertex, and marks the edges of these
+//! paths. Then each vertex computes its dependency from the dependencies of its successors, level
+//! by level back to the source. The dependency of a vertex is the fraction of the source's shortest
+//! paths that pass through the vertex, summed over all targets.
 
 use super::{Algorithm, Reach, csr::View, queue::Batch, wrong};
 use crate::{
@@ -149,7 +149,8 @@ impl PathCount<'_> {
                 self.on_path[at / 64].fetch_or(1 << (at % 64), Relaxed);
                 let count = &self.paths[neighbour as usize];
                 let add = |bits| Some((f64::from_bits(bits) + paths).to_bits());
-                // `fetch_update` fails only if `add` returns no value, and it always returns one.
+                // `fetch_update` fails only if `add` returns `None`, and `add` never returns
+                // `None`.
                 let _ = count.fetch_update(Relaxed, Relaxed, add);
             }
         }

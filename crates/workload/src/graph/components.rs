@@ -80,7 +80,7 @@ fn link(a: u32, b: u32, labels: &[AtomicU32]) {
     }
 }
 
-/// Makes the root of a vertex's tree the parent of the vertex.
+/// Makes the root of a vertex's tree the parent of the vertex (path compression).
 fn compress(vertex: u32, labels: &[AtomicU32]) {
     let label = |at: u32| labels[at as usize].load(Relaxed);
     while label(vertex) != label(label(vertex)) {

@@ -4,7 +4,7 @@
 //! A Kronecker graph has a few vertices with very many neighbours. The numbers of the two vertices
 //! of an edge are drawn bit by bit. Each pair of bits chooses one of four quadrants of the
 //! adjacency matrix, with the probabilities of Graph500. The numbers of the vertices are permuted
-//! afterwards, so they tell nothing about degrees.
+//! afterwards, so the number of a vertex tells nothing about its degree.
 //!
 //! Edges are drawn in chunks, and each chunk has a seed of its own: a graph is the same for any
 //! number of threads.

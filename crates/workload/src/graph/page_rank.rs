@@ -12,7 +12,8 @@ use crate::{
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// The probability with which a random walk follows an edge; else it continues at a random vertex.
+/// The probability that a random walk follows an edge. Otherwise, the walk continues at a random
+/// vertex.
 const DAMPING: f32 = 0.85;
 
 /// Iterations end when the absolute changes of all ranks in an iteration add up to less than this.

@@ -115,8 +115,9 @@ struct Relaxation<'a> {
 }
 
 impl Relaxation<'_> {
-    /// Relaxes `vertices` of a bucket. Then relaxes the vertices that meanwhile moved into the same
-    /// bucket of the thread's `own` buckets, as long as they are fewer than [`FUSED_MAX`].
+    /// Relaxes `vertices`, which are in the bucket with the index `bucket`. If this puts vertices
+    /// into the same bucket of the thread's `own` buckets, relaxes these vertices too, unless there
+    /// are [`FUSED_MAX`] or more.
     fn settle(&self, vertices: &[u32], bucket: usize, own: &mut Buckets) {
         for vertex in vertices {
             // A vertex whose distance is below the bucket was relaxed with an earlier bucket.

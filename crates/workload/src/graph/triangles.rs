@@ -142,10 +142,10 @@ fn is_skewed(graph: View<'_>) -> bool {
     average / 1.3 > degrees[SAMPLE / 2] as f64
 }
 
-/// The number of triangles, computed in one thread with marks in place of sorted lists. An edge is
-/// kept only at its end of lower rank, which is the end with fewer neighbours. The kept edges are
-/// listed first: a search of the whole list of a vertex with many neighbours, once for each of its
-/// neighbours, would take several times as long as the rounds.
+/// The number of triangles, computed in one thread with marks in place of sorted lists. Each edge
+/// is kept only in the list of its vertex with the lower rank, which has fewer neighbours. These
+/// lists are made first: to search all neighbours of a vertex with many neighbours, once for each
+/// of them, would take several times as long as the rounds.
 fn marked(graph: View<'_>) -> u64 {
     let rank = |vertex: u32| (graph.degree(vertex), vertex);
     let (mut ends, mut lists) = (vec![0], Vec::with_capacity(graph.neighbours.len() / 2));

@@ -2,7 +2,7 @@
 //! blocks (Thomas). Implicit solvers of gas dynamics solve such systems for density, momentum and
 //! energy along each line of cells (bwaves, the NAS benchmark BT).
 //!
-//! A round is an implicit step: for each line it solves A x = b, where b is the x of the round
+//! A round is an implicit step. It solves A x = b for each line, where b is the x of the round
 //! before plus a small source. The blocks of A do not change. Verification: A times the last x must
 //! be the last b, and each block must have the values that were written at the start.
 
@@ -54,8 +54,9 @@ pub struct BlockTridiagonal {
     pool: ThreadPool,
 }
 
-/// The initial value of the element with index `at` in the blocks. Elements are small, except on
-/// the diagonal: a diagonal element exceeds the sum of the other elements in its row.
+/// The initial value of the element with index `at` in the blocks. The matrix is diagonally
+/// dominant: a diagonal element exceeds the sum of the absolute values of the other elements in its
+/// row.
 fn element(at: usize) -> f64 {
     let (block, place) = (at % BLOCKS / BLOCK, at % BLOCK);
     let value = (word(at) >> 40) as f64 / (1 << 24) as f64 - 0.5;

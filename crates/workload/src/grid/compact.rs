@@ -23,14 +23,15 @@ const ALPHA: f64 = 1.0 / 3.0;
 const FIRST: f64 = 14.0 / 9.0 / 2.0;
 const SECOND: f64 = 1.0 / 9.0 / 4.0;
 
-/// The wave number at which the scheme's factor of a wave is largest, in waves for each cell. A
-/// round divides by the factor of the field's wave. The field has whole waves, whose number is
-/// coprime to that of the cells, so its wave number is only near this one. Rounding errors of a
-/// wave with a larger factor grow from round to round: with 24 cells along a line up to 6 times.
+/// The wave number at which the scheme multiplies the amplitude of a wave by the largest factor, in
+/// waves for each cell. A round divides by the factor of the field's wave, so rounding errors with
+/// a larger factor than the field grow from round to round: with 24 cells along a line up to 6.6
+/// times in each round. The field's wave number is therefore near `WAVE`. The two are not equal,
+/// because a line has a whole number of waves, which is coprime to the number of cells.
 const WAVE: f64 = 0.36;
 
-/// The number of rounds after which the field is the one at the start, and is filled again, so that
-/// rounding errors do not grow for longer.
+/// The number of rounds after which the field equals the initial field. The field is then filled
+/// again, which removes its rounding errors.
 const PERIOD: u32 = 4;
 
 /// Floating-point operations for each element and direction: differences 5, forward sweep 2,
@@ -74,7 +75,8 @@ struct Line {
 impl Line {
     fn new(side: usize) -> Self {
         // The corner elements of the periodic matrix are ALPHA. With u = (-1, 0, ..., ALPHA) and v
-        // = (1, 0, ..., -ALPHA), it is the tridiagonal matrix plus the product of u and v.
+        // = (1, 0, ..., -ALPHA), the periodic matrix is the tridiagonal matrix plus the product of
+        // u and v.
         let diagonal = |at: usize| match at {
             0 => 2.0,
             _ if at == side - 1 => 1.0 + ALPHA * ALPHA,
@@ -312,7 +314,8 @@ mod tests {
         assert!(coarse < 1e-4 && fine < coarse / 50.0, "{coarse} {fine}");
     }
 
-    /// The wave numbers of these sides differ from that with the largest factor, that of 20 least.
+    /// With each of these numbers of cells along a line, the wave number of the field differs from
+    /// [`WAVE`]: least with 20 cells.
     #[test]
     fn errors_do_not_grow_from_round_to_round() {
         for side in [16, 20, 24, 40, 90] {

@@ -52,8 +52,8 @@ const DIRECTIONS: [[i32; 3]; VELOCITIES] = [
     [0, -1, 1],
 ];
 
-/// `RELAXATION` is the inverse of the relaxation time in steps, `VISCOSITY` the viscosity of the
-/// fluid that follows from it, in squares of cells for each step.
+/// `RELAXATION` is the inverse of the relaxation time in steps. `VISCOSITY` is the viscosity that
+/// follows from `RELAXATION`, in squares of a cell's width for each step.
 const RELAXATION: f64 = 1.25;
 const VISCOSITY: f64 = (1.0 / RELAXATION - 0.5) / 3.0;
 
@@ -118,8 +118,8 @@ impl Lattice {
                     let speeds = flow(side, [at % side, at / side, z]);
                     let square = 1.5 * speeds.iter().map(|u| u * u).sum::<f64>();
                     // By Bernoulli's equation the pressure is lower where the flow is faster. The
-                    // density is three times the pressure, so it is 1 minus `square`, which is 1.5
-                    // times the square of the speed.
+                    // density is three times the pressure, so the density is 1 minus 1.5 times the
+                    // square of the speed (`square`).
                     *population = equilibrium(velocity, 1.0 - square, speeds, square);
                 }
             });

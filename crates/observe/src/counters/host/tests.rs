@@ -71,8 +71,7 @@ fn sub_channels_add_up() {
 #[test]
 fn cycles_become_time_by_ticks() {
     // In 1 ms at 2 GHz there are 2e6 ticks, so 4e6 cycles of waiting are 2e6 ns, or 200 ns for each
-    // of 1e4 requests. This unit is the only one of 12 units that counts, so its counts are
-    // multiplied by 12.
+    // of 1e4 requests. Only one of 12 units counts, so its counts are multiplied by 12.
     let plan = plan(vec![
         event(Quantity::Ticks, None, 1.0, 0),
         event(Quantity::OccupancyCycles, Some(1), 12.0, 0),
