@@ -296,10 +296,11 @@ mod tests {
         assert_eq!(chosen(Goal::Value, true), Some(3));
     }
 
-    /// There are two demands. The second configuration runs the first demand faster than the
-    /// baseline, and the second demand slower. It is recommended if the shares of the demands are
-    /// 4:1, but not with equal shares. The third configuration is faster for both demands, but is
-    /// never recommended, because its memory does not hold the second demand.
+    /// The plan recommends a configuration by its combined speed for two demands. The second
+    /// configuration is faster than the baseline for the first demand, and slower for the second
+    /// demand: the plan recommends it if the shares of the demands are 4:1, but not with equal
+    /// shares. The third configuration is faster than the baseline for both demands, but the plan
+    /// never recommends it, because its memory does not hold the second demand.
     #[test]
     fn all_demands_decide() {
         let all = [
