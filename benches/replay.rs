@@ -11,8 +11,9 @@
 //! Each transfer completes at once. No prefetch is late, so the result depends only on the
 //! decisions of the cache: which pages it prefetches, and which it evicts. In the output, `waits`
 //! are major faults, and `unmapped` are minor faults, on pages that are resident but not mapped. A
-//! minor fault costs a hundredth of a major fault (bench `faults`). `least` is the count of optimal
-//! replacement. `in vain` are reads of pages that were not touched since their previous read.
+//! minor fault costs a hundredth of a major fault (bench `faults`). `first` are the pages read in
+//! the first round after the program has filled its arrays; the other counts are of later rounds.
+//! `least` is the count of optimal replacement. `in vain` are reads of pages that were not touched since their previous read.
 
 #[allow(unreachable_pub, reason = "the tests of the pager use it too")]
 #[path = "../crates/pager/tests/replay_machine/mod.rs"]
@@ -23,8 +24,8 @@ use interleaf_workload::kind::Kind;
 use replay_machine::{COUNTED, PAGE, replay};
 use std::io::{self, Write};
 
-/// Budget of the pager in frames of 4 KiB: 128 MiB.
-const FRAMES: usize = 32768;
+/// Budget of the pager in frames of 4 KiB: 256 MiB.
+const FRAMES: usize = 65536;
 
 const PATTERNS: [Kind; 7] =
     [Kind::Stream, Kind::Seq, Kind::Stride, Kind::Random, Kind::Fft3d, Kind::Gemm, Kind::GemmTiled];
@@ -36,10 +37,11 @@ fn print(kind: Kind, percent: usize) -> io::Result<()> {
     let mean = |of: fn(&Counts) -> u64| replay.count(of) / COUNTED as u64;
     writeln!(
         io::stdout(),
-        "{:8} {:9} {:9} {:9} {:9} {:9} {:9} {:9}",
+        "{:10} {:9} {:9} {:9} {:9} {:9} {:9} {:9} {:9}",
         kind.name(),
         mean(|counts| counts.faults - counts.minor_faults),
         mean(|counts| counts.minor_faults),
+        replay.read_in_first_round,
         mean(|counts| counts.read),
         replay.least.read,
         mean(|counts| counts.written),
@@ -52,10 +54,11 @@ fn main() -> io::Result<()> {
     let asked: Vec<Kind> = std::env::args().filter_map(|name| Kind::of(&name)).collect();
     writeln!(
         io::stdout(),
-        "{:8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
+        "{:10} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
         "",
         "waits",
         "unmapped",
+        "first",
         "read",
         "least",
         "written",

@@ -31,6 +31,19 @@ fn loops_over_three_arrays_read_as_little_as_optimal_replacement() {
     assert!((1.0..1.05).contains(&ratio), "{ratio} of the optimum");
 }
 
+/// In a tiled product of matrices, each row of tiles reads all of one matrix again, and only a few
+/// tiles of the other two. LRU would keep the first matrix. With optimal replacement, a round reads
+/// 58882 pages.
+#[test]
+fn a_tiled_product_keeps_the_matrix_that_each_row_reads_again() {
+    let replay = replay(Kind::GemmTiled, FRAMES, (2 * FRAMES * PAGE) as u64).expect("has a trace");
+    let least = replay.least.read as f64;
+    let ratio = replay.count(|counts| counts.read) as f64 / COUNTED as f64 / least;
+    assert!((1.0..2.2).contains(&ratio), "{ratio} of the optimum");
+    let first = replay.read_in_first_round as f64 / least;
+    assert!((1.0..3.9).contains(&first), "{first} of the optimum in the first round");
+}
+
 #[test]
 fn near_the_footprint_loops_read_what_the_used_part_of_the_budget_does_not_hold() {
     let pages = 32_768;

@@ -108,6 +108,11 @@ impl Cache {
         (self.residency.loaded_pages() / u64::from(self.pages_per_tick())) as u16
     }
 
+    /// Number of pages loaded since a time of the clock of loaded pages.
+    pub(super) fn pages_loaded_since(&self, since: u16) -> u32 {
+        u32::from(self.time().wrapping_sub(since)).saturating_mul(self.pages_per_tick())
+    }
+
     /// The current share of a node, frames.
     pub(super) fn budget_of(&self, node: Node) -> u32 {
         self.shares.share(node)

@@ -4,6 +4,9 @@
 //! long transfer fits. Compaction then evicts the pages from the aligned block of 512 frames that
 //! has the fewest frames in use. The evicted pages are loaded into smaller gaps when they are
 //! touched again.
+//!
+//! In a long loop (`loop_detector.rs`), too few frames are free for that. An allocation then makes
+//! the free frames of a smaller block contiguous (`Cache::gather`), without evictions.
 
 use super::{
     Action, Cache, Extent, ExtentState,
@@ -11,6 +14,7 @@ use super::{
     index::ExtentId,
     node::Node,
 };
+use std::{cmp::Reverse, ops::Range};
 
 /// Minimum order of an allocation for which compaction is worth evictions: 2^7 contiguous frames,
 /// 512 KiB.
@@ -29,6 +33,17 @@ const FREE_DIVISOR: u32 = 4;
 /// as without this protection of new extents, and with 2048 they read 0.5 % more.
 const RECENT_PAGES: u32 = 512;
 const RECENT_DIVISOR: u32 = 2;
+
+/// Minimum order of a block of free frames that is made contiguous: 32 frames, 128 KiB.
+const GATHER_ORDER_MIN: u8 = 5;
+
+/// After an attempt without success, free frames are gathered again when the cache has loaded this
+/// number of pages, or half of the budget (`RECENT_DIVISOR`) if that is less. The number bounds the
+/// time of the search.
+const GATHER_PAGES: u32 = 256;
+
+/// Number of huge pages of frames that are examined to gather free frames.
+const GATHER_EXAMINED: usize = 16;
 
 /// The entry of a frame that is not the first frame of an extent.
 const NO_OWNER: ExtentId = ExtentId::MAX;
@@ -67,7 +82,8 @@ impl Cache {
     /// are neither pinned nor recently mapped. Does nothing if too few frames are free
     /// ([`FREE_DIVISOR`]).
     pub(super) fn compact(&mut self, node: Node, actions: &mut Vec<Action>) {
-        let Some((block, free)) = self.residency.emptiest(node) else { return };
+        let emptiest = self.residency.emptiest(node, 1);
+        let Some((block, free)) = emptiest.first().copied() else { return };
         let frames = 1 << ORDER_MAX;
         if free * FREE_DIVISOR < frames {
             return;
@@ -92,10 +108,88 @@ impl Cache {
         }
     }
 
+    /// In a long loop, makes 2^`order` free frames of a node contiguous, and returns true if it
+    /// does. The mapped extents of an aligned block of frames get free frames elsewhere. No page
+    /// moves for that, because the memory of a mapped extent is in the region. Instead, the memory
+    /// of the free frames moves into the block. Examines the blocks of [`GATHER_EXAMINED`] huge
+    /// pages, and begins with those that have the most free frames. Returns false if each block has
+    /// an extent that is not mapped, or that is larger than the free blocks elsewhere.
+    pub(super) fn gather(&mut self, node: Node, order: u8, actions: &mut Vec<Action>) -> bool {
+        let is_long = self.reclaim.loop_detector.is_long_loop();
+        if !is_long || order < GATHER_ORDER_MIN || self.residency.free_frames(node) < 1 << order {
+            return false;
+        }
+        let now = self.residency.loaded_pages();
+        let pause = u64::from(GATHER_PAGES.min(self.budget() / RECENT_DIVISOR));
+        if now.wrapping_sub(self.reclaim.gathered_at) < pause {
+            return false;
+        }
+        let emptiest = self.residency.emptiest(node, GATHER_EXAMINED);
+        let firsts = emptiest
+            .iter()
+            .flat_map(|(first, _)| (*first..first + (1 << ORDER_MAX)).step_by(1 << order));
+        let blocks = firsts.map(|first| first..first + (1 << order));
+        let mut blocks: Vec<(u32, Range<Frame>, Vec<ExtentId>)> =
+            blocks.filter_map(|block| self.mapped_in_block(block)).collect();
+        blocks.sort_unstable_by_key(|(free, ..)| Reverse(*free));
+        let is_gathered =
+            blocks.iter().any(|(_, block, ids)| self.empty_block(block, ids, order, actions));
+        if !is_gathered {
+            self.reclaim.gathered_at = now;
+        }
+        is_gathered
+    }
+
+    /// The number of free frames of a block of frames, the block, and its extents. `None` if no
+    /// frame is free, or if an extent is not mapped or larger than the block.
+    fn mapped_in_block(&self, block: Range<Frame>) -> Option<(u32, Range<Frame>, Vec<ExtentId>)> {
+        let (mut frame, mut mapped, mut free) = (block.start, vec![], 0);
+        while frame < block.end {
+            if let Some(frames) = self.residency.free_block(frame) {
+                free += frames;
+                frame += frames;
+                continue;
+            }
+            let id = self.residency.owner(frame)?;
+            let extent = self.residency.extent(id);
+            if extent.state != ExtentState::Mapped {
+                return None;
+            }
+            mapped.push(id);
+            frame += extent.frames();
+        }
+        (free > 0 && frame == block.end).then_some((free, block, mapped))
+    }
+
+    /// Gives the mapped extents `ids` of a block free frames outside the block. Returns false, and
+    /// changes nothing, if not each extent finds frames in a free block that is smaller than this
+    /// block.
+    fn empty_block(
+        &mut self,
+        block: &Range<Frame>,
+        ids: &[ExtentId],
+        block_order: u8,
+        actions: &mut Vec<Action>,
+    ) -> bool {
+        let mut found = vec![];
+        for id in ids {
+            let order = self.residency.extent(*id).span().order;
+            let frame = self.residency.allocate_outside(block, order, block_order);
+            let Some(frame) = frame else {
+                found.iter().for_each(|(frame, order)| self.residency.deallocate(*frame, *order));
+                return false;
+            };
+            found.push((frame, order));
+        }
+        for (id, (frame, order)) in ids.iter().zip(found) {
+            actions.push(Action::MoveMemory(frame, self.residency.extent(*id).span().frame, order));
+            self.residency.change_frames(*id, frame);
+        }
+        true
+    }
+
     /// True if a mapped extent was mapped a short time ago, on the clock of loaded pages.
     fn is_recent(&self, extent: &Extent) -> bool {
-        let pages = RECENT_PAGES.min(self.budget() / RECENT_DIVISOR);
-        let ticks = pages / self.pages_per_tick();
-        u32::from(self.time().wrapping_sub(extent.since)) <= ticks
+        self.pages_loaded_since(extent.since) <= RECENT_PAGES.min(self.budget() / RECENT_DIVISOR)
     }
 }

@@ -29,11 +29,12 @@ use std::ops::Range;
 const RESERVE_DIVISOR: u32 = 16;
 const RESERVE_MAX: u32 = 1 << 14;
 
-/// The maximum of the reserve is raised by the budget divided by this number, times the share of
-/// early evictions (0 to 1, `loop_detector.rs`): with a share of 0.5, by an eighth of the budget.
-/// With a larger reserve, more pages are inactive. The pager sees touches of inactive pages as
-/// refaults, and keeps the touched pages resident. A matrix product by rows (GEMM) needs such a
-/// reserve.
+/// The maximum of the reserve is raised by the budget times the share of early evictions (0 to 1,
+/// `loop_detector.rs`) divided by `EARLY_DIVISOR`, at most by the budget divided by
+/// `INACTIVE_DIVISOR`. With a larger reserve, more pages are inactive. The pager sees touches of
+/// inactive pages as refaults, and keeps the touched pages resident. A matrix product needs such a
+/// reserve: for each row of one matrix, it reads all of another matrix again.
+const EARLY_DIVISOR: f64 = 2.0;
 const INACTIVE_DIVISOR: u32 = 4;
 
 /// The reserve grows by this number of frames for each allocated frame, and shrinks by one for each
@@ -110,6 +111,9 @@ pub(super) struct Reclaim {
     /// Number of frames mapped in loops so far. This number is the clock of the rounds of bimodal
     /// insertion ([`BIMODAL_ROUND`]).
     loop_frames: u64,
+    /// The number of pages that the cache had loaded when free frames could not be made contiguous
+    /// the last time (`compact.rs`).
+    pub(super) gathered_at: u64,
     /// True if a device or a system call pinned the last victim, so that the victim stays mapped.
     is_victim_pinned: bool,
     nodes: Vec<ReclaimOfNode>,
@@ -133,6 +137,7 @@ impl Reclaim {
         Self {
             loop_detector: LoopDetector::new(frames),
             loop_frames: 0,
+            gathered_at: 0,
             is_victim_pinned: false,
             nodes: vec![ReclaimOfNode::default(); nodes],
         }
@@ -239,8 +244,8 @@ impl Cache {
         let frames = self.budget_of(node);
         let reserve = (frames / divisor).min(RESERVE_MAX);
         let early = self.reclaim.loop_detector.early_eviction_share();
-        let inactive = f64::from(frames / INACTIVE_DIVISOR) * early;
-        (reserve + inactive as u32).max(2 << self.settings.order)
+        let inactive = (f64::from(frames) * early / EARLY_DIVISOR) as u32;
+        (reserve + inactive.min(frames / INACTIVE_DIVISOR)).max(2 << self.settings.order)
     }
 
     /// Grows the reserve of a node for frames that are being allocated.
@@ -251,10 +256,16 @@ impl Cache {
     }
 
     /// Allocates 2^`order_max` contiguous frames of a node, and drops inactive extents until such
-    /// frames are free. Allocates fewer frames if enough frames are free but fragmented, or if no
-    /// more frames can be freed now. `None` if evictions in progress will free enough frames, or if
+    /// frames are free. If enough frames are free but fragmented, makes them contiguous
+    /// ([`Cache::gather`]) or allocates fewer frames. Also allocates fewer frames if no more can be
+    /// freed now. `None` if evictions in progress will free enough frames, or if
     /// not even one frame can be freed now.
-    pub(super) fn allocate(&mut self, node: Node, order_max: u8) -> Option<(Frame, u8)> {
+    pub(super) fn allocate(
+        &mut self,
+        node: Node,
+        order_max: u8,
+        actions: &mut Vec<Action>,
+    ) -> Option<(Frame, u8)> {
         self.grow_reserve(node, 1 << order_max);
         for order in (0..=order_max).rev() {
             while self.residency.free_frames(node) < FRAGMENTED_FACTOR << order {
@@ -274,6 +285,11 @@ impl Cache {
                 && !self.reclaim.is_victim_pinned
             {
                 return None;
+            }
+            if self.gather(node, order, actions)
+                && let Some(frame) = self.residency.allocate(node, order)
+            {
+                return Some((frame, order));
             }
             self.reclaim.node_mut(node).is_fragmented |= order >= CONTIGUOUS_ORDER_MIN;
         }
@@ -405,15 +421,11 @@ impl Cache {
         let mut displaced = 0;
         for _ in 0..DISPLACE_EXAMINED {
             let Some(id) = self.residency.oldest_protected(node) else { return false };
+            let is_longer = distance.end <= self.least_reuse_distance(id) / DISPLACE_DIVISOR;
             let extent = *self.residency.extent(id);
-            let pages = extent.span().pages();
-            let detector = &mut self.reclaim.loop_detector;
-            let is_longer = detector
-                .reuse_distance(pages.start)
-                .is_some_and(|other| distance.end <= other.start / DISPLACE_DIVISOR);
             self.residency.remove_mapped(id);
             if is_longer {
-                detector.on_late_eviction(&pages);
+                self.reclaim.loop_detector.on_late_eviction(&extent.span().pages());
                 displaced += extent.frames();
                 self.residency.extent_mut(id).is_probationary = true;
             }
@@ -423,6 +435,16 @@ impl Cache {
             }
         }
         false
+    }
+
+    /// The lower end of the range of reuse distances of a mapped extent, in evicted pages. If no
+    /// distance is known, the number of pages loaded since the extent was mapped, because at least
+    /// as long a time has passed without an eviction and another read of the extent. About as many
+    /// pages are evicted as are loaded.
+    fn least_reuse_distance(&self, id: ExtentId) -> u32 {
+        let extent = self.residency.extent(id);
+        let known = self.reclaim.loop_detector.reuse_distance(extent.span().page);
+        known.map_or_else(|| self.pages_loaded_since(extent.since), |distance| distance.start)
     }
 
     /// Drops the oldest inactive extent of a node; `None` if there is none.

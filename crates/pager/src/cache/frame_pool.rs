@@ -2,6 +2,8 @@
 //! section 2.5). A block has 2^n frames and is aligned to its size, so that a block of 512 frames
 //! can be a huge page.
 
+use std::{cmp::Reverse, ops::Range};
+
 /// The order of the largest block: a huge page, 2^9 frames of 4 KiB.
 pub const ORDER_MAX: u8 = 9;
 
@@ -55,25 +57,60 @@ impl FramePool {
     /// Allocates 2^`order` contiguous frames, and returns the first; `None` if no such block is
     /// free.
     pub fn allocate(&mut self, order: u8) -> Option<Frame> {
-        let (frame, mut found) =
+        let (frame, found) =
             (order..=ORDER_MAX).find_map(|order| Some((self.pop_free_block(order)?, order)))?;
+        Some(self.take(frame, order, found))
+    }
+
+    /// Allocates 2^`order` contiguous frames from a free block of less than 2^`order_max` frames
+    /// that does not begin in `avoided`.
+    pub fn allocate_outside(
+        &mut self,
+        avoided: &Range<Frame>,
+        order: u8,
+        order_max: u8,
+    ) -> Option<Frame> {
+        let (frame, found) = (order..order_max).find_map(|order| {
+            let blocks = &mut self.blocks[usize::from(order)];
+            let at = blocks.iter().rposition(|block| {
+                self.order[*block as usize] == order && !avoided.contains(block)
+            })?;
+            Some((blocks.swap_remove(at), order))
+        })?;
+        self.order[frame as usize] = NONE;
+        Some(self.take(frame, order, found))
+    }
+
+    /// Takes the first 2^`order` frames of a free block of 2^`found` frames, which was removed from
+    /// its list. The other frames of the block stay free.
+    fn take(&mut self, frame: Frame, order: u8, mut found: u8) -> Frame {
         while found > order {
             found -= 1;
             self.add_free_block(frame + (1 << found), found);
         }
         self.free -= 1 << order;
         self.free_in_huge_page[(frame >> ORDER_MAX) as usize] -= 1 << order;
-        Some(frame)
+        frame
     }
 
-    /// The aligned huge page with the most free frames, among those that are not completely free.
-    /// Returns its first frame, and the number of its free frames.
-    pub fn emptiest(&self) -> Option<(Frame, u32)> {
+    /// The number of frames of the free block that begins with a frame; `None` if no free block
+    /// begins there.
+    pub fn free_block(&self, frame: Frame) -> Option<u32> {
+        let order = *self.order.get(frame as usize)?;
+        (order != NONE).then(|| 1 << order)
+    }
+
+    /// The aligned huge pages with the most free frames, at most `count`, among those with free and
+    /// used frames: the first frame of each, and the number of its free frames.
+    pub fn emptiest(&self, count: usize) -> Vec<(Frame, u32)> {
         let whole = self.order.len() >> ORDER_MAX;
         let blocks = self.free_in_huge_page.iter().take(whole).enumerate();
-        let some = blocks.filter(|(_, free)| **free < 1 << ORDER_MAX);
-        let (block, free) = some.max_by_key(|(_, free)| **free)?;
-        Some(((block as Frame) << ORDER_MAX, u32::from(*free)))
+        let some = blocks.filter(|(_, free)| (1..1 << ORDER_MAX).contains(*free));
+        let mut found: Vec<(Frame, u32)> =
+            some.map(|(block, free)| ((block as Frame) << ORDER_MAX, u32::from(*free))).collect();
+        found.sort_by_key(|(_, free)| Reverse(*free));
+        found.truncate(count);
+        found
     }
 
     /// Frees frames that [`FramePool::allocate`] allocated.
@@ -122,6 +159,23 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
     use proptest::prelude::*;
+
+    #[test]
+    fn a_block_outside_of_others_is_the_smallest_that_fits() {
+        let mut pool = FramePool::new(1024);
+        let frames: Vec<Frame> = (0..1024).filter_map(|_| pool.allocate(0)).collect();
+        assert_eq!(frames.len(), 1024);
+        for frame in [3, 8, 9, 100, 512, 513, 514, 515] {
+            pool.deallocate(frame, 0);
+        }
+        assert_eq!(pool.allocate_outside(&(0..16), 0, 5), Some(100));
+        assert_eq!(pool.allocate_outside(&(0..16), 0, 2), None, "only larger blocks are free");
+        assert_eq!(pool.allocate_outside(&(0..16), 1, 5), Some(512));
+        assert_eq!((pool.free_block(514), pool.free_block(512)), (Some(2), None));
+        assert_eq!(pool.allocate_outside(&(512..1024), 2, 5), None);
+        assert_eq!(pool.allocate_outside(&(512..1024), 1, 5), Some(8));
+        assert_eq!((pool.free_frames(), pool.emptiest(9)), (3, vec![(512, 2), (0, 1)]));
+    }
 
     #[test]
     fn blocks_are_aligned_and_merge_again() {

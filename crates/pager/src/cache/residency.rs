@@ -216,11 +216,43 @@ impl Residency {
         self.node(node).pool.free_frames()
     }
 
-    /// The aligned huge page of a node with the most free frames, among those that are not
-    /// completely free. Returns its first frame, and the number of its free frames.
-    pub(super) fn emptiest(&self, node: Node) -> Option<(Frame, u32)> {
-        let (frame, free) = self.node(node).pool.emptiest()?;
-        Some((self.division.first(node) + frame, free))
+    /// The aligned huge pages of a node with the most free frames, at most `count`, among those
+    /// with free and used frames: the first frame of each, and the number of its free frames.
+    pub(super) fn emptiest(&self, node: Node, count: usize) -> Vec<(Frame, u32)> {
+        let first = self.division.first(node);
+        let found = self.node(node).pool.emptiest(count);
+        found.into_iter().map(|(frame, free)| (first + frame, free)).collect()
+    }
+
+    /// The number of frames of the free block that begins with a frame; `None` if no free block
+    /// begins there.
+    pub(super) fn free_block(&self, frame: Frame) -> Option<u32> {
+        let (node, frame) = self.pool_frame(frame);
+        self.nodes[node].pool.free_block(frame)
+    }
+
+    /// Allocates 2^`order` contiguous frames of the node of `avoided`, from a free block of less
+    /// than 2^`order_max` frames that does not begin in `avoided`.
+    pub(super) fn allocate_outside(
+        &mut self,
+        avoided: &Range<Frame>,
+        order: u8,
+        order_max: u8,
+    ) -> Option<Frame> {
+        let (node, start) = self.pool_frame(avoided.start);
+        let first = avoided.start - start;
+        let avoided = start..avoided.end - first;
+        let frame = self.nodes[node].pool.allocate_outside(&avoided, order, order_max)?;
+        Some(first + frame)
+    }
+
+    /// Gives an extent other frames of the same node, which are allocated. Frees its former frames.
+    pub(super) fn change_frames(&mut self, id: ExtentId, frame: Frame) {
+        let extent = *self.extent(id);
+        let span = extent.span();
+        self.owners.clear(span.frame);
+        self.deallocate(span.frame, span.order);
+        self.replace(id, extent.with_span(Span { frame, ..span }));
     }
 
     /// The queues of an extent's node, the links of all queues, and the extent.

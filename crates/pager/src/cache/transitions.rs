@@ -24,7 +24,7 @@ impl Cache {
             return None;
         }
         let order_max = self.largest_loadable_order(page, order);
-        let (frame, order) = self.allocate(node, order_max)?;
+        let (frame, order) = self.allocate(node, order_max, actions)?;
         let span = Span { page: page >> order << order, frame, order };
         self.residency.count_loaded(1 << order);
         self.shares.count_demand(node, 1 << order);

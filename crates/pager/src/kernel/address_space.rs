@@ -44,6 +44,10 @@ pub(crate) trait AddressSpace: Send {
         page: usize,
     ) -> Result<bool, Pinned>;
 
+    /// Moves the memory of the free frames in the part `from` to the frames in the part `to`, which
+    /// belong to a mapped extent and have no memory. Both parts have the same length.
+    fn move_memory(&mut self, frames: &mut Frames, from: &Range<usize>, to: &Range<usize>);
+
     /// Drops the pinned pages from `page` on, whose content is not needed any more. The frames in
     /// `part` are zeros afterwards.
     fn drop_pinned(&mut self, frames: &mut Frames, part: &Range<usize>, page: usize);
@@ -115,6 +119,12 @@ impl AddressSpace for PrivateSpace {
             page,
             part.len(),
         )
+    }
+
+    fn move_memory(&mut self, frames: &mut Frames, from: &Range<usize>, to: &Range<usize>) {
+        frames.note_moved_memory(from, to);
+        let (from, to, bytes) = (frames.start() + from.start, frames.start() + to.start, to.len());
+        self.relocator.map_in(&self.handle.userfault, to, from, bytes);
     }
 
     fn drop_pinned(&mut self, frames: &mut Frames, part: &Range<usize>, page: usize) {

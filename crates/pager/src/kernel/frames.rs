@@ -136,6 +136,15 @@ impl Frames {
         }
     }
 
+    /// Notes that the memory of the free frames in the part `from` moves to the frames in the part
+    /// `to` (bytes from the first frame).
+    pub(crate) fn note_moved_memory(&mut self, from: &Range<usize>, to: &Range<usize>) {
+        self.note_move(from);
+        let (from, to) = (from.start / PAGE_BYTES..from.end / PAGE_BYTES, to.start / PAGE_BYTES);
+        self.untouched.copy_within(from.clone(), to);
+        self.untouched[from].fill(false);
+    }
+
     /// Gives the pages of the frames in `part` back to the kernel; `make` allocates them again.
     /// `part` is in bytes from the first frame.
     pub(crate) fn release(&mut self, part: &Range<usize>) {

@@ -294,6 +294,11 @@ impl AddressSpace for SharedSpace {
         false
     }
 
+    fn move_memory(&mut self, frames: &mut Frames, from: &Range<usize>, _: &Range<usize>) {
+        // The kernel allocates pages of plain frames at their first touch.
+        frames.release(from);
+    }
+
     fn map_in(&mut self, frames: &mut Frames, part: &Range<usize>, page: usize) {
         let pages = page..page + part.len();
         let waiters = self.take_waiters(&pages);

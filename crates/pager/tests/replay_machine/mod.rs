@@ -30,6 +30,8 @@ pub const COUNTED: usize = 4;
 pub struct Replay {
     before: Counts,
     after: Counts,
+    /// Number of pages read in the first round, which does not count as a measured round.
+    pub read_in_first_round: u64,
     /// Number of wasted reads in all measured rounds: reads of a page that was not touched since
     /// its previous read.
     pub wasted_reads: u64,
@@ -54,7 +56,7 @@ pub fn replay(kind: Kind, frames: usize, footprint: u64) -> Option<Replay> {
         only: None,
         stride: 65_536,
         is_writing: false,
-        tile: 1024,
+        tile: 512,
         degree: 16,
         seed: 1,
         graph: Shape::default(),
@@ -64,7 +66,8 @@ pub fn replay(kind: Kind, frames: usize, footprint: u64) -> Option<Replay> {
     let pages = touches.iter().map(|touch| touch.block as usize + 1).max().unwrap_or(0);
     let mut machine = ReplayMachine::new(frames as u32, pages, arrays);
     (0..pages).for_each(|page| machine.touch(page, 0, true));
-    let mut before = *machine.cache.counts();
+    let filled = *machine.cache.counts();
+    let (mut before, mut read_in_first_round) = (filled, 0);
     for round in 0..ROUNDS + COUNTED {
         if round == ROUNDS {
             before = *machine.cache.counts();
@@ -73,9 +76,13 @@ pub fn replay(kind: Kind, frames: usize, footprint: u64) -> Option<Replay> {
         for Touch { block, offset, is_write } in &touches {
             machine.touch(*block as usize, *offset as u16, *is_write);
         }
+        if round == 0 {
+            read_in_first_round = machine.cache.counts().read - filled.read;
+        }
     }
     let (after, wasted_reads) = (*machine.cache.counts(), machine.wasted_reads);
-    Some(Replay { before, after, wasted_reads, least: carried(&touches, frames) })
+    let least = carried(&touches, frames);
+    Some(Replay { before, after, read_in_first_round, wasted_reads, least })
 }
 
 /// A simulated machine with one thread, which completes each action of the cache immediately.
@@ -156,7 +163,7 @@ impl ReplayMachine {
                 self.is_dirty[pages(span)].fill(false);
                 self.on(Event::Wrote(id, Ok(())));
             }
-            Action::Wake(..) => {}
+            Action::Wake(..) | Action::MoveMemory(..) => {}
             Action::Drop(..) | Action::Poison(_) | Action::Erase(..) => {
                 unreachable!("no page is pinned, poisoned or discarded")
             }
