@@ -2,6 +2,8 @@
 
 mod budget;
 
+mod compact;
+
 mod fast_path;
 
 mod liveness;
@@ -12,13 +14,13 @@ mod prefetch;
 
 mod thrash;
 
-use super::{frame_pool::Frame, index::ExtentId, node::Node, *};
+use super::{index::ExtentId, node::Node, *};
 use interleaf_prefetch::{advice::Advice, page::Page};
 use rand_pcg::{
     Pcg64Mcg,
     rand_core::{RngCore, SeedableRng},
 };
-use std::{collections::BTreeSet, mem, ops::Range};
+use std::{collections::BTreeSet, ops::Range};
 
 /// A cache with a simulated program, kernel and drive, and the expected and the actual content of
 /// each page.
@@ -167,18 +169,6 @@ impl Simulation {
                 Action::MoveMemory(from, to, order) => self.move_memory(from, to, order),
                 action => self.todo.push(action),
             }
-        }
-    }
-
-    /// Moves the memory of free frames at once, because the fault server also does this before any
-    /// later action.
-    fn move_memory(&mut self, from: Frame, to: Frame, order: u8) {
-        for at in 0..1 << order {
-            let content = self.frames[(from + at) as usize].take();
-            assert!(content.is_some(), "free frames have memory");
-            let of_mapped = mem::replace(&mut self.frames[(to + at) as usize], content);
-            assert!(of_mapped.is_none(), "the frames of a mapped extent have no memory");
-            self.moved_memory += 1;
         }
     }
 
@@ -624,33 +614,6 @@ fn a_loop_keeps_a_share_resident_until_it_ends() {
     rounds(&mut simulation, 4096, 1024, 200_000);
     let read = rounds(&mut simulation, 4096, 1024, 40_000);
     assert!(read < 0.01, "{read} of all touches are reads");
-}
-
-/// Faults on single pages in random order fragment the free frames. A loop over other pages then
-/// makes free frames contiguous: the extents that it maps have at least 24 pages in the mean.
-#[test]
-fn a_loop_makes_fragmented_frames_contiguous() {
-    let frames = 32_768;
-    let settings = Settings { frames, order: 0, prefetch: Limits { initial: 16, max: 512 } };
-    let pages = 3 * frames as usize;
-    let mut simulation = Simulation::new(settings, pages, 1, 1);
-    for _ in 0..3 * frames {
-        let page = simulation.below(frames as usize) as Page;
-        simulation.touch(0, page, true);
-        simulation.settle();
-    }
-    let (mut loaded, mut extents) = (0, 0);
-    for round in 0..8 {
-        let before = (simulation.cache.counts().read, simulation.moved_in);
-        for page in Page::from(frames)..pages as Page {
-            simulation.touch(0, page, round == 0);
-            simulation.settle();
-        }
-        loaded = simulation.cache.counts().read - before.0;
-        extents = simulation.moved_in - before.1;
-    }
-    assert!(simulation.moved_memory > 0);
-    assert!(loaded / extents >= 24, "{loaded} pages in {extents} extents");
 }
 
 /// A loop walks through three arrays together, with twice as many pages as the budget. Less than
