@@ -13,7 +13,8 @@
 //! are major faults, and `unmapped` are minor faults, on pages that are resident but not mapped. A
 //! minor fault costs a hundredth of a major fault (bench `faults`). `first` are the pages read in
 //! the first round after the program has filled its arrays; the other counts are of later rounds.
-//! `least` is the count of optimal replacement. `in vain` are reads of pages that were not touched since their previous read.
+//! `least` is the count of optimal replacement. `in vain` are reads of pages that were not touched
+//! since their previous read.
 
 #[allow(unreachable_pub, reason = "the tests of the pager use it too")]
 #[path = "../crates/pager/tests/replay_machine/mod.rs"]
