@@ -108,7 +108,8 @@ impl Cache {
         (self.residency.loaded_pages() / u64::from(self.pages_per_tick())) as u16
     }
 
-    /// Number of pages loaded since a time of the clock of loaded pages.
+    /// Number of pages loaded since a time of the clock of loaded pages. The number is too small
+    /// after the time has wrapped around: after loads of some 64 times the budget.
     pub(super) fn pages_loaded_since(&self, since: u16) -> u32 {
         u32::from(self.time().wrapping_sub(since)).saturating_mul(self.pages_per_tick())
     }

@@ -181,9 +181,10 @@ impl Cache {
             };
             found.push((frame, order));
         }
-        for (id, (frame, order)) in ids.iter().zip(found) {
-            actions.push(Action::MoveMemory(frame, self.residency.extent(*id).span().frame, order));
-            self.residency.change_frames(*id, frame);
+        for (id, (from, order)) in ids.iter().zip(found) {
+            let to = self.residency.extent(*id).span().frame;
+            actions.push(Action::MoveMemory { from, to, order });
+            self.residency.change_frames(*id, from);
         }
         true
     }

@@ -141,10 +141,10 @@ pub enum Action {
     MoveOut(ExtentId, Span),
     /// Unmap an extent with pinned pages and drop its content, which the program has discarded.
     Drop(ExtentId, Span),
-    /// Move the memory of 2^`.2` frames from the frames at `.0` to those at `.1`. A mapped extent,
-    /// whose memory is in the region, has left the frames at `.1` and now has those at `.0`. The
-    /// caller does this before any later action. There is no answer.
-    MoveMemory(Frame, Frame, u8),
+    /// Move the memory of 2^`order` frames. A mapped extent, whose memory is in the region, has
+    /// left the frames at `to` and now has those at `from`. The caller does this before any later
+    /// action. There is no answer.
+    MoveMemory { from: Frame, to: Frame, order: u8 },
     /// Write the dirty pages of an extent from its frames back to the store.
     Write(ExtentId, Span, DirtyPages),
     /// Wake the threads that wait for the `.1` pages from `.0` on. A woken thread repeats its

@@ -30,11 +30,11 @@ const RESERVE_DIVISOR: u32 = 16;
 const RESERVE_MAX: u32 = 1 << 14;
 
 /// The maximum of the reserve is raised by the budget times the share of early evictions (0 to 1,
-/// `loop_detector.rs`) divided by `EARLY_DIVISOR`, at most by the budget divided by
+/// `loop_detector.rs`) divided by `EARLY_SHARE_DIVISOR`, at most by the budget divided by
 /// `INACTIVE_DIVISOR`. With a larger reserve, more pages are inactive. The pager sees touches of
 /// inactive pages as refaults, and keeps the touched pages resident. A matrix product needs such a
 /// reserve: for each row of one matrix, it reads all of another matrix again.
-const EARLY_DIVISOR: f64 = 2.0;
+const EARLY_SHARE_DIVISOR: f64 = 2.0;
 const INACTIVE_DIVISOR: u32 = 4;
 
 /// The reserve grows by this number of frames for each allocated frame, and shrinks by one for each
@@ -244,7 +244,7 @@ impl Cache {
         let frames = self.budget_of(node);
         let reserve = (frames / divisor).min(RESERVE_MAX);
         let early = self.reclaim.loop_detector.early_eviction_share();
-        let inactive = (f64::from(frames) * early / EARLY_DIVISOR) as u32;
+        let inactive = (f64::from(frames) * early / EARLY_SHARE_DIVISOR) as u32;
         (reserve + inactive.min(frames / INACTIVE_DIVISOR)).max(2 << self.settings.order)
     }
 
@@ -258,8 +258,8 @@ impl Cache {
     /// Allocates 2^`order_max` contiguous frames of a node, and drops inactive extents until such
     /// frames are free. If enough frames are free but fragmented, makes them contiguous
     /// ([`Cache::gather`]) or allocates fewer frames. Also allocates fewer frames if no more can be
-    /// freed now. `None` if evictions in progress will free enough frames, or if
-    /// not even one frame can be freed now.
+    /// freed now. `None` if evictions in progress will free enough frames, or if not even one frame
+    /// can be freed now.
     pub(super) fn allocate(
         &mut self,
         node: Node,

@@ -108,8 +108,12 @@ impl FramePool {
         let some = blocks.filter(|(_, free)| (1..1 << ORDER_MAX).contains(*free));
         let mut found: Vec<(Frame, u32)> =
             some.map(|(block, free)| ((block as Frame) << ORDER_MAX, u32::from(*free))).collect();
-        found.sort_by_key(|(_, free)| Reverse(*free));
-        found.truncate(count);
+        let order = |(frame, free): &(Frame, u32)| (Reverse(*free), *frame);
+        if count < found.len() {
+            found.select_nth_unstable_by_key(count, order);
+            found.truncate(count);
+        }
+        found.sort_unstable_by_key(order);
         found
     }
 

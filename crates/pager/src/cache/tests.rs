@@ -166,7 +166,7 @@ impl Simulation {
         self.cache.on(event, &mut actions);
         for action in actions {
             match action {
-                Action::MoveMemory(from, to, order) => self.move_memory(from, to, order),
+                Action::MoveMemory { from, to, order } => self.move_memory(from, to, order),
                 action => self.todo.push(action),
             }
         }
@@ -266,7 +266,7 @@ impl Simulation {
             Action::Wake(page, pages) => self.wake(page..page + pages),
             Action::Erase(page, pages) => self.erase(page..page + pages),
             Action::Poison(page) => self.poison(page),
-            Action::MoveMemory(..) => unreachable!("done at once"),
+            Action::MoveMemory { .. } => unreachable!("done at once"),
         }
     }
 

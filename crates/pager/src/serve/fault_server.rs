@@ -537,7 +537,7 @@ impl FaultServer {
                     self.frames.note_fill(&bytes(span));
                     self.transfers.read(id, span);
                 }
-                Action::MoveMemory(from, to, order) => {
+                Action::MoveMemory { from, to, order } => {
                     let [from, to] = [from, to].map(|frame| bytes(Span { page: 0, frame, order }));
                     self.frames.make(&from, &self.handle.userfault)?;
                     self.space.move_memory(&mut self.frames, &from, &to);

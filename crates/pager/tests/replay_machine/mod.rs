@@ -163,7 +163,7 @@ impl ReplayMachine {
                 self.is_dirty[pages(span)].fill(false);
                 self.on(Event::Wrote(id, Ok(())));
             }
-            Action::Wake(..) | Action::MoveMemory(..) => {}
+            Action::Wake(..) | Action::MoveMemory { .. } => {}
             Action::Drop(..) | Action::Poison(_) | Action::Erase(..) => {
                 unreachable!("no page is pinned, poisoned or discarded")
             }
