@@ -41,6 +41,9 @@ pub trait Engine: Send {
     /// When jobs cannot be submitted any more.
     fn submit(&mut self) -> io::Result<()>;
 
+    /// True if a job may have finished since the last call of [`Engine::done`].
+    fn has_done(&mut self) -> bool;
+
     /// Appends the results of finished jobs.
     fn done(&mut self, outcomes: &mut Vec<JobResult>);
 
@@ -192,6 +195,10 @@ impl Engine for Ring {
         }
     }
 
+    fn has_done(&mut self) -> bool {
+        self.ring.submission().taskrun() || !self.ring.completion().is_empty()
+    }
+
     fn done(&mut self, outcomes: &mut Vec<JobResult>) {
         self.run_deferred();
         for entry in self.ring.completion() {
@@ -317,6 +324,10 @@ impl Engine for Threads {
 
     fn submit(&mut self) -> io::Result<()> {
         Ok(())
+    }
+
+    fn has_done(&mut self) -> bool {
+        !self.done.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
     fn done(&mut self, outcomes: &mut Vec<JobResult>) {

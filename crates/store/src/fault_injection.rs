@@ -174,6 +174,10 @@ impl Engine for FaultyEngine {
         self.drive.submit()
     }
 
+    fn has_done(&mut self) -> bool {
+        self.drive.has_done()
+    }
+
     fn done(&mut self, outcomes: &mut Vec<JobResult>) {
         let mut done = vec![];
         self.drive.done(&mut done);

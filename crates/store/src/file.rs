@@ -493,6 +493,10 @@ impl Store for FileStore {
         self.engine.submit()
     }
 
+    fn has_done(&mut self) -> bool {
+        self.engine.has_done()
+    }
+
     fn done(&mut self) -> Vec<Completed> {
         let mut outcomes = vec![];
         self.engine.done(&mut outcomes);

@@ -127,6 +127,9 @@ pub trait Store: Send {
     /// When transfers cannot be submitted any more.
     fn submit(&mut self) -> io::Result<()>;
 
+    /// True if a transfer may have finished since the last call of [`Store::done`].
+    fn has_done(&mut self) -> bool;
+
     /// The tokens of the transfers that finished since the last call, with their results. A
     /// transfer of which only a part was done has failed.
     fn done(&mut self) -> Vec<(u64, Result<(), TransferError>)>;

@@ -392,7 +392,7 @@ impl FaultServer {
 
     /// Unmaps some of the extents that are to be evicted. Stops as soon as at least
     /// [`MOVED_OUT_AT_ONCE`] pages are unmapped, so that a fault that arrives during the call does
-    /// not wait long. While a page is pinned, there is no limit, because the fault server then
+    /// not wait long, or a transfer has finished while a thread waits for a page. While a page is pinned, there is no limit, because the fault server then
     /// sleeps between two calls. Returns true if any extent was unmapped.
     fn evict(&mut self, actions: &mut Vec<Action>) -> io::Result<bool> {
         let mut pages = 0;
@@ -400,7 +400,8 @@ impl FaultServer {
             self.move_out(id, span, actions);
             self.execute(actions)?;
             pages += 1 << span.order;
-            if pages >= MOVED_OUT_AT_ONCE && !self.has_pinned {
+            let has_read = self.stalls.is_waiting() && self.store.has_done();
+            if (pages >= MOVED_OUT_AT_ONCE || has_read) && !self.has_pinned {
                 break;
             }
         }

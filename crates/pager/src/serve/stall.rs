@@ -38,6 +38,11 @@ impl Stalls {
         }
     }
 
+    /// True while a thread waits for a page.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
     /// The sum of all waits that have ended.
     pub(crate) const fn total(&self) -> Duration {
         self.total

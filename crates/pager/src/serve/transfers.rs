@@ -202,6 +202,10 @@ mod tests {
             Ok(())
         }
 
+        fn has_done(&mut self) -> bool {
+            false
+        }
+
         fn done(&mut self) -> Vec<(u64, Result<(), TransferError>)> {
             vec![]
         }

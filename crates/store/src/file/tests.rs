@@ -6,10 +6,13 @@ use rand_pcg::{
     rand_core::{RngCore, SeedableRng},
 };
 use rustix::event::{PollFd, PollFlags, poll};
-use std::os::unix::fs::FileExt;
+use std::{os::unix::fs::FileExt, time::Instant};
 
 /// Number of pages that tests use: enough for several stripes and more than one allocation unit.
 const PAGES: u64 = 3 * UNIT_PAGES;
+
+/// Time limit of a transfer. A store without an error ends each transfer much earlier.
+const TRANSFER_MAX: Duration = Duration::from_secs(60);
 
 /// Memory of 64 pages, aligned for direct transfers (`O_DIRECT`).
 #[repr(align(4096))]
@@ -79,8 +82,12 @@ impl World {
         self.store.submit().unwrap();
         let mut done = vec![];
         while done.is_empty() {
-            let ready = self.store.ready();
-            poll(&mut [PollFd::new(&ready, PollFlags::IN)], None).unwrap();
+            let begun = Instant::now();
+            while !self.store.has_done() {
+                let ready = self.store.ready();
+                poll(&mut [PollFd::new(&ready, PollFlags::IN)], None).unwrap();
+                assert!(begun.elapsed() < TRANSFER_MAX, "the end of the transfer is not seen");
+            }
             done = self.store.done();
         }
         let (token, result) = done.pop().unwrap();
