@@ -5,8 +5,9 @@ use std::io::{self, Write as _};
 fn main() -> io::Result<()> {
     // The constructor of this library runs before the constructors of all other libraries
     // (`DF_1_INITFIRST`), so that its handlers of `pthread_atfork(3)` are registered first. A fork
-    // calls the handlers that prepare it in reverse order, and those after it in order. So all
-    // other handlers run while extended memory is mapped.
+    // first calls the `prepare` handlers in reverse order of registration, and at its end the
+    // `parent` or `child` handlers in the order of registration. Therefore all handlers of other
+    // libraries run while extended memory is mapped.
     let mut cargo = io::stdout();
     writeln!(cargo, "cargo::rustc-cdylib-link-arg=-Wl,-z,initfirst")?;
     writeln!(cargo, "cargo::rerun-if-changed=build.rs")

@@ -134,8 +134,8 @@ fn with_parameters(platform: Platform, text: Option<&str>) -> Result<Platform, F
     parameters::apply(&platform, text).map_err(|why| Failure::new(why.problem, why.hint))
 }
 
-/// Returns the built-in platform `name`, or the platform in the file at this path. Parameters may
-/// follow the name: `xeon6-cz122:cxl.count=4` ([`interleaf_model::parameters`]).
+/// Returns the built-in platform `name`, or the platform in the file at the path `name`. Parameters
+/// may follow the name: `xeon6-cz122:cxl.count=4` ([`interleaf_model::parameters`]).
 pub fn platform(name: &str) -> Result<Platform, Failure> {
     platform_and_source(name).map(|(platform, _)| platform)
 }
@@ -199,7 +199,7 @@ pub fn configurations() -> Result<Vec<Configuration>, Failure> {
     Ok(all)
 }
 
-/// Returns the built-in configuration `name`, or all configurations in the file at this path.
+/// Returns the built-in configuration `name`, or all configurations in the file at the path `name`.
 pub fn configurations_of(name: &str) -> Result<Vec<Configuration>, Failure> {
     let all = configurations()?;
     if let Some(found) = all.iter().find(|own| own.name == name) {
@@ -224,7 +224,7 @@ pub fn parts(path: Option<&Path>) -> Result<Parts, Failure> {
     Ok(parts_toml::parse(&path.display().to_string(), &text(path, hint)?)?)
 }
 
-/// Returns the built-in card `name`, or the card in the file at this path.
+/// Returns the built-in card `name`, or the card in the file at the path `name`.
 pub fn card(name: &str) -> Result<Card, Failure> {
     let of_device = |why: DeviceError| Failure::new(why.to_string(), why.hint());
     let is_file = Path::new(name).exists() || name.contains(['/', '.']);
@@ -241,7 +241,7 @@ pub fn drive_names() -> Vec<String> {
 }
 
 /// Returns the built-in drive `name`, the drive of the card with this name, or the drive in the
-/// file at this path.
+/// file at the path `name`.
 pub fn drive(name: &str) -> Result<Drive, Failure> {
     let names = drive_names();
     let known = names.join(", ");
@@ -298,8 +298,8 @@ fn card_drive(card: &Card) -> Result<Drive, Failure> {
 }
 
 /// Returns the platform that the runs of `demand` were measured on: the platform that the demand
-/// names, or else `asked`. Fails if an interleaved run of `demand` does not have one weight for
-/// each tier of this platform.
+/// names, or `asked` if it names none. Fails if an interleaved run of `demand` does not have one
+/// weight for each tier of this platform.
 pub fn measured_on(asked: &Platform, demand: &Demand) -> Result<Platform, Failure> {
     let measured_on = match &demand.platform {
         Some(name) if *name != asked.name => {
@@ -320,7 +320,7 @@ pub fn measured_on(asked: &Platform, demand: &Demand) -> Result<Platform, Failur
 /// The text of a demand file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct DemandSource {
-    /// The name of the file, for errors.
+    /// The name of the file, for error messages.
     pub label: String,
     /// The text of the file.
     pub text: String,
@@ -336,12 +336,12 @@ impl DemandSource {
     }
 }
 
-/// Returns the built-in workload with this name.
+/// Returns the built-in workload `name`.
 pub fn workload(name: &str) -> Result<Demand, Failure> {
     workload_source(name)?.parse()
 }
 
-/// Returns the text of the built-in workload with this name.
+/// Returns the text of the built-in workload `name`.
 pub fn workload_source(name: &str) -> Result<DemandSource, Failure> {
     let Some(text) = embedded(&WORKLOADS, &format!("{name}.toml")) else {
         let problem = format!("there is no workload \"{name}\"");
@@ -358,7 +358,7 @@ pub fn workload_source(name: &str) -> Result<DemandSource, Failure> {
     Ok(DemandSource { label: format!("{name}.toml"), text: text.to_string() })
 }
 
-/// Returns the built-in workload `name`, or the demand in the file at this path.
+/// Returns the built-in workload `name`, or the demand in the file at the path `name`.
 pub fn workload_or_demand(name: &str) -> Result<Demand, Failure> {
     let is_file = Path::new(name).exists() || name == "-" || name.contains(['/', '.']);
     if is_file { demand(Path::new(name)) } else { workload(name) }
@@ -425,9 +425,9 @@ fn read_failure(path: &Path, why: &io::Error, hint: &str) -> Failure {
     Failure::new(format!("{}: {why}", path.display()), hint)
 }
 
-/// Returns the built-in scenario `name`, or the scenario in the file at this path. Also returns the
-/// duration that the scenario file gives, if any. The scenario runs on the platform `asked`, or
-/// else on the platform that its file names.
+/// Returns the built-in scenario `name`, or the scenario in the file at the path `name`. Also
+/// returns the duration that the scenario file gives, if any. The scenario runs on the platform
+/// `asked`; without `asked`, on the platform that its file names.
 pub fn scenario(name: &str, asked: Option<Platform>) -> Result<(Scenario, Option<Time>), Failure> {
     let (label, text, files) = match embedded(&SCENARIOS, &format!("{name}.toml")) {
         Some(text) => (format!("{name}.toml"), text.to_string(), FileSource::BuiltIn),
@@ -463,7 +463,8 @@ pub fn scenario(name: &str, asked: Option<Platform>) -> Result<(Scenario, Option
     Ok((scenario, file.duration()))
 }
 
-/// Returns a scenario of one built-in workload on a platform.
+/// Returns a scenario in which only the built-in workload `name` runs, on the platform `platform`.
+/// `threads` is as in `single_workload`.
 pub fn built_in_workload(
     platform: &str,
     name: &str,

@@ -36,9 +36,9 @@ pub struct Behaviour {
     /// two times that is hidden by the longer.
     pub overlap: f64,
     /// The fraction of a DRAM tier's bandwidth that the access pattern can reach (0 to 1). The
-    /// reference is the benchmark loop that measured the curve; bank conflicts and row misses cost
-    /// the rest. Other kinds of tier are bound by link or controller, so the pattern does not
-    /// reduce their bandwidth.
+    /// benchmark loop that measured the curve reaches 1; bank conflicts and row misses cost other
+    /// patterns a part of the bandwidth. Tiers of other kinds are limited by their link or
+    /// controller, so the pattern does not reduce their bandwidth.
     pub pattern_factor: f64,
     /// The degree (0 to 1) to which the traffic per unit of work depends on the bandwidth of one
     /// thread. At 0, this traffic depends on the number of threads alone; at 1, on the bandwidth of

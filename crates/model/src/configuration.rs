@@ -92,11 +92,11 @@ pub struct Configuration {
     pub parts_place: String,
 }
 
-/// The platforms of a configuration do not fit together.
+/// A reason why the parts of a configuration do not make a platform.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ConfigurationError {
-    /// The platform of the expanders has no tier of this name behind its first tier, or the
-    /// platform of the configuration already has a tier of this name.
+    /// The platform of the expanders has no tier with the name `tier` behind its first tier, or the
+    /// platform of the configuration already has a tier with this name.
     #[error("{platform} has {problem} tier \"{tier}\"")]
     Tier {
         /// The name of the platform that lacks the tier, or that already has it.
@@ -108,7 +108,7 @@ pub enum ConfigurationError {
         tier: String,
     },
     /// Traffic of a domain to the expanders' tier crosses a link, and the platform of the
-    /// configuration has no domain of this name.
+    /// configuration has no domain with the name of this domain.
     #[error(
         "{platform} has no domain \"{domain}\", whose traffic to tier \"{tier}\" crosses the link \
          \"{link}\""
@@ -191,10 +191,10 @@ fn add(
     Ok(())
 }
 
-/// A copy for `machine` of `link`, the link of `other` to the tier of `expanders`. The copy has the
-/// domains of `machine` with the same names, and a name that no link of `machine` has. If the
-/// traffic of all domains of `other` crosses the link, the traffic of all domains of `machine`
-/// does.
+/// Copies `link`, the link of `other` to the tier of `expanders`, for use in `machine`. The copy
+/// has those domains of `machine` that have the names of the link's domains, and a name that no
+/// link of `machine` has. If the traffic of all domains of `other` crosses the link, the traffic of
+/// all domains of `machine` does.
 fn copied(
     link: &Link,
     other: &Platform,

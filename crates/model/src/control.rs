@@ -50,15 +50,15 @@ pub struct Settings {
     /// The quantile, 0 to 1, of the samples' bandwidths that represents a period. Default: 0.9 (DMI
     /// slides).
     pub percentile: f64,
-    /// Minimum number of quiet samples (samples without migration) since the last migration for a
-    /// decision. Two or more quiet samples are enough if they span `quiet_min` times
-    /// [`Settings::sample`] together, because a sample takes longer on a busy machine. Default: 5,
-    /// which span one second.
+    /// Minimum number of quiet samples (samples without migration) that must follow the last
+    /// migration before a policy decides. Two or more quiet samples are enough if they span
+    /// `quiet_min` times [`Settings::sample`] together, because a sample takes longer on a busy
+    /// machine. Default: 5, which span one second.
     pub quiet_min: usize,
-    /// Maximum number of periods to wait for the end of a migration. After them, the control loop
-    /// decides although pages still migrate: by the quiet samples of the period, or by all samples
-    /// if none is quiet. Default: 20, which is two minutes: 400 GB migrate in this time at 3.5
-    /// GB/s.
+    /// Maximum number of periods to wait for the end of a migration. After these periods, the
+    /// control loop decides although pages still migrate: by the quiet samples of the period, or by
+    /// all samples if none is quiet. Default: 20, which is two minutes: 400 GB migrate in this time
+    /// at 3.5 GB/s.
     pub hold_off_max: usize,
     /// A sample is quiet if its migrated bytes are at most this fraction (0 to 1) of the bytes of
     /// its traffic. Default: 0.002.
@@ -136,8 +136,8 @@ pub struct DomainPeriod {
 }
 
 impl Controller {
-    /// Creates a control loop for a machine with this `layout`; `policy` makes the policy of each
-    /// domain from the domain's index and the tiers near the domain.
+    /// Creates a control loop for a machine with `layout`. For each domain, `policy` is called with
+    /// the domain's index and the tiers near the domain, and returns the policy of the domain.
     pub fn new(
         layout: &Layout,
         settings: Settings,
@@ -171,8 +171,8 @@ impl Controller {
     }
 
     /// Runs one period on `machine`: samples, decides and steers. A period that is longer than
-    /// `at_most` is cut to `at_most`; it ends earlier once the policies of all domains have enough
-    /// samples.
+    /// `at_most` is cut to `at_most`. The period ends earlier once the policies of all domains have
+    /// enough samples.
     ///
     /// # Errors
     /// If the machine cannot be observed or steered.

@@ -103,9 +103,9 @@ pub enum CurveError {
     LoadFalls {
         /// The 0-based index of the second of the two points.
         point: usize,
-        /// The first point, as text.
+        /// The first of the two points, as text.
         from: String,
-        /// The second point, as text.
+        /// The second of the two points, as text.
         to: String,
     },
 }
@@ -365,10 +365,10 @@ impl Response {
         Self::through(in_flight.into_iter().map(point))
     }
 
-    /// The response that `background_gbps` GB/s of other traffic leave for programs. The other
-    /// traffic keeps its bandwidth at any latency, as the traffic of a device does, so the
-    /// bandwidth of each point is reduced by it. The other traffic takes at most [`BACKGROUND_MAX`]
-    /// of the maximum.
+    /// The response that is left for programs beside `background_gbps` GB/s of background traffic.
+    /// Background traffic keeps its bandwidth at any latency, as the traffic of a device does, so
+    /// its bandwidth is subtracted from the bandwidth of each point. It takes at most
+    /// [`BACKGROUND_MAX`] of the maximum bandwidth.
     pub fn beside(&self, background_gbps: f64) -> Self {
         if background_gbps <= 0.0 {
             return self.clone();
@@ -452,8 +452,8 @@ impl Response {
     }
 
     /// A function that gives [`Self::closed_loop`] for one number of bytes after another, in rising
-    /// order. The function is faster than single calls, because each search begins at the end of
-    /// the last search.
+    /// order. The function is faster than single calls, because each search begins at the point
+    /// where the previous search ended.
     pub fn closed_loops(&self, compute_ns: f64, overlap: f64) -> impl FnMut(f64) -> Flow {
         let exposed = 1.0 - overlap;
         let (mut next, mut next_computing) = (1, 1);

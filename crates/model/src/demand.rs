@@ -20,15 +20,15 @@ pub struct Demand {
     pub read_share_range: (f64, f64),
     /// Memory that the workload touches; `None` if unknown.
     pub footprint: Option<Bytes>,
-    /// The median of the number of outstanding lines of a thread in the prior, which is assumed
-    /// before the runs are evaluated. `None` for the outstanding lines of a core. A program whose
+    /// The assumed number of outstanding lines of a thread, before the runs are evaluated: the
+    /// median of the prior. `None` stands for the outstanding lines of a core. A program whose
     /// loads depend on each other has fewer lines outstanding than its core allows.
     pub outstanding_lines_per_thread: Option<f64>,
-    /// The unit of the results.
+    /// The unit of the results of all runs.
     pub metric: Metric,
     /// Runs with all pages on the first tier; at least one.
     pub local: Vec<LocalRun>,
-    /// Runs at other weights; may be empty.
+    /// Runs with pages interleaved over several tiers; may be empty.
     pub interleaved: Vec<InterleavedRun>,
     /// The distribution of accesses over the footprint.
     pub hotness: Hotness,
@@ -111,8 +111,8 @@ pub struct Phase {
 }
 
 impl Demand {
-    /// The performance of a run with this result: the rate, or the inverse of the runtime. Higher
-    /// is better.
+    /// The performance of a run with the result `result`: the rate, or the inverse of the runtime.
+    /// Higher is better.
     pub fn performance(&self, result: f64) -> f64 {
         match self.metric {
             Metric::Runtime => 1.0 / result,
@@ -123,7 +123,7 @@ impl Demand {
     /// The result, in the demand's metric, of a run with `performance` units of work per second.
     pub fn result(&self, performance: f64) -> f64 {
         // `performance` is its own inverse function: a reciprocal for a runtime, the identity for a
-        // rate. So a second call converts the performance back to a result.
+        // rate. A second call therefore converts the performance back to a result.
         self.performance(performance)
     }
 

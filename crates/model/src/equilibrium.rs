@@ -1,6 +1,6 @@
 //! The equilibrium of threads and tiers: bandwidth and latency under a load.
 //!
-//! Threads have a bounded number of outstanding lines and wait for them. The latency of a tier
+//! A thread has a bounded number of outstanding lines and waits for them. The latency of a tier
 //! follows from its curve and its load, and the load follows from the latency. Each of two time
 //! scales needs its own model:
 //!

@@ -42,7 +42,8 @@ impl FileError {
         self.problem.strip_prefix("missing field `")?.strip_suffix('`')
     }
 
-    /// Replaces the hint of this error by the hint that `hints` has for the missing key, if any.
+    /// Replaces the hint of this error if the problem is a missing key and `hints` has a hint for
+    /// this key. Each of `hints` is a pair of a key and a hint.
     #[must_use]
     pub fn with_hint_of_missing(self, hints: &[(&str, &str)]) -> Self {
         let hint = hints.iter().find(|(key, _)| self.missing_key() == Some(*key));

@@ -18,8 +18,9 @@ pub trait Machine {
     /// The domains, tiers and scopes.
     fn layout(&self) -> &Layout;
 
-    /// Waits for `span`, and lets actuators follow their goals; the control loop calls it before
-    /// each [`Self::observe`]. A simulated machine, whose time passes in `observe`, does nothing.
+    /// Waits for `span`, and lets actuators follow their goals. The control loop calls `advance`
+    /// before each [`Self::observe`]. A simulated machine, whose time passes in `observe`, does
+    /// nothing.
     ///
     /// # Errors
     /// If pages cannot be moved any more, or the control loop must stop.
@@ -59,7 +60,7 @@ pub struct Layout {
 pub struct DomainLayout {
     /// The name of the domain.
     pub name: String,
-    /// The number of its cores.
+    /// The number of cores in the domain.
     pub cores: u32,
     /// The tiers near the domain, the fastest first, as indices into [`Layout::tiers`]; at least
     /// one. Traffic of the domain reaches its near tiers without crossing a link between sockets.
@@ -127,8 +128,8 @@ pub struct Traffic {
     pub written_bytes: Option<f64>,
     /// The number of requests that arrived at the tier; `None` if not counted.
     pub inserts: Option<f64>,
-    /// Latency summed over all requests, ns; `None` if not counted. The mean latency is occupancy /
-    /// inserts (Little).
+    /// Latency summed over all requests, ns; `None` if not counted. The mean latency is
+    /// `occupancy_ns` / `inserts` (Little's law).
     pub occupancy_ns: Option<f64>,
 }
 
@@ -165,7 +166,7 @@ pub struct Residency {
 /// Pages of similar hotness.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HeatBand {
-    /// The number of accesses per second to a page of the band, as far as sampling finds them.
+    /// The number of accesses per second that sampling found for a page of the band.
     pub accesses_per_s: f64,
     /// Bytes of the band on each tier, in the order of [`Layout::tiers`].
     pub bytes: Vec<u64>,

@@ -1,9 +1,9 @@
 //! Traffic mixes: the read share and the kind of stores of the lines that cross the memory
 //! controller.
 //!
-//! The names are the names of Intel's Memory Latency Checker (`-W` in its public help). The mixes
-//! count traffic at the memory controller. An ordinary store reads its line first (read for
-//! ownership) and writes it back later, so a loop that only stores is `W5`: half reads and half
+//! The names of the mixes are those of Intel's Memory Latency Checker (`-W` in its public help).
+//! The mixes count traffic at the memory controller. An ordinary store reads its line first (read
+//! for ownership) and writes it back later, so a loop that only stores is `W5`: half reads and half
 //! writes. A non-temporal store writes without reading.
 
 use std::{fmt, str::FromStr};
@@ -27,8 +27,8 @@ impl PartialEq for Mix {
 
 /// The named mixes: name, read share of the bytes, and true for non-temporal stores.
 ///
-/// If two names have the same traffic, as `W10` and `W7`, the first name is printed. `W3` and `W11`
-/// differ only in the number of buffers.
+/// If two names have the same traffic, as `W10` and `W7`, the first name is printed. In MLC, `W3`
+/// and `W11` differ only in the number of buffers.
 pub const NAMED: [(&str, f64, bool); 13] = [
     ("R", 1.0, false),
     ("W2", 2.0 / 3.0, false),

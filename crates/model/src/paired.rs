@@ -89,7 +89,7 @@ pub struct Judgement {
     pub effect: Effect,
 }
 
-/// The effect of a configuration compared with the first configuration.
+/// The conclusion about a configuration that was compared with the first configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// The configuration is faster: the interval is above 1, and not wholly within `min_difference`
@@ -100,7 +100,7 @@ pub enum Effect {
     Slower,
     /// No difference that matters: the whole interval is within `min_difference` of 1.
     Same,
-    /// The interval contains 1 and a difference that matters.
+    /// The interval contains 1 and a ratio that differs from 1 by more than `min_difference`.
     Uncertain,
 }
 

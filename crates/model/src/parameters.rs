@@ -40,8 +40,8 @@ pub fn split(name: &str) -> (&str, Option<&str>) {
 }
 
 /// The platform with the changes that the parameters in `text` describe. The order of the
-/// parameters has no effect: a capacity in `text` is not scaled by a count. The parameters are
-/// added to the name of the platform.
+/// parameters has no effect: a capacity in `text` is not scaled by a count. The name of the new
+/// platform is the old name, a colon and `text`.
 ///
 /// # Errors
 /// A tier that the platform does not have, an unknown parameter, a parameter that is given twice,

@@ -13,7 +13,8 @@ pub fn dominates(a: &Losses, b: &Losses) -> bool {
     pairs().all(|(a, b)| a <= b) && pairs().any(|(a, b)| a < b)
 }
 
-/// The alternatives that no other dominates, as indices in their order.
+/// The alternatives that no other alternative dominates, as indices into `alternatives`, in rising
+/// order.
 pub fn front(alternatives: &[Losses]) -> Vec<usize> {
     let is_free = |at: &usize| !alternatives.iter().any(|by| dominates(by, &alternatives[*at]));
     (0..alternatives.len()).filter(is_free).collect()

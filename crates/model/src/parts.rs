@@ -1,4 +1,5 @@
-//! Parts of servers with their prices and power, and the price of energy: figures of the user.
+//! The prices and the power of the parts of a server, and the price of energy. All these figures
+//! are given by the user, in a file of prices.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +28,7 @@ pub struct EnergyPrice {
     pub years: f64,
     /// The source of the price of a kWh and of the years of operation.
     pub source: String,
-    /// The date of the price.
+    /// The date of the price: `YYYY`, `YYYY-MM` or `YYYY-MM-DD`.
     pub date: String,
 }
 
@@ -35,13 +36,14 @@ pub struct EnergyPrice {
 const HOURS: f64 = 24.0 * 365.25;
 
 impl EnergyPrice {
-    /// The price of the energy that a load of `power_w` takes in all years of operation.
+    /// The price of the energy that a constant power of `power_w` W takes in all years of
+    /// operation, in the currency of the file.
     pub fn of(&self, power_w: f64) -> f64 {
         self.per_kwh * power_w * 1e-3 * HOURS * self.years
     }
 }
 
-/// The parts of a file of prices, with the price of energy.
+/// The content of a file of prices: parts, and the price of energy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parts {
     /// The name of the file, for error messages.

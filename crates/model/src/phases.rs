@@ -5,9 +5,9 @@
 //! This is the optimal partition of Jackson et al. (2005), by dynamic programming. The price of a
 //! cut is `3 s^2 ln n`, as in Schwarz's criterion (BIC) for a change with free position and level;
 //! `s` is the noise between samples and `n` the number of samples. The noise is computed from the
-//! median of the differences between neighbours, because a few jumps between phases do not change
-//! the median. Neighbouring intervals that differ by less than a tenth are one phase at any noise.
-//! A run that alternates faster than the sampling counts as even.
+//! median of the differences between neighbouring samples, because a few jumps between phases do
+//! not change the median. Neighbouring intervals that differ by less than a tenth are one phase at
+//! any noise. A run that alternates faster than the sampling counts as even.
 //!
 //! Example: ten samples of 100 GB/s and ten of 20 GB/s are two intervals. They are still two with 5
 //! GB/s of noise in each sample. 100 and 105 GB/s are one interval.
@@ -15,8 +15,8 @@
 use crate::{demand::Phase, statistics};
 use std::ops::Range;
 
-/// Maximum number of intervals of even bandwidth. If a run has more, the most similar neighbours
-/// are merged.
+/// Maximum number of intervals of even bandwidth. If a run has more intervals, the most similar
+/// neighbours are merged.
 pub const INTERVALS_MAX: usize = 16;
 
 /// Neighbouring intervals are merged if the difference of their bandwidths is less than this
@@ -101,7 +101,8 @@ pub fn steady_intervals(readings: &[BandwidthReading]) -> Vec<SteadyInterval> {
     ranges.into_iter().map(|range| sums.interval(range)).collect()
 }
 
-/// The phases of a demand with the bandwidth of `intervals`; empty if the bandwidth is even.
+/// The phases of a run: one phase for each of `intervals`. The result is empty with fewer than two
+/// intervals, because the bandwidth is then even.
 pub fn phases(intervals: &[SteadyInterval]) -> Vec<Phase> {
     let whole: f64 = intervals.iter().map(|interval| interval.span_s).sum();
     if intervals.len() < 2 {

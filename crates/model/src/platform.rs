@@ -9,11 +9,11 @@ use crate::{
 /// A named machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Platform {
-    /// The name on the command line.
+    /// The name of the platform, as written on the command line.
     pub name: String,
-    /// The general source of the platform's figures.
+    /// The general source of the platform's figures. Single figures may have a source of their own.
     pub source: String,
-    /// The processor.
+    /// The cores of all domains.
     pub cpu: Cpu,
     /// Sources of traffic; at least one.
     pub domains: Vec<Domain>,
@@ -59,7 +59,7 @@ pub struct Power {
 pub struct Domain {
     /// The name of the domain.
     pub name: String,
-    /// The number of its cores.
+    /// The number of cores in the domain.
     pub cores: u32,
 }
 
@@ -80,8 +80,8 @@ pub struct Link {
 }
 
 impl Link {
-    /// The fraction of the traffic to the link's tiers that crosses the link, for threads with the
-    /// fractions `domain_parts` in each domain.
+    /// The fraction of the traffic to the link's tiers that crosses the link, if the fraction
+    /// `domain_parts[i]` of the threads is in domain `i`.
     pub fn crossing(&self, domain_parts: &[f64]) -> f64 {
         if self.domains.is_empty() {
             return 1.0;
@@ -135,8 +135,7 @@ impl Default for Interleaving {
 
 impl Platform {
     /// The fraction of threads in each domain; sums to 1. The fractions are proportional to the
-    /// cores of the domains, because the kernel balances the threads of an unbound program in this
-    /// way.
+    /// cores of the domains, because Linux balances the threads of an unbound program in this way.
     pub fn spread(&self) -> Vec<f64> {
         let cores: u32 = self.domains.iter().map(|domain| domain.cores).sum();
         let part = |domain: &Domain| f64::from(domain.cores) / f64::from(cores.max(1));

@@ -2,8 +2,8 @@
 //!
 //! A policy decides from its earlier observations alone. Each policy serves one domain, and its
 //! tiers are the tiers *near* this domain, the fastest first: those that the domain reaches without
-//! a link between sockets, such as its DRAM and its expanders. The same code decides on a simulated
-//! machine and on a real machine; [`crate::control`] is the loop around it.
+//! a link between sockets, such as its DRAM and its expanders. The same policies decide on a
+//! simulated machine and on a real machine; [`crate::control`] is the loop that calls them.
 //!
 //! Policies that change shares in steps measure a step in *points*. A point is a hundredth of the
 //! pages: the kernel's weights `65:35` are 65 and 35 points.
@@ -115,14 +115,14 @@ pub struct Verdict {
 }
 
 impl Verdict {
-    /// A verdict with pages interleaved in these shares.
+    /// A verdict with pages interleaved in the ratio of `shares`.
     pub fn interleave(shares: Vec<f64>, action: &'static str, reason: impl Into<String>) -> Self {
         Self { shares, order: Order::Interleave, action, reason: reason.into() }
     }
 }
 
-/// Returns shares with `first` percent on the first of `tiers`; the other tiers divide the rest in
-/// proportion to their rated bandwidths.
+/// Returns one share for each of `tiers`: `first` percent for the first tier. The other tiers
+/// divide the rest in proportion to their rated bandwidths.
 pub fn shares_with_first(first: f64, tiers: &[TierLayout]) -> Vec<f64> {
     let [_, others @ ..] = tiers else { return vec![] };
     if others.is_empty() {

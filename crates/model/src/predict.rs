@@ -61,7 +61,8 @@ impl Estimate {
         Self { low: self.mean - wider(low), high: self.mean + wider(high), ..self }
     }
 
-    /// The estimate from `values` of equal weight (not empty).
+    /// The mean of `values` (not empty), which have equal weight, and the interval that contains
+    /// the fraction [`INTERVAL`] of them.
     pub fn of(values: Vec<f64>) -> Self {
         let values = statistics::sorted(values);
         let mean = statistics::mean(&values);
@@ -110,7 +111,7 @@ pub struct Row {
 pub struct Prediction {
     /// The number of threads.
     pub threads: f64,
-    /// One row for each of the requested weights, in their order.
+    /// One row for each of the requested weights, in the order of the request.
     pub rows: Vec<Row>,
     /// The best weights whose pages fit into the tiers, as an index into `rows`; `None` if no row's
     /// pages fit.
@@ -118,9 +119,9 @@ pub struct Prediction {
     /// The inputs of the prediction, each with the weakest provenance of its figures.
     pub inputs: Vec<(String, Provenance)>,
     /// The index into `rows` of the row with the highest possible speed-up, if the measured runs
-    /// leave open whether DRAM limits the workload; else `None`. In this row, no speed-up and a
-    /// speed-up of 15 % or more both agree with the runs. A run with the weights of this row would
-    /// decide.
+    /// leave open whether DRAM limits the workload; otherwise `None`. In this row, no speed-up and
+    /// a speed-up of 15 % or more both agree with the runs. A run with the weights of this row
+    /// would decide.
     pub undecided: Option<usize>,
 }
 
@@ -138,8 +139,9 @@ impl Prediction {
     }
 }
 
-/// The speed-up whose interval ends highest, if its interval contains both no gain and a gain of
-/// [`GAIN`] or more: the runs then leave open whether DRAM limits the workload.
+/// Of `speedups`, pairs of a label and a speed-up: the pair whose interval ends highest, if this
+/// interval contains both no gain and a gain of [`GAIN`] or more. The runs then leave open whether
+/// DRAM limits the workload.
 fn widest_undecided<T>(speedups: impl Iterator<Item = (T, Estimate)>) -> Option<(T, Estimate)> {
     let widest = speedups.max_by(|(_, a), (_, b)| a.high.total_cmp(&b.high));
     widest.filter(|(_, speedup)| speedup.low <= NO_GAIN && speedup.high >= GAIN)

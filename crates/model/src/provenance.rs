@@ -1,16 +1,16 @@
-//! The provenance of a figure.
+//! The provenance of a figure: measured, published, simulated or assumed.
 //!
 //! Every figure that enters a prediction carries its provenance, and the prediction carries the
 //! weakest provenance of its figures.
 
 use std::{fmt, str::FromStr};
 
-/// The origin of a figure, from the strongest to the weakest.
+/// The origin of a figure. The variants are in order, from the strongest to the weakest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Provenance {
     /// Measured on the machine that is described.
     Measured,
-    /// Published for this machine or device.
+    /// Published for the machine or the device that is described.
     Published,
     /// The result of a simulation.
     Simulated,
@@ -60,7 +60,7 @@ impl FromStr for Provenance {
 pub struct Figure {
     /// The origin of the figure: measured, published, simulated or assumed.
     pub provenance: Provenance,
-    /// The paper, record or reason, with the section or table of the paper or record.
+    /// The paper or record with the section or table, or the reason of an assumption.
     pub source: String,
 }
 

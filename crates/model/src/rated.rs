@@ -1,5 +1,5 @@
-//! A platform from ratings alone: the figures of firmware tables, with the shape of loaded latency
-//! measured on other machines.
+//! A platform from ratings alone: its bandwidths and latencies are the figures of firmware tables,
+//! and the shape of its curves was measured on another machine.
 //!
 //! The platform serves policies that need curves on a machine without measured curves. All figures
 //! have the provenance `assumed`. Each tier has one curve for all mixes, which ends at the rated
@@ -32,8 +32,8 @@ const DRAM: [(f64, f64); 8] = [
 
 /// The shape of the curve of an expander for reads, which is used for NVRAM and storage too. It
 /// follows cxl.csv of the platform `xeon6-cz122` up to 0.97 of the maximum bandwidth; above, its
-/// latencies are lower. Each pair is a fraction of the maximum bandwidth, and the latency there
-/// divided by the idle latency.
+/// latencies are lower. Each pair has a fraction of the maximum bandwidth, and the latency at this
+/// fraction divided by the idle latency.
 const EXPANDER: [(f64, f64); 7] =
     [(0.0, 1.0), (0.5, 1.07), (0.8, 1.22), (0.92, 1.45), (0.97, 1.8), (0.99, 2.5), (1.0, 4.5)];
 
@@ -51,8 +51,8 @@ pub const BANDWIDTH_GBPS: RangeInclusive<f64> = 1e-3..=1e5;
 /// The valid range of a rated idle latency, ns: up to 1 ms.
 pub const LATENCY_NS: RangeInclusive<f64> = 1.0..=1e6;
 
-/// The platform of a machine, from its rated bandwidths and latencies. The caller has checked that
-/// the ratings are within [`BANDWIDTH_GBPS`] and [`LATENCY_NS`].
+/// Builds the platform of a machine from the rated bandwidths and latencies in `layout`. The caller
+/// has checked that the ratings are within [`BANDWIDTH_GBPS`] and [`LATENCY_NS`].
 pub fn platform(layout: &Layout) -> Platform {
     let domains = layout.domains.iter();
     Platform {

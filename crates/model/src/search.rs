@@ -1,15 +1,15 @@
-//! The best division of a hundred points (percent of the pages) among tiers.
+//! A search for the best division of a workload's pages among tiers, in whole percentage points.
 
-/// Step sizes of the first, coarse search over all divisions, in percentage points, the finest
-/// first.
+/// Step sizes of the first, coarse search over all divisions of the pages among tiers, in
+/// percentage points; the finest step is first.
 const COARSE: [u16; 5] = [5, 10, 20, 25, 50];
 
-/// Maximum number of divisions that the first search tries. The first search uses the finest step
+/// Maximum number of divisions that the coarse search tries. The coarse search uses the finest step
 /// within this limit.
 const TRIES_MAX: u64 = 60_000;
 
-/// Returns the division of a hundred points among `tiers` tiers with the highest score, and the
-/// score. A first, coarse search tries all divisions in steps of five points (larger steps with
+/// Returns the division of 100 percentage points among `tiers` tiers with the highest score, and
+/// the score. A first, coarse search tries all divisions in steps of five points (larger steps with
 /// more than six tiers). A second search climbs in steps of one point from the best coarse
 /// division. `score` is `None` for a division that is not allowed. The result is `None` if the
 /// coarse search finds no allowed division.

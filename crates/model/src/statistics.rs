@@ -23,8 +23,8 @@ pub fn quantile(sorted: &[f64], part: f64) -> f64 {
     below + (above - below) * at.fract()
 }
 
-/// The smallest of the sorted values for which at least the fraction `part` (0 to 1) of all values
-/// is not larger; `None` without values. At 0.5 the result is the lower median.
+/// The smallest value in `sorted` such that at least the fraction `part` (0 to 1) of all values is
+/// not larger than this value; `None` without values. At 0.5 the result is the lower median.
 pub fn nearest_rank(sorted: &[f64], part: f64) -> Option<f64> {
     let rank = (part * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.clamp(1, sorted.len().max(1)) - 1).copied()

@@ -73,7 +73,7 @@ pub struct Tier {
 /// reads are 7.8 lines/ns, so 1,150 counted reads give 147 ns, however long the threads wait.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueCounters {
-    /// Maximum number of outstanding reads that are counted.
+    /// Maximum number of outstanding reads that the queue counters count.
     pub reads_max: f64,
     /// The provenance and the source of `reads_max`.
     pub figure: Figure,
@@ -123,7 +123,7 @@ pub enum CurvesError {
     /// The tier has no curve.
     #[error("there is no curve")]
     Empty,
-    /// Two curves of the same mix for one domain.
+    /// Two curves have the same mix and the same domain. The field is the mix.
     #[error("the mix {0} has two curves")]
     Twice(String),
 }
@@ -166,7 +166,8 @@ impl Curves {
         self.scaled_by(|_| factor)
     }
 
-    /// The curves with the bandwidths of each curve multiplied by `factor` of its mix.
+    /// The curves with changed bandwidths: `factor` is called with the mix of each curve, and
+    /// returns the factor by which all bandwidths of the curve are multiplied.
     ///
     /// # Errors
     ///

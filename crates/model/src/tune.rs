@@ -168,7 +168,7 @@ impl Search {
         self.only.as_deref().unwrap_or(std::slice::from_ref(&self.proposal))
     }
 
-    /// The next step after these runs, given in any order.
+    /// The next step after `runs`, which are in any order.
     pub fn next(&self, runs: &[Run]) -> Step {
         let first = Weights::first_tier(self.proposal.as_slice().len());
         let points = points(runs);
@@ -304,8 +304,9 @@ impl<'a> Judged<'a> {
         Self { search, points, noise, curve, first, best, left: search.runs.saturating_sub(made) }
     }
 
-    /// Weights without a run that may be better than the best weights so far by more than the
-    /// minimum gain, and this possible gain, as a fraction of the value.
+    /// Returns weights that have not been run and may be better than the best weights so far by
+    /// more than the minimum gain. Also returns the possible gain, as a fraction of the value of
+    /// the best weights.
     fn promising(&self) -> Option<(Weights, f64)> {
         let curve = self.curve.as_ref()?;
         let best = curve.least();

@@ -18,7 +18,7 @@ pub struct UnitError {
     pub kind: &'static str,
     /// The error in the text, as a message.
     pub reason: String,
-    /// The allowed units, for a hint.
+    /// The allowed units, separated by commas, for the hint of an error message.
     pub allowed: String,
 }
 
@@ -71,7 +71,8 @@ impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (unit, scale) =
             SIZE_UNITS[..5].iter().rev().find(|(_, scale)| self.0 as f64 >= *scale).unwrap_or(
-                // 0 is below one of every unit, so no unit was found. 0 is printed in bytes.
+                // 0 is smaller than one of any unit, so no unit is found, and 0 is printed in
+                // bytes.
                 &SIZE_UNITS[0],
             );
         let value = self.0 as f64 / scale;
@@ -124,7 +125,7 @@ pub struct Time(f64);
 const TIME_UNITS: [(&str, f64); 6] =
     [("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9), ("min", 60.0), ("h", 3600.0)];
 
-/// The longest time, s: about 300 years. The number of its nanoseconds fits in 64 bits.
+/// The longest `Time`, s: about 300 years. In nanoseconds, this time fits in 64 bits.
 const TIME_MAX_S: f64 = 1e10;
 
 impl Time {
@@ -212,8 +213,8 @@ fn quantity(text: &str, kind: &'static str, units: &[(&str, f64)]) -> Result<f64
     Ok(value)
 }
 
-/// Splits `text` into a number and one of `units`, pairs of a name and a scale. Returns the number
-/// multiplied by the scale.
+/// Splits `text` into a number and the name of a unit, and returns the number multiplied by the
+/// scale of the unit. Each of `units` is a pair of a name and a scale.
 fn signed_quantity(
     text: &str,
     kind: &'static str,

@@ -26,7 +26,7 @@ pub enum WeightsError {
     /// All weights are zero.
     #[error("\"{0}\" puts no page anywhere: all weights are zero")]
     AllZero(String),
-    /// A number of weights other than the number of tiers.
+    /// The number of weights differs from the number of tiers.
     #[error(
         "\"{weights}\" has {given} weight{}, but there are {tiers} tiers: {names}",
         if *given == 1 { "" } else { "s" }
@@ -38,7 +38,7 @@ pub enum WeightsError {
         given: usize,
         /// The number of tiers.
         tiers: usize,
-        /// The names of the tiers.
+        /// The names of the tiers, separated by commas.
         names: String,
     },
 }
@@ -50,7 +50,7 @@ fn within(part: &str, text: &str) -> String {
 }
 
 impl Weights {
-    /// Weights for tiers in their order.
+    /// Creates weights, one for each tier in the order of the tiers.
     ///
     /// # Errors
     /// If a weight is above 255 or all weights are zero.
@@ -65,8 +65,8 @@ impl Weights {
         Ok(Self(weights))
     }
 
-    /// The whole percentages nearest to `shares` (which sum to 1). The percentages sum to 100,
-    /// because the largest remainders are rounded up.
+    /// The whole percentages nearest to `shares` (which sum to 1). The percentages sum to 100: the
+    /// shares with the largest remainders are rounded up.
     pub fn percent(shares: &[f64]) -> Self {
         let exact: Vec<f64> = shares.iter().map(|share| 100.0 * share.clamp(0.0, 1.0)).collect();
         let mut points: Vec<u16> = exact.iter().map(|points| (points + 1e-9) as u16).collect();
@@ -86,8 +86,8 @@ impl Weights {
         Self((0..tiers.max(1)).map(|tier| u16::from(tier == 0)).collect())
     }
 
-    /// Every distinct ratio of whole numbers up to `limit` over `tiers` tiers, in falling order of
-    /// the share on the first tier.
+    /// The weights of every distinct ratio of `tiers` whole numbers from 0 to `limit`, in falling
+    /// order of the share on the first tier.
     pub fn every_ratio(tiers: usize, limit: u16) -> Vec<Self> {
         let mut all = vec![vec![]];
         for _ in 0..tiers {

@@ -209,8 +209,8 @@ impl Machine for Fake {
 /// The observations that a [`Script`] received.
 type Shown = Rc<RefCell<Vec<Observation>>>;
 
-/// A policy that decides on one after another of `firsts`, the shares of the first tier. The policy
-/// can decide early, after `enough` quiet samples. `shown` records the observations of the policy.
+/// A policy that decides on `firsts[i]`, the share of the first tier, in period `i`. It can decide
+/// early, after `enough` quiet samples. `shown` records the observations of the policy.
 struct Script {
     firsts: Vec<f64>,
     enough: usize,
@@ -439,7 +439,7 @@ fn each_domain_decides_for_its_own_scopes() {
 
 // --- Every policy -------------------------------------------------------------------------------
 
-/// The platform for policies. Its first two curves end at the bandwidths of [`Fake`]'s tiers.
+/// The platform that policies use. Its first two curves end at the bandwidths of [`Fake`]'s tiers.
 fn platform(tiers: usize) -> Platform {
     let figure = || Figure::assumed("test");
     let tier = |at: usize| {

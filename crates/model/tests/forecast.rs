@@ -236,8 +236,9 @@ fn threads_are_spread_over_the_domains() {
     };
     let (alone, both) = (at(&one, 120.0, "7:3"), at(&two, 240.0, "7:7:3:3"));
     let gain = both.bandwidth_gbps.mean / alone.bandwidth_gbps.mean;
-    // The gain is about two at most. It may be lower: both platforms have 16 page streams, but here
-    // these are divided among four tiers instead of two, so the tiers are loaded less evenly.
+    // The gain is about two at most. It may be lower: both platforms have 16 page streams, but on
+    // the platform `two` they are divided among four tiers instead of two, so the tiers are loaded
+    // less evenly.
     assert!((1.7..2.02).contains(&gain), "{gain}");
     for (near, far) in [(0, 1), (2, 3)] {
         let [near, far] = [near, far].map(|tier| both.tier_latency_ns[tier]);

@@ -148,7 +148,7 @@ fn the_first_steps_say_why() {
 }
 
 /// The regret of the weights that the search finds (run time divided by the optimum, minus 1), for
-/// 200 random workloads whose runs have this noise.
+/// 200 random workloads. `noise` is the standard deviation of the logarithm of a run time.
 fn regrets(noise: f64) -> Vec<f64> {
     let mut random = Noise(7);
     (0..200)

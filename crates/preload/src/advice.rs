@@ -20,7 +20,8 @@ use std::ops::Range;
 const DONTNEED_LOCKED: c_int = 24;
 const COLLAPSE: c_int = 25;
 
-/// `madvise(2)`.
+/// Replaces `madvise(2)`: the pager handles advice about pages of regions, the module `shared` some
+/// advice about shared memory, and the kernel all other advice.
 ///
 /// # Safety
 /// The caller must meet the conditions of the function in the C library.
@@ -57,7 +58,7 @@ pub unsafe extern "C" fn madvise(address: *mut c_void, bytes: size_t, advice: c_
     if has_hole { errno::failed(libc::ENOMEM) } else { 0 }
 }
 
-/// Applies advice to pages of a region.
+/// Applies `advice` to `pages` of a region. Returns the result of `madvise(2)`.
 fn advise(pager: &Pager, pages: &Range<usize>, advice: c_int) -> c_int {
     let apply = |advice| {
         pager.advise(pages, advice);
@@ -95,7 +96,8 @@ fn advise(pager: &Pager, pages: &Range<usize>, advice: c_int) -> c_int {
     }
 }
 
-/// `posix_madvise(3)`. `POSIX_MADV_DONTNEED` does not discard pages.
+/// Replaces `posix_madvise(3)`: the advice is handled as by `madvise`, except
+/// `POSIX_MADV_DONTNEED`, which does nothing because it must not discard pages.
 ///
 /// # Safety
 /// The caller must meet the conditions of the function in the C library.

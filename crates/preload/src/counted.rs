@@ -42,9 +42,9 @@ pub(crate) fn add(pages: &Range<usize>) {
     inside(|| insert([numbers(pages)]));
 }
 
-/// Runs `kernel`, a system call that unmaps pages, or maps memory that is not counted in their
-/// place. The mappings in these pages are no longer counted, unless `is_done` is false for the
-/// result.
+/// Runs `kernel`, a system call that unmaps `pages`, or that maps memory which is not counted in
+/// their place. The mappings in `pages` are no longer counted, unless `is_done` is false for the
+/// result of `kernel`.
 pub(crate) fn unmapped<T>(
     pages: &Range<usize>,
     kernel: impl FnOnce() -> T,
@@ -70,21 +70,23 @@ pub(crate) struct Remap<'a> {
     pub(crate) old: &'a Range<usize>,
     /// Number of bytes of the new mapping.
     pub(crate) new_bytes: usize,
-    /// The addresses of the new mapping if the call has `MREMAP_FIXED`, else `None`.
+    /// The addresses of the new mapping if the call has `MREMAP_FIXED`; otherwise `None`.
     pub(crate) target: Option<&'a Range<usize>>,
     /// True if the call has `MREMAP_DONTUNMAP`: the old mapping stays mapped, without its pages.
     pub(crate) leaves_old: bool,
 }
 
-/// Runs a call of `mremap(2)`. The new mapping is counted where the old mapping was; bytes that the
-/// call adds are counted if the last byte of the old mapping was.
+/// Runs `kernel`, the call of `mremap(2)` that `call` describes. The new mapping is counted where
+/// the old mapping was counted. Bytes that the call adds are counted if the last byte of the old
+/// mapping was.
 pub(crate) fn remapped(call: &Remap<'_>, kernel: impl FnOnce() -> *mut c_void) -> *mut c_void {
     if is_off() {
         return kernel();
     }
     let Remap { old, new_bytes, target, leaves_old } = call;
     inside(|| {
-        // Subtract before the call: another thread may map memory where the call unmaps it.
+        // Subtract before the call: another thread may map memory at addresses as soon as the call
+        // has unmapped them.
         let replaced = target.map(remove).unwrap_or_default();
         let moved = lock().moved(&numbers(old), &(0..*new_bytes as u64));
         let removed = if *leaves_old { vec![] } else { remove(old) };
@@ -122,7 +124,7 @@ fn remove(pages: &Range<usize>) -> Vec<Range<u64>> {
     removed
 }
 
-/// Adds ranges of addresses. Returns the number of bytes of the ranges that were not counted
+/// Adds `ranges` to `counted`. Returns the number of bytes of `ranges` that were not counted
 /// before.
 fn add_to(counted: &mut Counted, ranges: impl IntoIterator<Item = Range<u64>>) -> u64 {
     let mut added = 0;
@@ -133,14 +135,14 @@ fn add_to(counted: &mut Counted, ranges: impl IntoIterator<Item = Range<u64>>) -
     added
 }
 
-/// Removes a range of addresses. Returns the parts of the range that were counted.
+/// Removes `addresses` from `counted`. Returns the parts of `addresses` that were counted.
 fn take(counted: &mut Counted, addresses: &Range<u64>) -> Vec<Range<u64>> {
     let removed = counted.moved(addresses, addresses);
     counted.set(addresses, None);
     removed.into_iter().map(|(addresses, ())| addresses).collect()
 }
 
-/// Addresses as the numbers of [`Ranges`].
+/// Converts addresses to the number type of [`Ranges`].
 const fn numbers(addresses: &Range<usize>) -> Range<u64> {
     addresses.start as u64..addresses.end as u64
 }

@@ -58,7 +58,8 @@ impl Credentials {
 
 static WANTED: AtomicPtr<Credentials> = AtomicPtr::new(ptr::null_mut());
 
-/// The state of the request to one thread of the pager to change the thread's credentials.
+/// The state of the request to one thread of the pager to change its credentials. The threads are
+/// asked one after the other.
 static STATE: AtomicU32 = AtomicU32::new(0);
 const REQUESTED: u32 = 0;
 const SET: u32 = 1;
@@ -186,8 +187,8 @@ macro_rules! followed {
             }
         )*
 
-        /// Looks up the C library's definitions of these functions now, so that a call in a signal
-        /// handler needs no look-up.
+        /// Looks up the C library's definitions of all replaced functions now, so that a call in a
+        /// signal handler needs no look-up.
         pub(crate) fn find() {
             $(lookup::$name();)*
         }

@@ -20,7 +20,8 @@ fn call(number: c_long, first: c_long, second: c_long, third: c_long) -> c_int {
     unsafe { libc::syscall(number, first, second, third) as c_int }
 }
 
-/// `close(2)`. Also called for the pager's own descriptors, by the pager's own code.
+/// Replaces `close(2)`: the pager's descriptors are closed only for the pager's own code. For the
+/// program, they are not open (`EBADF`).
 #[unsafe(no_mangle)]
 pub extern "C" fn close(fd: c_int) -> c_int {
     if is_protected(fd) {
@@ -32,7 +33,8 @@ pub extern "C" fn close(fd: c_int) -> c_int {
     call(libc::SYS_close, fd.into(), 0, 0)
 }
 
-/// `close_range(2)`. While a pager runs, `CLOSE_RANGE_UNSHARE` has no effect, as in [`unshare`].
+/// Replaces `close_range(2)`: skips the pager's descriptors. While a pager runs,
+/// `CLOSE_RANGE_UNSHARE` has no effect, as in [`unshare`].
 #[unsafe(no_mangle)]
 pub extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
     let flags = if state::pager().is_some() { flags & !UNSHARE } else { flags };
@@ -55,13 +57,13 @@ pub extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_in
     if from > last { 0 } else { close(from, last) }
 }
 
-/// `closefrom(3)`.
+/// Replaces `closefrom(3)`: closes all descriptors from `first` on, except the pager's.
 #[unsafe(no_mangle)]
 pub extern "C" fn closefrom(first: c_int) {
     close_range(first.max(0) as c_uint, c_uint::MAX, 0);
 }
 
-/// `dup2(2)`.
+/// Replaces `dup2(2)`: the pager's descriptors are neither duplicated nor replaced.
 #[unsafe(no_mangle)]
 pub extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
     if old == new && !is_protected(old) {
@@ -72,7 +74,8 @@ pub extern "C" fn dup2(old: c_int, new: c_int) -> c_int {
     dup3(old, new, 0)
 }
 
-/// `dup3(2)`.
+/// Replaces `dup3(2)`: does not duplicate a descriptor of the pager (`EBADF`), and does not replace
+/// one (`EBUSY`).
 #[unsafe(no_mangle)]
 pub extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
     if is_protected(old) {
@@ -84,9 +87,9 @@ pub extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
     call(libc::SYS_dup3, old.into(), new.into(), flags.into())
 }
 
-/// `unshare(2)`. While a pager runs, `CLONE_FILES` has no effect, so that all threads share one
-/// table of descriptors. Before a fork, the pager's thread opens the store of the child in this
-/// table, and the child has a copy of the table of the thread that forks.
+/// Replaces `unshare(2)`: while a pager runs, `CLONE_FILES` has no effect, so that all threads
+/// share one table of descriptors. Before a fork, the pager's thread opens the store of the child
+/// in this table, and the child has a copy of the table of the thread that forks.
 #[unsafe(no_mangle)]
 pub extern "C" fn unshare(flags: c_int) -> c_int {
     let kept = if state::pager().is_some() { flags & !libc::CLONE_FILES } else { flags };

@@ -45,8 +45,8 @@ struct Heap {
 /// The free blocks of one size, and the slab from which further blocks are cut.
 #[derive(Clone, Copy)]
 struct List {
-    /// The first block of the list of free blocks. A free block begins with the address of the
-    /// next.
+    /// The first block of the list of free blocks. A free block begins with the address of the next
+    /// free block.
     free: *mut Free,
     /// The unused part of the last slab: addresses from `rest` to `end`.
     rest: usize,
@@ -140,8 +140,8 @@ fn unmap(address: usize, bytes: usize) {
     }
 }
 
-/// A mapping that is aligned to `align`, which may be more than a page; null if the kernel has no
-/// memory.
+/// Makes a mapping of at least `bytes` bytes that is aligned to `align`, which may be more than a
+/// page; null if the kernel has no memory.
 fn map_aligned(bytes: usize, align: usize) -> *mut u8 {
     let bytes = bytes.next_multiple_of(PAGE_BYTES);
     if align <= PAGE_BYTES {

@@ -77,12 +77,12 @@ unsafe fn counted_bytes(next: &Next, memory: *mut c_void) -> usize {
     }
 }
 
-/// The usable bytes of a block of the pager.
+/// The usable size of the pager's block at `address`, bytes; 0 if the pager has no such block.
 fn usable_size(pager: &Pager, address: usize) -> usize {
     pager.block(address).map_or(0, |pages| pages.end - address)
 }
 
-/// Resizes a block of the pager in place. Returns true on success.
+/// Resizes a block of the pager to `bytes` bytes in place. Returns true on success.
 fn resize(pager: &Pager, address: usize, bytes: usize) -> bool {
     let Some(pages) = pager.block(address) else { return false };
     let Some(end) = address.checked_add(bytes) else { return false };
@@ -98,7 +98,8 @@ fn resize(pager: &Pager, address: usize, bytes: usize) -> bool {
     true
 }
 
-/// `malloc(3)`.
+/// Replaces `malloc(3)`: a large block comes from the pager, any other block from the next
+/// definition.
 ///
 /// # Safety
 /// The caller must meet the conditions of the function in the C library.
@@ -109,7 +110,7 @@ pub unsafe extern "C" fn malloc(bytes: size_t) -> *mut c_void {
     allocate(next, bytes, HEADER, || unsafe { (next.malloc)(bytes) })
 }
 
-/// `calloc(3)`.
+/// Replaces `calloc(3)` as `malloc` replaces `malloc(3)`. Blocks of the pager are zeroed.
 ///
 /// # Safety
 /// The caller must meet the conditions of the function in the C library.
@@ -125,7 +126,8 @@ pub unsafe extern "C" fn calloc(count: size_t, bytes: size_t) -> *mut c_void {
     }
 }
 
-/// Allocates an aligned block, with `other` as the fallback.
+/// Allocates a block of `bytes` bytes with the alignment `align`. `other` allocates the block if
+/// the pager does not.
 fn allocate_aligned(
     align: usize,
     bytes: usize,
@@ -139,7 +141,7 @@ fn allocate_aligned(
     }
 }
 
-/// `memalign(3)`.
+/// Replaces `memalign(3)` as `malloc` replaces `malloc(3)`.
 ///
 /// # Safety
 /// The caller must meet the conditions of the function in the C library.
@@ -149,7 +151,7 @@ pub unsafe extern "C" fn memalign(align: size_t, bytes: size_t) -> *mut c_void {
     allocate_aligned(align, bytes, |next| unsafe { (next.memalign)(align, bytes) })
 }
 
-/// `aligned_alloc(3)`.
+/// Replaces `aligned_alloc(3)` as `malloc` replaces `malloc(3)`.
 ///
 /// # Safety
 /// The caller must meet the conditions of the function in the C library.
@@ -159,7 +161,7 @@ pub unsafe extern "C" fn aligned_alloc(align: size_t, bytes: size_t) -> *mut c_v
     allocate_aligned(align, bytes, |next| unsafe { (next.aligned_alloc)(align, bytes) })
 }
 
-/// `valloc(3)`.
+/// Replaces `valloc(3)`: the block is aligned to a page.
 ///
 /// # Safety
 /// The caller must meet the conditions of the function in the C library.
@@ -169,7 +171,7 @@ pub unsafe extern "C" fn valloc(bytes: size_t) -> *mut c_void {
     allocate_aligned(PAGE_BYTES, bytes, |next| unsafe { (next.valloc)(bytes) })
 }
 
-/// `pvalloc(3)`.
+/// Replaces `pvalloc(3)`: the block has whole pages and is aligned to a page.
 ///
 /// # Safety
 /// The caller must meet the conditions of the function in the C library.
@@ -183,7 +185,7 @@ pub unsafe extern "C" fn pvalloc(bytes: size_t) -> *mut c_void {
     }
 }
 
-/// `posix_memalign(3)`.
+/// Replaces `posix_memalign(3)`. The next definition returns the error for an invalid alignment.
 ///
 /// # Safety
 /// The caller must meet the conditions of the function in the C library.
@@ -212,7 +214,8 @@ pub unsafe extern "C" fn posix_memalign(
     0
 }
 
-/// `realloc(3)`.
+/// Replaces `realloc(3)`: resizes a block of the pager in place if possible. A block of the C
+/// library moves to the pager if its new size is large enough to be extended.
 ///
 /// # Safety
 /// The caller must meet the conditions of the function in the C library.
@@ -220,7 +223,7 @@ pub unsafe extern "C" fn posix_memalign(
 pub unsafe extern "C" fn realloc(memory: *mut c_void, bytes: size_t) -> *mut c_void {
     let early = early::length(memory);
     let Some(next) = next().filter(|_| early.is_none()) else {
-        // SAFETY: `early::length` returned the length of the block; else no byte is copied.
+        // SAFETY: if `early` is `None`, no byte is copied. Otherwise it is the length of the block.
         return unsafe { move_block(memory, early.unwrap_or(0), bytes) };
     };
     if memory.is_null() && next.is_of_libc {
@@ -272,7 +275,7 @@ unsafe fn move_block(memory: *mut c_void, has: usize, bytes: usize) -> *mut c_vo
     }
 }
 
-/// `reallocarray(3)`.
+/// Replaces `reallocarray(3)` by `realloc` with the product of `count` and `bytes`.
 ///
 /// # Safety
 /// The caller must meet the conditions of the function in the C library.
@@ -292,7 +295,7 @@ pub unsafe extern "C" fn reallocarray(
     }
 }
 
-/// `malloc_usable_size(3)`.
+/// Replaces `malloc_usable_size(3)`, which does not know the blocks of the pager.
 ///
 /// # Safety
 /// The caller must meet the conditions of the function in the C library.
@@ -309,7 +312,7 @@ pub unsafe extern "C" fn malloc_usable_size(memory: *mut c_void) -> size_t {
     }
 }
 
-/// `free(3)`.
+/// Replaces `free(3)`: the pager frees its own blocks, and the next definition frees all others.
 ///
 /// # Safety
 /// The caller must meet the conditions of the function in the C library.
@@ -333,7 +336,7 @@ pub unsafe extern "C" fn free(memory: *mut c_void) {
     }
 }
 
-/// `free_sized` of C23.
+/// Replaces `free_sized` of C23 by `free`.
 ///
 /// # Safety
 /// The caller must meet the conditions of the function in the C library.
@@ -343,7 +346,7 @@ pub unsafe extern "C" fn free_sized(memory: *mut c_void, _bytes: size_t) {
     unsafe { free(memory) }
 }
 
-/// `free_aligned_sized` of C23.
+/// Replaces `free_aligned_sized` of C23 by `free`.
 ///
 /// # Safety
 /// The caller must meet the conditions of the function in the C library.

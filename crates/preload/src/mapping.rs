@@ -24,15 +24,16 @@ const ACCESS: c_int = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
 
 const FIXED: c_int = libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE;
 
-/// The whole pages of `bytes` bytes from `address` on. `None` if the address is not at the start of
-/// a page, or the range is empty or too long: the kernel refuses such a range too.
+/// The addresses of the whole pages that cover `bytes` bytes from `address` on. `None` if the
+/// address is not at the start of a page, or the range is empty or too long: the kernel refuses
+/// such a range too.
 pub(crate) fn pages(address: usize, bytes: usize) -> Option<Range<usize>> {
     let end = address.checked_add(bytes.checked_next_multiple_of(PAGE_BYTES)?)?;
     (address.is_multiple_of(PAGE_BYTES) && end > address).then_some(address..end)
 }
 
-/// Splits pages into the parts before, within and behind the address range that the pager reserves
-/// for regions.
+/// Splits `pages` into the parts before, within and behind the address range that the pager
+/// reserves for regions.
 pub(crate) fn split(pager: &Pager, pages: &Range<usize>) -> [Range<usize>; 3] {
     let all = pager.addresses();
     let cut = |at: usize| at.clamp(pages.start, pages.end);
@@ -40,7 +41,9 @@ pub(crate) fn split(pager: &Pager, pages: &Range<usize>) -> [Range<usize>; 3] {
     [pages.start..first, first..last, last..pages.end]
 }
 
-/// `mmap(2)`.
+/// Replaces `mmap(2)`: large private anonymous mappings become regions of the pager, and large
+/// shared anonymous mappings become shared memory of the session. The kernel makes all other
+/// mappings.
 ///
 /// # Safety
 /// The caller must meet the conditions of the function in the C library.
@@ -102,9 +105,9 @@ pub unsafe extern "C" fn mmap(
 }
 
 /// Maps memory at addresses that overlap the address range that the pager reserves for regions. If
-/// `can_extend` is true and all addresses are in that range, the pager maps the memory, else the
-/// kernel. With `MAP_FIXED_NOREPLACE`, the call fails unless all addresses are free and the pager
-/// maps the memory.
+/// `can_extend` is true and all addresses are in that range, the pager maps the memory, otherwise
+/// the kernel. With `MAP_FIXED_NOREPLACE`, the call fails unless all addresses are free and the
+/// pager maps the memory.
 fn map_over(
     pager: &Pager,
     pages: &Range<usize>,
@@ -135,9 +138,9 @@ fn map_over(
     replace(pager, pages, flags, map)
 }
 
-/// Makes a mapping by `map`, given an address and flags, in place of pages that may belong to
-/// regions. The mapping is made elsewhere first and then moved, so that the pages keep their
-/// content if the kernel refuses the mapping.
+/// Makes a mapping in place of `pages`, which may belong to regions. `map` is called with an
+/// address and flags, and makes a mapping. The mapping is made elsewhere first and then moved, so
+/// that the pages keep their content if the kernel refuses the mapping.
 fn replace(
     pager: &Pager,
     pages: &Range<usize>,
@@ -174,7 +177,7 @@ pub(crate) fn move_mapping(from: usize, pages: &Range<usize>) -> usize {
     }
 }
 
-/// `mmap64(2)`.
+/// Replaces `mmap64(2)`, which is the same function as `mmap`.
 ///
 /// # Safety
 /// The caller must meet the conditions of the function in the C library.
@@ -191,7 +194,8 @@ pub unsafe extern "C" fn mmap64(
     unsafe { mmap(address, bytes, protection, flags, fd, offset) }
 }
 
-/// `munmap(2)`.
+/// Replaces `munmap(2)`: the pager unmaps pages in its address range, and the kernel all other
+/// pages.
 ///
 /// # Safety
 /// The caller must meet the conditions of the function in the C library.
@@ -218,7 +222,8 @@ pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: size_t) -> c_int {
     0
 }
 
-/// Unmaps memory that the kernel manages.
+/// Unmaps `pages`, which the kernel manages, by the system call `kernel`. The pages are no longer
+/// counted.
 fn unmap_by_kernel(pages: &Range<usize>, kernel: impl FnOnce() -> c_int) -> c_int {
     let is_done = |outcome: &c_int| *outcome == 0;
     counted::unmapped(pages, || shared::unmapped(pages, kernel, is_done), is_done)
@@ -243,7 +248,8 @@ fn protect(address: usize, bytes: usize, protection: c_int, key: c_int) -> c_int
     kernel()
 }
 
-/// `mprotect(2)`.
+/// Replaces `mprotect(2)`: fails for addresses that the pager has reserved, but that are in no
+/// region.
 ///
 /// # Safety
 /// The caller must meet the conditions of the function in the C library.
@@ -253,7 +259,7 @@ pub unsafe extern "C" fn mprotect(address: *mut c_void, bytes: size_t, protectio
     protect(address as usize, bytes, protection, -1)
 }
 
-/// `pkey_mprotect(2)`.
+/// Replaces `pkey_mprotect(2)`: refuses protection keys in the address range of the pager.
 ///
 /// # Safety
 /// The caller must meet the conditions of the function in the C library.

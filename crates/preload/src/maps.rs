@@ -25,7 +25,7 @@ pub(crate) fn all() -> Vec<Mapping> {
     maps::mappings(&text).map(mapping).collect()
 }
 
-/// True if mappings cover all of these pages.
+/// True if mappings cover all of `pages`.
 pub(crate) fn are_mapped(pages: &Range<usize>) -> bool {
     let covered = all().into_iter().fold(pages.start, |covered, it| {
         if it.addresses.contains(&covered) { it.addresses.end } else { covered }
@@ -33,7 +33,7 @@ pub(crate) fn are_mapped(pages: &Range<usize>) -> bool {
     covered >= pages.end
 }
 
-/// True if all mappings that overlap these pages are readable.
+/// True if all mappings that overlap `pages` are readable.
 pub(crate) fn is_readable(pages: &Range<usize>) -> bool {
     let over = |it: &Mapping| it.addresses.start < pages.end && pages.start < it.addresses.end;
     all().into_iter().filter(over).all(|it| it.protection & 1 != 0)

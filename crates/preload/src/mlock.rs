@@ -12,7 +12,8 @@ use interleaf_procfs::page::PAGE_BYTES;
 use libc::{c_int, c_uint, c_void, size_t};
 use std::{ops::Range, ptr, slice};
 
-/// The pages that contain these bytes. `None` if the end exceeds the largest address.
+/// The pages that contain the `bytes` bytes at `address`. `None` if the end exceeds the largest
+/// address.
 fn pages_around(address: usize, bytes: usize) -> Option<Range<usize>> {
     let end = address.checked_add(bytes)?.checked_next_multiple_of(PAGE_BYTES)?;
     Some(address / PAGE_BYTES * PAGE_BYTES..end)
@@ -54,7 +55,8 @@ fn touch(pages: &Range<usize>) {
     }
 }
 
-/// `mlock(2)`.
+/// Replaces `mlock(2)`: pages of regions are pinned and touched, other pages are locked by the
+/// kernel.
 ///
 /// # Safety
 /// The caller must meet the conditions of the function in the C library.
@@ -66,7 +68,7 @@ pub unsafe extern "C" fn mlock(address: *const c_void, bytes: size_t) -> c_int {
     })
 }
 
-/// `mlock2(2)`.
+/// Replaces `mlock2(2)`: like `mlock`, but with `MLOCK_ONFAULT` pages are not touched.
 ///
 /// # Safety
 /// The caller must meet the conditions of the function in the C library.
@@ -80,7 +82,8 @@ pub unsafe extern "C" fn mlock2(address: *const c_void, bytes: size_t, flags: c_
     })
 }
 
-/// `munlock(2)`.
+/// Replaces `munlock(2)`: the pager unpins pages of regions, and the kernel unlocks all other
+/// pages.
 ///
 /// # Safety
 /// The caller must meet the conditions of the function in the C library.
@@ -102,9 +105,9 @@ pub unsafe extern "C" fn munlock(address: *const c_void, bytes: size_t) -> c_int
     0
 }
 
-/// `mlockall(2)`. With `MCL_CURRENT`, the pager pins all regions, and the kernel locks the other
-/// existing mappings one by one: at once, or with `MCL_ONFAULT` each page at its first access. The
-/// call fails if the budget is too small to pin the regions.
+/// Replaces `mlockall(2)`. With `MCL_CURRENT`, the pager pins all regions, and the kernel locks the
+/// other existing mappings one by one: at once, or with `MCL_ONFAULT` each page at its first
+/// access. The call fails if the budget is too small to pin the regions.
 ///
 /// # Safety
 /// The caller must meet the conditions of the function in the C library.
@@ -146,7 +149,7 @@ fn pin_all(pager: &Pager, touches: bool) -> bool {
     true
 }
 
-/// `munlockall(2)`.
+/// Replaces `munlockall(2)`: the pager unpins all regions, and the kernel unlocks all other pages.
 #[unsafe(no_mangle)]
 pub extern "C" fn munlockall() -> c_int {
     if let Some(pager) = pager() {

@@ -1,7 +1,8 @@
 //! The next definition of each function that this library replaces: the definition that the dynamic
 //! loader finds after this library's definition. The next definition of `malloc(3)` and its family
-//! belongs to the program's allocator (jemalloc, tcmalloc, mimalloc), linked or preloaded, or else
-//! to the C library. The next definition of other functions is the C library's.
+//! belongs to the program's allocator (jemalloc, tcmalloc, mimalloc), linked or preloaded; without
+//! such an allocator, it is the C library's. The next definition of other functions is the C
+//! library's.
 //!
 //! If the program uses an allocator other than the C library's, all blocks are left to that
 //! allocator. The program may allocate and free blocks by functions of the allocator (`mallocx`,
@@ -17,7 +18,7 @@ use std::{
     sync::atomic::{AtomicU8, AtomicUsize, Ordering::*},
 };
 
-/// Declares the table of next definitions, and the function that looks them up.
+/// Declares the table of next definitions, and the function that looks up all of them.
 macro_rules! definitions {
     ($($name:ident: fn($($argument:ty),*) $(-> $result:ty)?;)*) => {
         /// For each function, the definition that the loader finds after this library's definition.
@@ -29,8 +30,9 @@ macro_rules! definitions {
             pub(crate) is_of_libc: bool,
         }
 
-        /// Looks up all functions. The first allocation of a process calls this function, before a
-        /// second thread exists. The C library defines functions of all of these names.
+        /// Looks up the next definitions of all functions in the table. The first allocation of a
+        /// process calls this function, before a second thread exists. The C library defines all
+        /// functions in the table.
         fn look_up_all() -> Next {
             let is_of_libc = is_of_libc();
             // SAFETY: functions of these names have these types (`malloc(3)`).
@@ -121,7 +123,7 @@ fn is_of_libc() -> bool {
     libc.is_some() && names.iter().all(|name| base(after(name)) == libc && is_own(first(name)))
 }
 
-/// True if an address is an entry of a procedure linkage table. A program with fixed addresses (not
+/// True if `address` is an entry of a procedure linkage table. A program with fixed addresses (not
 /// PIE) may take the address of a function that it does not define. The address is then the
 /// program's entry for the function, in all objects (System V ABI, AMD64 supplement, section
 /// 5.2.1).
@@ -158,19 +160,21 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// The definition of a function that comes after this library's definition; 0 if there is none.
+/// The address of the definition of the function `name` that the loader finds after this library's
+/// definition; 0 if there is none.
 pub(crate) fn after(name: &CStr) -> usize {
     // SAFETY: the call only reads.
     unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) as usize }
 }
 
-/// The definition of a function that the program uses: the first in the loader's search order.
+/// The address of the definition of the function `name` that the program uses: the first in the
+/// loader's search order.
 fn first(name: &CStr) -> usize {
     // SAFETY: the call only reads.
     unsafe { libc::dlsym(libc::RTLD_DEFAULT, name.as_ptr()) as usize }
 }
 
-/// The start of the object (program or library) that an address belongs to.
+/// The start of the object (program or library) that contains `address`; `None` if no object does.
 fn base(address: usize) -> Option<usize> {
     // SAFETY: all zeros is a valid value, which the call fills.
     let mut found: Dl_info = unsafe { mem::zeroed() };

@@ -111,7 +111,8 @@ fn report(what: &str, outcome: io::Result<()>) {
     }
 }
 
-/// `_Fork(3)`, which does not call the handlers of `pthread_atfork(3)`.
+/// Replaces `_Fork(3)`, which does not call the handlers of `pthread_atfork(3)`: calls this
+/// library's own handlers before and after the fork.
 ///
 /// # Safety
 /// The caller must meet the conditions of the function in the C library.

@@ -22,7 +22,8 @@ use std::{ops::Range, ptr};
 /// has a larger address space for programs. Sums of an address and a smaller size do not overflow.
 const BYTES_REFUSED: usize = 1 << 56;
 
-/// `mremap(2)`.
+/// Replaces `mremap(2)`: the pager resizes and moves regions, and the kernel all other mappings. A
+/// mapping that grows large enough to be extended becomes a region.
 ///
 /// # Safety
 /// The caller must meet the conditions of the function in the C library. The function has five
@@ -92,8 +93,8 @@ pub unsafe extern "C" fn mremap(
     adopted.unwrap_or_else(|| counted::remapped(&call, kernel))
 }
 
-/// `remap_file_pages(2)`. Refuses shared memory: the kernel would map the pages at an address that
-/// the session's server does not know.
+/// Replaces `remap_file_pages(2)`: refuses shared memory, because the kernel would map the pages at
+/// an address that the session's server does not know.
 ///
 /// # Safety
 /// The caller must meet the conditions of the function in the C library.
@@ -115,9 +116,9 @@ pub unsafe extern "C" fn remap_file_pages(
     }
 }
 
-/// `mremap(2)` of a mapping that the kernel manages to the addresses `target`, of which some are in
-/// the range that the pager reserves for regions. The mapping is moved elsewhere first, so that the
-/// pages at `target` keep their content if the kernel refuses the call.
+/// Carries out `mremap(2)` for `old`, a mapping that the kernel manages. Some of the new addresses,
+/// `target`, are in the range that the pager reserves for regions. The mapping is moved elsewhere
+/// first, so that the pages at `target` keep their content if the kernel refuses the call.
 fn move_over(
     pager: &Pager,
     old: &Range<usize>,
@@ -159,7 +160,8 @@ fn move_over(
     found as *mut c_void
 }
 
-/// `mremap(2)` of pages that belong to regions.
+/// Carries out `mremap(2)` for `old`, pages that belong to regions. `to` is the new address of a
+/// call with `MREMAP_FIXED`.
 fn remap(
     pager: &Pager,
     old: &Range<usize>,
@@ -214,9 +216,10 @@ fn remap(
     new.start as *mut c_void
 }
 
-/// Gives the pages at `to` the pins of the pages at `from` and their treatment in a forked child,
-/// as the kernel does. The pins at `from` end first, because only a limited number of pages may be
-/// pinned. If `to` has more pages, those that exceed this limit are not pinned.
+/// Gives the pages at `to` the pins of the pages at `from` and the advice about forked children
+/// (`MADV_DONTFORK`, `MADV_WIPEONFORK`), as the kernel does. The pins at `from` end first, because
+/// only a limited number of pages may be pinned. If `to` has more pages, those that exceed this
+/// limit are not pinned.
 fn move_advice(pager: &Pager, from: &Range<usize>, to: &Range<usize>) {
     for (pages, inherit) in pager.moved_inherit(from, to) {
         let advice = match inherit {
@@ -292,7 +295,7 @@ fn adopt(pager: &Pager, old: &Range<usize>, new_bytes: usize) -> Option<*mut c_v
     Some(new.start as *mut c_void)
 }
 
-/// The protection of the memory at an address; readable and writable if nothing is mapped there.
+/// The protection of the memory at `address`; readable and writable if nothing is mapped there.
 fn protection_of(address: usize) -> u32 {
     let found = maps::all().into_iter().find(|it| it.addresses.contains(&address));
     found.map_or(READ_WRITE, |it| it.protection)

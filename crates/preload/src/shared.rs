@@ -33,7 +33,8 @@ fn client() -> MutexGuard<'static, Option<Client>> {
     CLIENT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Maps new shared memory in the session of this folder; `None` when it cannot be extended.
+/// Maps `bytes` bytes of new shared memory in the session with the folder `folder`; `None` if the
+/// memory cannot be extended.
 pub(crate) fn map(folder: &Path, bytes: usize, protection: c_int) -> Option<*mut c_void> {
     inside(|| {
         let mut client = client();
@@ -55,18 +56,18 @@ fn report_once(why: io::Error) {
     }
 }
 
-/// True if shared memory is mapped at some of these addresses. Always false in a child that the
-/// program forked by a system call of its own, because this library maps no shared memory there.
+/// True if shared memory is mapped at some of `addresses`. Always false in a child that the program
+/// forked by a system call of its own, because this library maps no shared memory there.
 pub(crate) fn overlaps(addresses: &Range<usize>) -> bool {
     IS_SHARING.load(Relaxed)
         && !may_be_locked()
         && inside(|| client().as_ref().is_some_and(|client| client.overlaps(addresses)))
 }
 
-/// Runs a system call that unmaps these addresses or maps other memory at them. Reports the change
-/// to the server if `is_done` is true for the result. The lock of [`CLIENT`] is held until the
-/// report, so that no thread maps shared memory at these addresses before the server knows of the
-/// change.
+/// Runs `kernel`, a system call that unmaps `addresses` or maps other memory at them. Reports the
+/// change to the server if `is_done` is true for the result. The lock of [`CLIENT`] is held until
+/// the report, so that no thread maps shared memory at these addresses before the server knows of
+/// the change.
 pub(crate) fn unmapped<T>(
     addresses: &Range<usize>,
     kernel: impl FnOnce() -> T,
@@ -85,7 +86,8 @@ pub(crate) fn unmapped<T>(
     })
 }
 
-/// The result of advice about shared pages; `None` for advice that the kernel handles.
+/// The result of the advice `advice` about pages of shared memory; `None` for advice that the
+/// kernel handles.
 pub(crate) fn handle_advice(addresses: &Range<usize>, advice: c_int) -> Option<c_int> {
     let refusal = match advice {
         // `MADV_REMOVE` would drop pages without a message to the server, so it is refused. Guards

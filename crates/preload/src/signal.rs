@@ -109,7 +109,8 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// `sigaction(2)`.
+/// Replaces `sigaction(2)`. While a handler of SIGBUS handles faults, the program's action for
+/// SIGBUS is stored and not installed, and SIGBUS is removed from the signal mask of every handler.
 ///
 /// # Safety
 /// The caller must meet the conditions of the function in the C library.
@@ -144,7 +145,7 @@ pub unsafe extern "C" fn sigaction(
     }
 }
 
-/// Installs a handler for a signal. Returns the former handler.
+/// Installs a handler for a signal. Returns the former handler, or `SIG_ERR`.
 fn handle(signal: c_int, handler: sighandler_t, flags: c_int) -> sighandler_t {
     // SAFETY: all zeros is a valid action, and the handler is the program's.
     unsafe {
@@ -175,26 +176,26 @@ fn handle_as_bsd(signal: c_int, handler: sighandler_t) -> sighandler_t {
     handle(signal, handler, if is_interrupting { 0 } else { libc::SA_RESTART })
 }
 
-/// `signal(2)`, with the semantics of BSD as in the GNU C library.
+/// Replaces `signal(2)`, with the semantics of BSD as in the GNU C library.
 #[unsafe(no_mangle)]
 pub extern "C" fn signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
     handle_as_bsd(signal, handler)
 }
 
-/// `bsd_signal(3)`.
+/// Replaces `bsd_signal(3)`, with the semantics of BSD.
 #[unsafe(no_mangle)]
 pub extern "C" fn bsd_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
     handle_as_bsd(signal, handler)
 }
 
-/// `ssignal(3)`.
+/// Replaces `ssignal(3)`, with the semantics of BSD as in the GNU C library.
 #[unsafe(no_mangle)]
 pub extern "C" fn ssignal(signal: c_int, handler: sighandler_t) -> sighandler_t {
     handle_as_bsd(signal, handler)
 }
 
-/// `siginterrupt(3)`. The function is replaced because `signal` needs the signals for which
-/// `siginterrupt` was called, and the C library does not give access to its own list.
+/// Replaces `siginterrupt(3)`, because `signal` needs the signals for which `siginterrupt` was
+/// called, and the C library does not give access to its own list.
 #[unsafe(no_mangle)]
 pub extern "C" fn siginterrupt(signal: c_int, interrupts: c_int) -> c_int {
     // SAFETY: all zeros is a valid action, and only the flag `SA_RESTART` of the present action
@@ -215,13 +216,15 @@ pub extern "C" fn siginterrupt(signal: c_int, interrupts: c_int) -> c_int {
     }
 }
 
-/// `sysv_signal(3)`.
+/// Replaces `sysv_signal(3)`: the handler is removed when it is called, and its signal is not
+/// blocked.
 #[unsafe(no_mangle)]
 pub extern "C" fn sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
     handle(signal, handler, libc::SA_RESETHAND | libc::SA_NODEFER)
 }
 
-/// `signal` for programs that ask for the semantics of System V.
+/// Replaces `__sysv_signal`, which a program calls as `signal` if it asks for the semantics of
+/// System V.
 #[unsafe(no_mangle)]
 pub extern "C" fn __sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
     handle(signal, handler, libc::SA_RESETHAND | libc::SA_NODEFER)
@@ -253,7 +256,7 @@ unsafe fn mask(how: c_int, set: *const sigset_t, before: *mut sigset_t) -> c_int
     }
 }
 
-/// `pthread_sigmask(3)`.
+/// Replaces `pthread_sigmask(3)`: SIGBUS is never blocked while the pager's handler needs it.
 ///
 /// # Safety
 /// The caller must meet the conditions of the function in the C library.
@@ -267,7 +270,7 @@ pub unsafe extern "C" fn pthread_sigmask(
     unsafe { mask(how, set, before) }
 }
 
-/// `sigprocmask(2)`.
+/// Replaces `sigprocmask(2)`: SIGBUS is never blocked while the pager's handler needs it.
 ///
 /// # Safety
 /// The caller must meet the conditions of the function in the C library.

@@ -35,10 +35,10 @@ const FIRST_PAUSES: u32 = 2000;
 /// `MADV_WIPEONFORK` of `linux/mman.h`: the pages are zeros in a forked child.
 const WIPE_ON_FORK: c_int = 18;
 
-/// Takes all steps of this library that need a lock of the C library. The constructor of this
-/// library calls this function, unless a large allocation has called it before: the constructor
-/// runs before those of all other libraries (`build.rs`), except with a C library before version
-/// 2.34, in which the library of threads is first.
+/// Does all work of this library that needs a lock of the C library; only the first call has an
+/// effect. The constructor of this library calls this function, unless a large allocation has
+/// called it before. The constructor runs before the constructors of all other libraries
+/// (`build.rs`), except with a C library before version 2.34, whose library of threads comes first.
 ///
 /// The constructor of the C library has not run yet, so this function must not need the environment
 /// or the standard streams.
@@ -132,7 +132,7 @@ fn name() -> String {
     name.trim_end().to_string()
 }
 
-/// The pager for an allocation of this size; `None` if the allocation is not extended.
+/// The pager for an allocation of `bytes` bytes; `None` if the allocation is not extended.
 pub(crate) fn pager_for(bytes: usize) -> Option<&'static Pager> {
     if bytes < BYTES_MIN || is_inside() {
         return None;
@@ -166,7 +166,7 @@ fn start() -> Option<&'static Option<Extended>> {
     })
 }
 
-/// The folder of the session, if a shared allocation of this size is extended.
+/// The folder of the session, if a shared allocation of `bytes` bytes is extended.
 pub(crate) fn shared_folder(bytes: usize) -> Option<&'static Path> {
     pager_for(bytes)?;
     let extended = EXTENDED.get()?.as_ref().filter(|extended| bytes >= extended.bytes_min)?;

@@ -76,7 +76,7 @@ pub(crate) fn serves_in_signal() -> bool {
     SERVES_IN_SIGNAL.load(Relaxed)
 }
 
-/// Takes SIGBUS out of a set of signals to block, if SIGBUS must not be blocked.
+/// Returns `mask`, a set of signals to block, without SIGBUS if a handler of SIGBUS handles faults.
 fn blockable(mask: u64) -> u64 {
     if serves_in_signal() { mask & !(1 << (libc::SIGBUS - 1)) } else { mask }
 }
@@ -155,8 +155,8 @@ pub(crate) fn begin_thread(mask: u64) {
     DEPTH.set(1);
 }
 
-/// Runs long work that holds no lock, under the program's own signal mask, so that the program's
-/// signal handlers are not delayed.
+/// Runs `work`, which may take long and holds no lock, under the program's own signal mask, so that
+/// the program's signal handlers are not delayed.
 pub(crate) fn interruptible<T>(work: impl FnOnce() -> T) -> T {
     set_mask(blockable(MASK.get()));
     let outcome = work();
@@ -180,7 +180,7 @@ pub(crate) fn block_all() -> u64 {
     change_mask(!FAULTS.iter().fold(0, |all, signal| all | 1_u64 << (signal - 1)), libc::SIG_BLOCK)
 }
 
-/// Blocks these signals and no others.
+/// Blocks the signals in `mask` and no others, in the calling thread.
 pub(crate) fn set_mask(mask: u64) {
     change_mask(mask, libc::SIG_SETMASK);
 }
@@ -224,8 +224,8 @@ pub(crate) fn add_unextended(bytes: usize) {
     }
 }
 
-/// Subtracts an unextended block of the program, which is being freed, from the total
-/// [`UNEXTENDED`], if the block was counted.
+/// Subtracts `bytes`, the size of an unextended block that the program frees, from the total
+/// [`UNEXTENDED`], if the block was counted (`count_unextended`).
 pub(crate) fn uncount_block(bytes: usize) {
     if bytes >= BYTES_MIN && !is_inside() {
         subtract_unextended(bytes);
@@ -247,14 +247,15 @@ pub(crate) fn pager() -> Option<&'static Pager> {
     pager.is_served().then_some(pager)
 }
 
-/// The pager, if its address range contains an address, even if it does not serve this process.
+/// The pager, if its address range contains `address`, even if it does not serve this process.
 pub(crate) fn pager_of(address: usize) -> Option<&'static Pager> {
     let pager = &EXTENDED.get()?.as_ref()?.pager;
     pager.contains(address).then_some(pager)
 }
 
-/// The pager, if its address range overlaps these addresses and it serves this process. `None` in
-/// the pager's thread that handles faults, because this thread would wait for itself.
+/// The pager, if its address range overlaps the `bytes` bytes at `address` and it serves this
+/// process. `None` in the pager's thread that handles faults, because this thread would wait for
+/// itself.
 pub(crate) fn pager_over(address: usize, bytes: usize) -> Option<&'static Pager> {
     let pager = &EXTENDED.get()?.as_ref()?.pager;
     let all = pager.addresses();

@@ -163,7 +163,7 @@ impl ThreadMemory {
     ///
     /// # Safety
     /// There is space for the block of each module around `self.pointer`, and for `entries` entries
-    /// at `table`. Both are zeros.
+    /// at `table`. Both areas contain zeros.
     unsafe fn lay_out(&self, modules: &[Module], table: usize, entries: usize) {
         let words = |address: usize| address as *mut usize;
         // SAFETY: the caller guarantees the space. The images stay mapped for as long as the
@@ -184,8 +184,8 @@ impl ThreadMemory {
             self.control(table + ENTRY);
             let rseq = next::after(c"__rseq_offset") as *const isize;
             if let Some(offset) = rseq.as_ref() {
-                // The thread's area for restartable sequences (rseq). The second word is the CPU of
-                // the thread: -1 until the kernel is asked to maintain it.
+                // The thread's area for restartable sequences (rseq). The second word of the area
+                // is the CPU of the thread: -1 until the kernel is asked to maintain it.
                 let rseq = self.pointer.wrapping_add_signed(*offset);
                 *(rseq as *mut u32).add(1) = u32::MAX;
             }
@@ -197,7 +197,7 @@ impl ThreadMemory {
     /// calling thread's stack guard and pointer guard.
     ///
     /// # Safety
-    /// The destination is large enough.
+    /// There is space for the control block at `self.pointer`.
     #[cfg(target_arch = "x86_64")]
     unsafe fn control(&self, table: usize) {
         let (own, new) = (thread_pointer() as *const usize, self.pointer as *mut usize);
@@ -211,10 +211,11 @@ impl ThreadMemory {
         }
     }
 
-    /// Fills the control block at the thread pointer: here, only the address of the table.
+    /// Fills the control block at the thread pointer. On this architecture, only the address of the
+    /// table of blocks of thread-local storage is filled.
     ///
     /// # Safety
-    /// The destination is large enough.
+    /// There is space for the control block at `self.pointer`.
     #[cfg(target_arch = "aarch64")]
     unsafe fn control(&self, table: usize) {
         // SAFETY: the caller guarantees the space.

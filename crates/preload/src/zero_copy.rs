@@ -1,13 +1,13 @@
-//! Calls after which the kernel reads memory of the program later. The kernel holds references to
-//! the pages of this memory, but does not pin the pages. The pager could therefore evict such a
-//! page and use its frame for another page, and the kernel would send the content of the other
-//! page.
+//! Calls that let the kernel read memory of the program after the call has returned. The kernel
+//! holds references to the pages of this memory, but does not pin the pages. The pager could
+//! therefore evict such a page and use its frame for another page, and the kernel would send the
+//! content of the other page.
 
 use crate::{errno, state::pager_over};
 use libc::{c_int, c_uint, c_void, iovec, size_t, socklen_t, ssize_t};
 use std::slice;
 
-/// `vmsplice(2)`. Extended memory is copied into the pipe, as by `writev(2)`.
+/// Replaces `vmsplice(2)`: extended memory is copied into the pipe, as by `writev(2)`.
 ///
 /// # Safety
 /// The caller must meet the conditions of the function in the C library.
@@ -55,14 +55,15 @@ fn copy(fd: c_int, pieces: &[iovec], waits: bool) -> ssize_t {
     }
 }
 
-/// Writes the first bytes of the pieces, at most `PIPE_BUF`.
+/// Writes the first bytes of the first piece that is not empty, at most `PIPE_BUF`.
 fn write_first(fd: c_int, pieces: &[iovec]) -> ssize_t {
     let Some(piece) = pieces.iter().find(|piece| piece.iov_len > 0) else { return 0 };
     // SAFETY: the caller of `vmsplice` passes memory that may be read.
     unsafe { libc::write(fd, piece.iov_base, piece.iov_len.min(libc::PIPE_BUF)) }
 }
 
-/// `setsockopt(2)`. The option `SO_ZEROCOPY` is refused, as by an old kernel. Programs then copy.
+/// Replaces `setsockopt(2)`: the option `SO_ZEROCOPY` is refused, as by an old kernel. A program
+/// then sends without this option, and the kernel copies the data.
 ///
 /// # Safety
 /// The caller must meet the conditions of the function in the C library.

@@ -20,8 +20,8 @@ use std::{
 const LEAST: u64 = 8 << 20;
 const MEMORY: u64 = 16 << 20;
 
-/// One thread for numerical libraries, because with more threads they would add floating-point
-/// numbers in another order.
+/// Limits numerical libraries to one thread, because with more threads they would add
+/// floating-point numbers in another order.
 const ONE_THREAD: [(&str, &str); 2] = [("OPENBLAS_NUM_THREADS", "1"), ("OMP_NUM_THREADS", "1")];
 
 /// Compiles a program into a writable folder of its own.
@@ -371,7 +371,7 @@ fn first_allocations() {
     }
 }
 
-/// A change of user applies to all threads of a program, including the pager's.
+/// A change of user applies to all threads of a program, including the pager's threads.
 #[test]
 fn a_change_of_user() {
     use std::os::unix::fs::MetadataExt as _;

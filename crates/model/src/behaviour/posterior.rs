@@ -21,8 +21,8 @@ use crate::{
 /// The number of behaviours that [`infer`] returns.
 pub const MEMBERS: usize = 64;
 
-/// Standard deviation of the logarithm of a run's counted bandwidth about the bandwidth of the
-/// model. The deviation covers counter errors, and the phases of programs.
+/// Standard deviation of the logarithm of a run's counted bandwidth around the bandwidth that the
+/// model gives. The deviation covers counter errors, and the phases of programs.
 const BANDWIDTH_SPREAD: f64 = 0.04;
 
 /// Standard deviation of the logarithm of a run's result, for runs without counted bandwidth. The
@@ -30,7 +30,8 @@ const BANDWIDTH_SPREAD: f64 = 0.04;
 const RESULT_SPREAD: f64 = 0.06;
 
 /// Standard deviation of the logarithm of an interleaved run's speed-up. The deviation covers the
-/// error of the model ([`crate::predict`]) and the noise of the two measured results.
+/// error of the model ([`crate::predict`]) and the noise of the two measured results that the
+/// speed-up compares.
 const SPEEDUP_SPREAD: f64 = 0.025;
 
 /// `ROUNDS` is the number of rounds of [`infer`]: each round narrows the region of likely
@@ -108,8 +109,8 @@ fn drawn(weighed: &[([f64; DIMENSIONS], f64)]) -> Vec<[f64; DIMENSIONS]> {
     members
 }
 
-/// The measured runs, and the figures of the platform with which behaviours are compared with the
-/// runs.
+/// The measured runs of a demand, and the figures of the platform that are needed to compare a
+/// behaviour with these runs.
 struct Evidence<'a> {
     platform: &'a Platform,
     demand: &'a Demand,
@@ -143,9 +144,9 @@ impl<'a> Evidence<'a> {
         self.of_local_runs(behaviour) + self.of_interleaved_runs(behaviour)
     }
 
-    /// The log-likelihood of the local runs: compares their bandwidths under `behaviour` with the
-    /// counted bandwidths. Runs without counted bandwidth are compared by the change of their
-    /// result with the thread count, within a series.
+    /// The log-likelihood of the local runs: compares the bandwidth of each run under `behaviour`
+    /// with the counted bandwidth. Runs without counted bandwidth are compared by the change of
+    /// their result with the thread count, within a series.
     fn of_local_runs(&self, behaviour: &Behaviour) -> f64 {
         let mut log = 0.0;
         let mut series: Vec<&str> =
@@ -175,9 +176,9 @@ impl<'a> Evidence<'a> {
         log
     }
 
-    /// The log-likelihood of the interleaved runs: compares their speed-ups under `behaviour` with
-    /// the measured speed-ups. The reference of a speed-up is the local run with the same number of
-    /// threads.
+    /// The log-likelihood of the interleaved runs: compares the speed-up of each run under
+    /// `behaviour` with the measured speed-up. The reference of a speed-up is the local run with
+    /// the same number of threads.
     fn of_interleaved_runs(&self, behaviour: &Behaviour) -> f64 {
         let mut log = 0.0;
         for run in &self.demand.interleaved {

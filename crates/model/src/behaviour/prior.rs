@@ -55,7 +55,7 @@ struct BulkAndTail {
 }
 
 impl BulkAndTail {
-    /// The quantile at `part`, 0 to 1: 0 is the end `from`, 1 is the end of the tail.
+    /// The quantile at `part`, 0 to 1: at 0 it is `from`, at 1 it is `tail_to`.
     fn at(&self, part: f64) -> f64 {
         let bulk = 1.0 - self.tail;
         if part < bulk {
@@ -79,8 +79,8 @@ impl Prior {
     /// The prior of `demand`, on cores that can have `outstanding_lines_per_core` lines
     /// outstanding.
     pub fn of(demand: &Demand, outstanding_lines_per_core: f64) -> Self {
-        // The median of the demand may be below the limit of a core. A median above the limit is
-        // cut to the limit.
+        // The demand may have a median below the limit of a core. A median above the limit is
+        // lowered to the limit.
         let own = demand.outstanding_lines_per_thread.unwrap_or(outstanding_lines_per_core);
         Self {
             lines_per_thread: own.min(outstanding_lines_per_core),

@@ -13,10 +13,11 @@ use crate::demand::Demand;
 /// Traffic per work as a function of the number of threads, and of the bandwidth of one thread.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrafficPerWork {
-    /// (bandwidth of one thread in GB/s, traffic in GB per unit of work), in rising order of the
-    /// bandwidth.
+    /// Pairs of (bandwidth of one thread in GB/s, traffic in GB per unit of work), in rising order
+    /// of the bandwidth.
     by_thread_gbps: Vec<(f64, f64)>,
-    /// (number of threads, traffic in GB per unit of work), in rising order of the threads.
+    /// Pairs of (number of threads, traffic in GB per unit of work), in rising order of the
+    /// threads.
     by_threads: Vec<(f64, f64)>,
 }
 

@@ -52,7 +52,7 @@ struct RolledBack {
 
 impl RollBack {
     /// Returns the verdict that replaces `verdict`: a roll-back if the last change lowered the
-    /// bandwidth, the current shares if `verdict` repeats a rejected change, and else `verdict`
+    /// bandwidth, the current shares if `verdict` repeats a rejected change, otherwise `verdict`
     /// itself.
     pub(super) fn pass(&mut self, seen: &Observation, verdict: Verdict) -> Verdict {
         let verdict = match self.harmful_change(seen, &verdict) {
@@ -83,7 +83,7 @@ impl RollBack {
     }
 
     /// Returns the period before the last change if the change lowered the bandwidth by more than
-    /// noise, and if the policy itself does not move back towards the old shares.
+    /// noise ([`LOST`], [`ERRORS`]), and if `verdict` does not move back towards the old shares.
     fn harmful_change(&mut self, seen: &Observation, verdict: &Verdict) -> Option<PeriodBefore> {
         let before = self.before.take()?;
         let changed = distance(&seen.target, &before.shares);
@@ -114,7 +114,7 @@ impl RollBack {
     }
 }
 
-/// The largest difference between two shares of the same tier, 0 to 1.
+/// The largest absolute difference between the shares of a tier in `one` and in `other`, 0 to 1.
 fn distance(one: &[f64], other: &[f64]) -> f64 {
     one.iter().zip(other).map(|(one, other)| (one - other).abs()).fold(0.0, f64::max)
 }

@@ -39,8 +39,8 @@ pub(super) struct Window {
     /// samples are summed, because a machine may sample the placement less often than it counts
     /// migrations.
     since_bytes: u64,
-    /// The placement at the last decision, if that decision migrates pages; else empty. A later
-    /// sample with another placement shows that the migration has begun.
+    /// The placement at the last decision, if that decision migrates pages; otherwise empty. A
+    /// later sample with another placement shows that the migration has begun.
     placements_at_decision: Vec<Option<Vec<u64>>>,
 }
 
@@ -176,8 +176,8 @@ impl Window {
         self.since_the_last_move().count()
     }
 
-    /// True if the quiet samples suffice, in number or in total time: on busy CPUs one sample may
-    /// last as long as five.
+    /// True if the quiet samples suffice for a decision, in number or in total time: on busy CPUs
+    /// one sample may last as long as five.
     pub(super) fn is_quiet(&self, settings: &Settings) -> bool {
         let count = self.quiet();
         let span_ns: f64 = self.since_the_last_move().map(|sample| sample.span_ns).sum();
@@ -396,8 +396,9 @@ mod tests {
         assert!(!window.is_quiet(&settings) && !window.has_migrated(), "it may be anything");
     }
 
-    /// The migration has few bytes compared with the traffic, but many compared with the scope. Its
-    /// samples must not count as quiet: the counters do not show the new placement yet.
+    /// The migration has few bytes compared with the traffic, but many compared with the scope.
+    /// Samples during this migration must not count as quiet: the counters do not show the new
+    /// placement yet.
     #[test]
     fn pages_on_their_way_are_waited_for() {
         let placement_floor = Some(0.005);

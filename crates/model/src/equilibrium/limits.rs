@@ -2,7 +2,7 @@
 //!
 //! A search over many shares solves the equilibrium only for shares whose bound is above the best
 //! solution so far. Two bounds hold in every closed queueing network: no station serves more than
-//! its highest rate, and no customer passes the stations in less than its time without a queue (the
+//! its highest rate, and no customer completes a round faster than it would without queueing (the
 //! asymptotic bounds of Muntz and Wong 1974).
 //!
 //! Example: DRAM has 556 GB/s and CXL 205 GB/s. With weights of 1:1 the bandwidth is at most
@@ -11,15 +11,16 @@
 /// Upper bounds of the bandwidth of one load, for any shares of its traffic on the tiers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BandwidthLimits {
-    /// Bytes that circulate between threads and memory: in flight, or computed on.
+    /// Bytes that circulate between threads and memory: bytes in flight, and bytes that threads
+    /// compute on.
     pub(super) circulating_bytes: f64,
     /// The highest bandwidth of each tier, GB/s.
     pub(super) tier_gbps: Vec<f64>,
     /// The shortest time of a round at each tier, ns. In a round, a thread requests its lines,
     /// waits for them, and computes on them.
     pub(super) tier_round_ns: Vec<f64>,
-    /// The tiers behind each link, with the highest bandwidth of the load on these tiers together,
-    /// GB/s.
+    /// For each link: the tiers behind the link, and the highest bandwidth that the load can have
+    /// on these tiers together, GB/s.
     pub(super) links: Vec<(Vec<usize>, f64)>,
 }
 

@@ -33,7 +33,8 @@ impl Load {
         (1.0 - self.overlap) * self.line_compute_ns * self.lines_per_thread
     }
 
-    /// Bytes that circulate between threads and memory: in flight, or computed on.
+    /// Bytes that circulate between threads and memory: bytes in flight, and bytes that threads
+    /// compute on.
     pub fn circulating_bytes(&self) -> f64 {
         self.threads * self.lines_per_thread * LINE_BYTES
     }

@@ -19,8 +19,8 @@ use std::{borrow::Cow, slice::ChunksExact};
 pub struct Station {
     /// The fraction of all work at this station; above 0.
     pub visit: f64,
-    /// The service rate while 1, 2, ... customers are at the station, up to all customers of the
-    /// network; above 0.
+    /// Entry `n` is the service rate while `n + 1` customers are at the station. The number of
+    /// entries is the number of customers in the network. All rates are above 0.
     pub rates: Vec<f64>,
 }
 
@@ -29,12 +29,12 @@ pub struct Station {
 pub struct Solution {
     /// Work per unit of time, of all stations together.
     pub throughput: f64,
-    /// The probability of 0, 1, ... customers at each station: one row for each station.
+    /// Row `i` has the probabilities of 0, 1, ... customers at station `i`.
     pub occupancy: Rows,
 }
 
-/// Rows of numbers of the same length, in one allocation: networks have few customers and stations,
-/// and a simulation solves millions of networks.
+/// Rows of numbers of the same length, in one allocation: a simulation solves millions of networks
+/// with few customers and stations, so each allocation counts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rows {
     width: usize,
@@ -177,7 +177,7 @@ pub fn throughput(stations: &[Station]) -> f64 {
     factors.scale * all(customers - 1) / all(customers)
 }
 
-/// The throughput of the network of `stations` for each number of customers: 1, 2, ...
+/// Entry `n` is the throughput of the network of `stations` with `n + 1` customers.
 pub fn throughputs(stations: &[Station]) -> Vec<f64> {
     let factors = Factors::new(stations);
     let last = factors.of_station.row(stations.len() - 1);

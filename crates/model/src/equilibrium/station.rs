@@ -1,9 +1,9 @@
-//! A tier from the view of one load: its bandwidth for each number of page streams.
+//! A tier as one load observes it: its bandwidth and latency for each number of page streams.
 
 use super::{load::Load, root::root};
 use crate::curve::{Flow, Response};
 
-/// A tier from the view of one load. Traffic of other loads on the tier lengthens its queue, and
+/// A tier as one load observes it. Traffic of other loads on the tier lengthens its queue, and
 /// traffic on coupled tiers lowers its bandwidth.
 pub(super) struct TierView<'a> {
     /// The tier's response to the mix of the load itself.
@@ -20,8 +20,8 @@ pub(super) struct TierView<'a> {
 }
 
 impl TierView<'_> {
-    /// The flow of `load` at this tier while 1, 2, ... `streams` of its page streams are at the
-    /// tier.
+    /// The flow of `load` at this tier: entry `n` holds while `n + 1` of the load's page streams
+    /// are at the tier. The load has `streams` page streams.
     pub(super) fn flows(&self, load: &Load, streams: usize) -> Vec<Flow> {
         let compute_ns = load.line_compute_ns * load.lines_per_thread;
         let stream_bytes = load.circulating_bytes() / streams as f64;

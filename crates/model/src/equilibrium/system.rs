@@ -36,7 +36,7 @@ pub struct LoadEquilibrium {
 /// The equilibrium of all loads.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Equilibrium {
-    /// One equilibrium for each load, in their order.
+    /// The equilibrium of each load, in the order of the loads.
     pub loads: Vec<LoadEquilibrium>,
     /// The reasons why figures are extrapolations; empty if no figure is an extrapolation.
     pub extrapolated: Vec<String>,
@@ -101,8 +101,9 @@ impl<'a> System<'a> {
         Self { platform, responses, background_gbps, extrapolated }
     }
 
-    /// Returns this system with `background_gbps` of other traffic on each tier. The other traffic
-    /// is independent of the loads: it comes from devices or from page migration.
+    /// Returns this system with the background traffic `background_gbps` on each tier, GB/s.
+    /// Background traffic does not depend on the loads: it comes from devices or from page
+    /// migration.
     pub fn beside(&self, loads: &[Load], background_gbps: &[f64]) -> Self {
         let responses = self.responses.iter().zip(loads).map(|(responses, load)| {
             let tiers = responses.iter().zip(background_gbps).zip(&load.bandwidth_factors);
@@ -189,9 +190,9 @@ impl<'a> System<'a> {
     }
 
     /// Solves one load. The traffic of the load lowers the bandwidth of coupled tiers, which lowers
-    /// the traffic of the load in turn. The solution is the bandwidth at which both agree: the
-    /// couplings are computed from this bandwidth, and the network then reaches exactly this
-    /// bandwidth. The solution lies between zero and the bandwidth without couplings.
+    /// the traffic of the load in turn. The solution is the bandwidth that the network reaches if
+    /// the couplings are computed from this same bandwidth. The solution lies between zero and the
+    /// bandwidth without couplings.
     fn solve_alone(&self, load: &Load, traffic: &mut LoadTraffic) -> LoadEquilibrium {
         let loads = std::slice::from_ref(load);
         let set = |traffic: &mut LoadTraffic, bandwidth: f64| {
@@ -244,10 +245,10 @@ impl<'a> System<'a> {
     }
 
     /// Solves several loads that share tiers. In each round, each load in turn is solved with the
-    /// traffic of the others held fixed. The traffic of the load then moves half of the way to that
-    /// solution. If no traffic is known at the start, the traffic moves all of the way in the first
-    /// round. The rounds end when no load changes its bandwidth on a tier by `tolerance` of its
-    /// bandwidth or more, or after [`ROUNDS_MAX`].
+    /// traffic of the other loads held fixed. The traffic of the load then moves half of the way to
+    /// that solution. If no traffic is known at the start, the traffic moves all of the way in the
+    /// first round. The rounds end when no load changes its bandwidth on a tier by `tolerance` of
+    /// its bandwidth or more, or after [`ROUNDS_MAX`].
     fn solve_together(
         &self,
         loads: &[Load],
@@ -327,9 +328,9 @@ impl<'a> System<'a> {
         LoadEquilibrium { bandwidth_gbps, tier_bandwidth_gbps, tier_latency_ns, latency_ns }
     }
 
-    /// The tier with the index `tier` from the view of `loads[at]`: the responses of the tier to
-    /// the mixes of all loads with traffic on the tier, the bytes in flight of the other loads, and
-    /// the bandwidth that couplings leave.
+    /// The tier with the index `tier` as `loads[at]` observes it: the responses of the tier to the
+    /// mixes of all loads with traffic on the tier, the bytes in flight of the other loads, and the
+    /// bandwidth that couplings leave.
     fn view(&self, loads: &[Load], at: usize, tier: usize, traffic: &LoadTraffic) -> TierView<'_> {
         let on_tier = |load: usize| traffic.bandwidth_gbps.row(load)[tier];
         let all = traffic.all_gbps(tier);
@@ -410,7 +411,7 @@ impl<'a> System<'a> {
 struct StreamNetwork {
     /// The tiers with traffic, one station each.
     visited: Vec<usize>,
-    /// The flow of each station with 1, 2, ... streams.
+    /// For each station: entry `n` is the flow with `n + 1` streams at the station.
     flows: Vec<Vec<Flow>>,
     stations: Vec<network::Station>,
     /// Groups of stations behind the same link, with the bandwidth that the link leaves for each
@@ -435,7 +436,7 @@ impl StreamNetwork {
 /// The solution of the network of a load's page streams.
 struct Reached {
     bandwidth_gbps: f64,
-    /// The probability of 0, 1, ... streams at each station; one row for each station.
+    /// Row `i` has the probabilities of 0, 1, ... streams at station `i`.
     occupancy: Rows,
     /// Bytes that wait at the link in front of each station.
     queued_bytes: Vec<f64>,
@@ -481,7 +482,8 @@ fn reach(
     Reached { bandwidth_gbps: solution.throughput, occupancy, queued_bytes }
 }
 
-/// The stations of each group (stations behind one link), as a network of its own.
+/// Makes a network of its own from the stations of each group. A group has the stations behind one
+/// link.
 fn grouped(
     groups: &[(Vec<usize>, f64)],
     stations: &[network::Station],

@@ -107,7 +107,7 @@ struct PhaseFile {
     bandwidth_gbps: Spanned<f64>,
 }
 
-/// Hints that errors print for missing keys: the key, and what to add.
+/// Pairs of a missing key and the hint that the error prints: what to add.
 const MISSING: [(&str, &str); 3] = [
     (
         "mix",

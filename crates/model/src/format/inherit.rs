@@ -117,8 +117,8 @@ pub fn identities_of(table: &Table<'_>, list: &str, identity: &str) -> Vec<Strin
     texts.filter_map(|entry| text_of(entry.get_ref(), identity)).map(String::from).collect()
 }
 
-/// The text of the key `identity` in the first entry of the list of tables `list` that has the text
-/// of an earlier entry; `None` if the texts of all entries differ.
+/// The text of the key `identity` in the first entry that repeats the text of an earlier entry of
+/// `list`, a list of tables; `None` if the texts of all entries differ.
 pub fn repeated(table: &Table<'_>, list: &str, identity: &str) -> Option<Spanned<String>> {
     let entries = table.get(list)?.get_ref().as_array()?;
     let texts = entries.iter().filter_map(|entry| {

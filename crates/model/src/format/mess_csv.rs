@@ -3,7 +3,7 @@
 //! One row is one measured point. `pause` is the wait of the benchmark's kernels between accesses;
 //! bandwidth is in GB/s and latency in ns. The points are noisy, and past saturation the bandwidth
 //! falls while the load rises, so an order by bandwidth is not an order by load.
-//! [`Curve::from_measured`] sorts them by the bytes in flight.
+//! [`Curve::from_measured`] sorts the points by the bytes in flight.
 
 use super::{FileError, table::Table};
 use crate::{
@@ -99,8 +99,8 @@ pub fn parse(file: &str, text: &str, figure: &Figure) -> Result<MessCurves, File
     Ok(MessCurves { curves, points_left_out, mixes_left_out })
 }
 
-/// The [`Figure`] of points that the Mess benchmark measured on the platform itself. `source` names
-/// their file or describes the run.
+/// The [`Figure`] of points that the Mess benchmark measured on the platform itself. `source` is
+/// the name of the file of the points, or a description of the run.
 pub fn measured(source: &str) -> Figure {
     Figure { provenance: Provenance::Measured, source: source.into() }
 }
@@ -111,7 +111,7 @@ pub fn is_one(text: &str) -> bool {
     REQUIRED.iter().all(|name| header.split(',').any(|column| column.trim() == *name))
 }
 
-/// A point, as a row of a Mess file.
+/// A measured point: a row of a Mess file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MessPoint {
     /// Read share in percent.

@@ -85,7 +85,8 @@ pub struct LoadRow {
     pub mbps: f64,
 }
 
-/// Traffic whose maximum bandwidth MLC measures: MLC's name, and the mix.
+/// The traffic mixes whose maximum bandwidth MLC measures: pairs of MLC's name of the traffic and
+/// the name of the `Mix`.
 pub const TRAFFIC: [(&str, &str); 5] = [
     ("ALL Reads", "R"),
     ("3:1 Reads-Writes", "W3"),

@@ -19,7 +19,7 @@ const BEGINNING: usize = 3;
 
 /// Returns the known name that is most similar to `wrong`, in any letter case. If no name is
 /// similar and `wrong` has at least three characters, returns the first known name that begins with
-/// `wrong`, in any letter case; else `None`.
+/// `wrong`, in any letter case. Otherwise returns `None`.
 pub fn similar<'a>(wrong: &str, known: &'a [impl AsRef<str>]) -> Option<&'a str> {
     let wrong = wrong.to_lowercase();
     let wrong = wrong.as_str();

@@ -18,7 +18,8 @@ pub struct PriceText<'a> {
 }
 
 impl<'a> PriceText<'a> {
-    /// Splits `7.50 USD/GB` into amount, currency and unit; `None` if `text` is not a price.
+    /// Splits `text`, such as `7.50 USD/GB`, into amount, currency and unit; `None` if `text` is
+    /// not a price.
     pub fn split(text: &'a str) -> Option<Self> {
         let (amount, unit) = text.split_once(' ')?;
         let (currency, unit) = match unit.split_once('/') {

@@ -17,7 +17,7 @@ pub(super) struct TableRow {
 
 impl<'a> Table<'a> {
     /// Reads the table in `text`. The header must have all columns of `required`. If `optional` is
-    /// given, only columns of the two lists are allowed; else any column is allowed.
+    /// given, a column that is in neither list is an error; otherwise any column is allowed.
     pub(super) fn read(
         file: &'a str,
         text: &str,

@@ -385,7 +385,7 @@ impl<'a> TomlText<'a> {
         before.iter().filter(|byte| **byte == b'\n').count() + 1
     }
 
-    /// The key of the line at byte `at`, if the line has one.
+    /// The key in the line that contains byte `at`, if the line has a key.
     fn key_at(&self, at: usize) -> Option<String> {
         let line = self.file_at(at).2.lines().nth(self.line(at) - 1)?;
         let key = line.split('=').next()?.trim();

@@ -66,9 +66,9 @@ impl StratumSums {
     }
 }
 
-/// The interval of the geometric mean over the workloads. Each stratum has the logarithms of the
-/// ratios of one workload, two or more. If all ratios of each workload are equal, both ends of the
-/// interval are the mean.
+/// The interval of the geometric mean over the workloads. Each stratum has the logarithms of two or
+/// more ratios of one workload. If all ratios of each workload are equal, both ends of the interval
+/// are the mean.
 pub(super) fn studentised(strata: &[Vec<f64>], confidence: f64, random: &mut Pcg64Mcg) -> Interval {
     let centres: Vec<f64> = strata.iter().map(|values| crate::statistics::mean(values)).collect();
     let centred: Vec<Vec<f64>> = strata

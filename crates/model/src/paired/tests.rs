@@ -37,7 +37,7 @@ impl Machine {
 
 /// Runs two programs, which take `seconds` without noise, on `machine` in rounds. A look of
 /// `design` evaluates the rounds so far; the comparison ends at the first look with an answer.
-/// Returns the judgement of the last look and its number of rounds.
+/// Returns the judgement of the last look and the number of rounds at this look.
 fn compare(design: &Design, machine: &mut Machine, seconds: [f64; 2]) -> (Judgement, usize) {
     let mut times = [vec![], vec![]];
     let mut last = None;

@@ -7,8 +7,8 @@
 //! Terms. *Inserts* I: requests that arrive at a tier per nanosecond. *Occupancy* O: the mean
 //! number of outstanding requests at the tier. By Little's law the latency is L = O / I. Tier D is
 //! the *default* tier, the first; A, the *alternate*, is all other tiers together. p = I_D / (I_D +
-//! I_A) is the fraction of requests to D. If L_D > L_A pages leave D (they are demoted), else they
-//! return (are promoted). Two rules give the amount, as a change of p:
+//! I_A) is the fraction of requests to D. If L_D > L_A pages leave D (they are demoted), otherwise
+//! they return (are promoted). Two rules give the amount, as a change of p:
 //!
 //! - [`ClosedForm`], the default of the authors' code: Δp = p (1 − p) |L_D − L_A| / ((1 − p) L_D +
 //!   p L_A). The rule has no memory.
@@ -59,8 +59,8 @@ const ONE_POINT: f64 = 0.01;
 /// first tier's latency; δ in the paper.
 const EQUAL: f64 = 0.05;
 
-/// The two marks of [`Watermark`] count as equal if their difference is smaller than this; ε in the
-/// paper.
+/// The two marks of [`Watermark`] count as equal if their difference is smaller than `MET`; ε in
+/// the paper.
 const MET: f64 = 0.01;
 
 /// Exponential averages of the counters of one tier.
@@ -70,8 +70,8 @@ struct Queue {
     occupancy: f64,
 }
 
-/// The input of both rules: the division of the requests, and the latencies that the rules make
-/// equal.
+/// The input of the closed form and of the watermark rule: the division of the requests, and the
+/// latencies that these rules make equal.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Balance {
     /// The fraction of requests to the default (first) tier, 0 to 1.
@@ -128,7 +128,7 @@ impl Tiers {
     }
 
     /// Returns the fraction of requests to the default tier, and the latencies of the default tier
-    /// and of the alternate tiers. If they are unknown, returns the reason.
+    /// and of the alternate tiers. If one of these figures is unknown, returns the reason.
     fn balance(&self) -> Result<Balance, &'static str> {
         let [default, alternates @ ..] = self.queues.as_slice() else {
             return Err("there is no tier");
@@ -166,7 +166,7 @@ impl Tiers {
     }
 
     /// Moves `dp`, a fraction of all pages, off the first tier if the latency of the first tier is
-    /// above the latency of the other tiers, else onto the first tier.
+    /// above the latency of the other tiers, otherwise onto the first tier.
     fn shift(&mut self, dp: f64, balance: &Balance) -> Verdict {
         let before = self.share;
         let signed = if balance.demote() { -dp } else { dp };
@@ -323,7 +323,7 @@ mod tests {
         [Box::new(ClosedForm::new(tiers())), Box::new(Watermark::new(tiers()))]
     }
 
-    /// A reading from inserts per nanosecond and latencies in ns.
+    /// A reading in which each tier has the given inserts per nanosecond and latency in ns.
     fn reading(tiers: &[(f64, f64)]) -> Reading {
         let tier = |(inserts, latency): &(f64, f64)| TierReading {
             bandwidth_gbps: 64.0 * inserts,

@@ -111,7 +111,7 @@ pub struct DmiSettings {
     /// The last step that is assumed when a search begins at a ratio of 100, points; negative,
     /// because it leads away from the first tier. The first probe is half of this step.
     pub first_step: f64,
-    /// The noise model; `None` for none, as in the prototype.
+    /// The noise model; `None` if the calibrator has no dead band, as in the prototype.
     pub dead_band: Option<DeadBand>,
 }
 
@@ -137,7 +137,7 @@ impl Default for DeadBand {
 }
 
 impl DmiSettings {
-    /// The prototype's settings for these tiers.
+    /// The settings of the prototype; the cutoff follows from the first of `tiers`.
     pub fn prototype(tiers: &[TierLayout]) -> Self {
         let first_gbps = tiers.first().map_or(0.0, |tier| tier.rated_gbps);
         Self {
@@ -149,7 +149,7 @@ impl DmiSettings {
         }
     }
 
-    /// The prototype's settings with a dead band, for these tiers.
+    /// The settings of the prototype for `tiers`, with a dead band.
     pub fn documented(tiers: &[TierLayout]) -> Self {
         Self { dead_band: Some(DeadBand::default()), ..Self::prototype(tiers) }
     }
@@ -174,14 +174,14 @@ impl Level {
         libm::hypot(self.error_gbps, other.error_gbps)
     }
 
-    /// The gain of bandwidth over another level, as a fraction of the other's bandwidth.
+    /// The gain of bandwidth over `other`, as a fraction of the bandwidth of `other`.
     fn gain_over(self, other: Self) -> f64 {
         (self.gbps - other.gbps) / other.gbps.max(f64::MIN_POSITIVE)
     }
 }
 
-/// Sums over some periods at the same ratio: their number, their bandwidths, and the squares of
-/// their standard errors. [`Mean::level`] gives the mean.
+/// Sums over some periods at the same ratio: the number of periods, the sum of their bandwidths,
+/// and the sum of the squares of their standard errors. [`Mean::level`] gives the mean.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Mean {
     periods: f64,
@@ -231,8 +231,8 @@ pub struct Calibrator {
     /// True if the search was at rest when memory became unsaturated. The cause was then a fall of
     /// demand, not a step of the search.
     fell_at_rest: bool,
-    /// The ratio and the bandwidth before the last step; at rest, those of the previous period.
-    /// `None` before the first period.
+    /// The ratio and the bandwidth before the last step; at rest, the ratio and the bandwidth of
+    /// the previous period. `None` before the first period.
     before: Option<(f64, Level)>,
     /// The mean bandwidth over several periods: at rest, over the periods of this rest; during a
     /// search, over the periods at the present ratio.

@@ -67,8 +67,8 @@ impl Policy for Fixed {
     }
 }
 
-/// The automatic weights of Linux 6.16 for nodes of these bandwidths, MB/s (0 without a rating from
-/// the firmware): pages in a round, 1 to 32, without a common divisor.
+/// The automatic weights of Linux 6.16 for nodes of the rated bandwidths `bandwidths_mbps`, MB/s (0
+/// without a rating from the firmware): pages in a round, 1 to 32, without a common divisor.
 ///
 /// A node gets its fraction of 32 pages, truncated, and at least one page. As in the kernel, the
 /// product of 32 and the bandwidth has 32 bits: it wraps for bandwidths above 134 TB/s.

@@ -51,8 +51,8 @@ const CORRECTION_POINTS: f64 = 1.0;
 const CORRECTIONS: u32 = 2;
 
 /// The migration counts as complete if each tier's share of the traffic is within this number of
-/// percentage points of its target. The policy waits for its completion for at most `WAIT_PERIODS`
-/// periods.
+/// percentage points of its target. The policy waits for the completion of a migration for at most
+/// `WAIT_PERIODS` periods.
 const THERE_POINTS: f64 = 4.0;
 const WAIT_PERIODS: u32 = 4;
 
@@ -76,8 +76,8 @@ const EQUALLY_GOOD: f64 = 0.0005;
 /// bandwidth while all pages are on the first tier.
 const UNSATURATED: f64 = 0.6;
 
-/// Pages of an unsaturated machine may return to the first tier if the predicted loss of bandwidth,
-/// as a fraction, is at most this. Such a loss is too small to be measured.
+/// Pages of an unsaturated machine may return to the first tier if the predicted loss of bandwidth
+/// is at most this fraction. Such a loss is too small to be measured.
 const LOCAL_IS_AS_GOOD: f64 = 0.005;
 
 /// Initial and maximum patience of the policy. The patience is the number of consecutive periods
@@ -123,8 +123,8 @@ enum State {
 }
 
 impl Guided {
-    /// Creates a policy for the traffic of `domain` of `platform` on the tiers `near` it, the
-    /// fastest first.
+    /// Creates a policy for the traffic of the domain with the index `domain` to the tiers with the
+    /// indices `near`, the fastest first.
     pub fn new(platform: Platform, domain: usize, near: Vec<usize>) -> Self {
         Self {
             platform,
@@ -220,8 +220,9 @@ impl Guided {
         Verdict::interleave(local, "local", reason)
     }
 
-    /// Evaluates the observation at the shares of a proposal, and decides whether to go back, to
-    /// make one of the `corrections` that are left, or to settle.
+    /// Evaluates `seen`, the observation after the wait for the migration to proposed shares.
+    /// Decides whether to return to earlier shares, to make one of the `corrections` that are left,
+    /// or to settle.
     fn look_again(&mut self, seen: &Observation, corrections: u32) -> Verdict {
         let before = self.best_measured();
         let proposal = self.propose(seen);
@@ -377,11 +378,11 @@ pub struct GainForecast {
 }
 
 impl GainForecast {
-    /// The forecast from the curves of `platform`, corrected by the traffic `seen` from `domain` to
-    /// the tiers `near` it. With `wanted`, the forecast is for these shares. Without `wanted`, it
-    /// is for the first tier alone if the machine is unsaturated; for the current shares of the
-    /// traffic if the best shares gain too little to be worth the migration; and else for the best
-    /// shares.
+    /// The forecast from the curves of `platform`, corrected by the traffic `seen` from the domain
+    /// `domain` to its near tiers, `near`. With `wanted`, the forecast is for the shares `wanted`.
+    /// Without `wanted`, it is for the first tier alone if the machine is unsaturated; for the
+    /// current shares of the traffic if the best shares gain too little to be worth the migration;
+    /// otherwise for the best shares.
     ///
     /// `None` with a single tier, or without counted traffic.
     pub fn new(
@@ -444,7 +445,7 @@ fn mix(seen: &Observation) -> Mix {
     Mix::new(share.clamp(0.0, 1.0), false).unwrap_or(Mix::READ)
 }
 
-/// The largest absolute difference between two shares of the same tier.
+/// The largest absolute difference between the shares of a tier in `a` and in `b`, 0 to 1.
 fn distance(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
 }

@@ -12,24 +12,25 @@
 //! An observation has the target placement of the steered pages, not their actual placement. The
 //! policy assumes that pages are at their target, within the capacity of the tier. During a
 //! migration, memory for pages that have not arrived yet is therefore counted twice: as free
-//! memory, and as memory of steered pages. So the share is too high at first. Once the tier has no
-//! free memory, the share falls by 2 % in each period, until some memory is free.
+//! memory, and as memory of steered pages. The share is then too high at first. Once the tier has
+//! no free memory, the share falls by 2 % in each period, until some memory is free.
 //!
 //! Source: the common principle of HeMem, MEMTIS and TPP, which Colloid (SOSP '24) argues against.
 
 use super::{Observation, Policy, Verdict, fixed::first_only};
 use crate::machine::{Order, TierLayout};
 
-/// The used fraction of the room of a tier: of its free memory and the memory of steered pages. The
-/// kernel's own sample for tiered memory (`samples/damon/mtier.c`) leaves 0.3 to 0.5 % of the first
-/// node free; migration in units of 2 MiB at several GB/s needs more.
+/// The fraction of a tier's room that the policy uses. The room is the tier's free memory and its
+/// memory that steered pages occupy. The kernel's own sample for tiered memory
+/// (`samples/damon/mtier.c`) leaves 0.3 to 0.5 % of the first node free; migration in units of 2
+/// MiB at several GB/s needs more.
 const USED: f64 = 0.98;
 
-/// The policy keeps its shares if each share would change by less than this, half a percentage
-/// point: the change is not worth a migration.
+/// The policy keeps its shares if no share would change by this fraction of the pages (half a
+/// percentage point) or more: such a change is not worth a migration.
 const SAME: f64 = 0.005;
 
-/// Fills the tiers in order, with the hottest pages first.
+/// A policy that fills the tiers in order, with the hottest pages first.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HotCold {
     tiers: Vec<TierLayout>,

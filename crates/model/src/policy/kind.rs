@@ -1,10 +1,10 @@
-//! The policies by name.
+//! The names of the policies, and the construction of a policy from its name.
 
 use super::{Calibrator, ClosedForm, DmiSettings, Fixed, Guided, HotCold, Policy, Watermark};
 use crate::{machine::TierLayout, platform::Platform};
 use std::{fmt, str::FromStr};
 
-/// A policy by name.
+/// The kinds of policies. `PolicyKind::ALL` has their names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum PolicyKind {
     /// All pages on the first tier.
@@ -29,7 +29,7 @@ pub enum PolicyKind {
 }
 
 impl PolicyKind {
-    /// All policies, with their names and a summary line.
+    /// Each policy with its name and a summary line.
     pub const ALL: [(Self, &'static str, &'static str); 9] = [
         (Self::Local, "local", "all pages on the first tier"),
         (Self::Static, "static", "fixed weights, from --weights or the configuration"),
@@ -75,7 +75,7 @@ pub struct PolicyContext<'a> {
     pub near: &'a [usize],
     /// The near tiers in the order of `near`, with the ratings of the machine's firmware.
     pub tiers: &'a [TierLayout],
-    /// The platform description from which the curves propose shares. A simulated machine may
+    /// The platform description whose curves the policy `Guided` uses. A simulated machine may
     /// deviate from this description.
     pub believed: &'a Platform,
     /// The shares of [`PolicyKind::Static`].

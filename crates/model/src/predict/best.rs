@@ -79,9 +79,9 @@ pub fn best_of_each_set<E>(
     Ok(best.into_iter().map(|(_, row)| row).collect())
 }
 
-/// An upper bound below the returned value excludes weights: they cannot be as good as weights with
-/// the known speed-up `most`. The margin is twice `EQUAL`. One `EQUAL` is for rounding, because
-/// bound and speed-up are sums in different orders. The other is for speed-ups that count as equal.
+/// The lowest upper bound at which weights may still be as good as weights with the known speed-up
+/// `most`. The margin below `most` is twice `EQUAL`: once for rounding, because bound and speed-up
+/// are sums in different orders, and once for speed-ups that count as equal.
 fn least_bound(most: f64) -> f64 {
     most - 2.0 * EQUAL * most.abs()
 }

@@ -55,7 +55,7 @@ pub struct Program {
 /// A part of a run in which a fraction of a program's threads work.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ActivePhase {
-    /// The length with all pages on the first tier, s; above 0.
+    /// The length of the phase with all pages on the first tier, s; above 0.
     pub local_s: f64,
     /// The fraction of threads that work, above 0 and up to 1.
     pub active: f64,
@@ -89,7 +89,7 @@ impl Program {
         Load { domain_parts, shares, ..load }
     }
 
-    /// Replaces the phases of the demand by these `active_phases` (not empty), in order.
+    /// Replaces the phases of the demand by `active_phases` (not empty), in this order.
     pub fn with_active_phases(
         mut self,
         platform: &Platform,

@@ -29,7 +29,7 @@ pub struct ForecastAt<'a> {
     local: Local<'a>,
 }
 
-/// The workload with all pages on the first tier of the platform that is predicted.
+/// The workload with all pages on the first tier of the platform that the prediction is for.
 pub(super) struct Local<'a> {
     threads: f64,
     /// The platform with its curves prepared for each behaviour.
@@ -57,7 +57,7 @@ pub(super) struct Outcome {
 }
 
 impl<'a> Forecast<'a> {
-    /// Infers behaviours of the workload from its runs on `measured_on`, to predict it on
+    /// Infers behaviours of the workload from its runs on `measured_on`. The forecast is for
     /// `platform`.
     pub fn new(platform: &'a Platform, measured_on: &'a Platform, demand: &'a Demand) -> Self {
         Self {
@@ -188,8 +188,8 @@ impl<'a> Forecast<'a> {
         if !self.demand.phases.is_empty() {
             // The run time is the sum of the phases' times, so the speed-up is the ratio of the
             // sums with all pages on the first tier and at `weights`. The traffic per unit of work
-            // is that of the load of the whole run, so the bandwidth is scaled in proportion to the
-            // speed-up.
+            // is taken from the load of the whole run, so the bandwidth is scaled in proportion to
+            // the speed-up.
             let phases = self.demand.phases.iter().zip(&loads[1..]).zip(&local_gbps[1..]);
             let (before, after) =
                 phases.fold((0.0, 0.0), |(before, after), ((phase, load), gbps)| {
@@ -224,7 +224,8 @@ impl<'a> Forecast<'a> {
     }
 
     /// Returns `load` with the compute time at which its bandwidth on the first tier equals the
-    /// bandwidth of `phase`. If the maximum of the load is lower, the compute time is 0.
+    /// bandwidth of `phase`. If `load` cannot reach the bandwidth of `phase`, the compute time is
+    /// 0.
     fn in_phase(&self, load: &Load, phase: &Phase) -> Load {
         let answer = self.platform.answer(0, &load.domain_parts, load.mixes[0]);
         let factor = load.bandwidth_factors[0];
@@ -294,8 +295,9 @@ impl<'a> Forecast<'a> {
     }
 
     /// The counted bandwidth of `threads` threads, interpolated between runs. Outside of the thread
-    /// counts of the runs, the bandwidth of the nearest run is returned. The result has the number
-    /// of threads that have the bandwidth, and the bandwidth in GB/s.
+    /// counts of the runs, it is the bandwidth of the nearest run. Returns a pair of (thread count
+    /// to which the bandwidth belongs, bandwidth in GB/s); `None` if no run has a counted
+    /// bandwidth.
     fn counted_gbps(&self, threads: f64) -> Option<(f64, f64)> {
         let runs = self.demand.counted_runs();
         let counts: Vec<(f64, f64)> =
@@ -352,8 +354,8 @@ pub struct SpeedupLimits<'a> {
 }
 
 impl SpeedupLimits<'_> {
-    /// The mean speed-up that a prediction at `weights` does not exceed; `None` if the pages do not
-    /// fit.
+    /// An upper bound of the mean speed-up that is predicted at `weights`; `None` if the pages do
+    /// not fit into the tiers.
     pub fn at(&self, weights: &Weights) -> Option<f64> {
         let fits = self.at.forecast.too_small(&weights.shares()).is_none();
         fits.then(|| self.of_any_size(weights))

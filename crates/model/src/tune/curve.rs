@@ -43,8 +43,8 @@ struct Knot {
 }
 
 impl TimeCurve {
-    /// Fits the curve to tuples of a share on the first tier, the mean run time at this share, and
-    /// the number of runs (at least 1). Each run has `sigma` of noise, as a fraction of its value.
+    /// Fits the curve to tuples of (share on the first tier, mean run time at this share, number of
+    /// runs, at least 1). Each run has `sigma` of noise, as a fraction of its value.
     pub(super) fn fit(mut known: Vec<(f64, f64, usize)>, sigma: f64) -> Self {
         known.sort_by(|a, b| a.0.total_cmp(&b.0));
         let scale = known.iter().map(|(_, value, _)| *value).fold(f64::MAX, f64::min);
@@ -69,7 +69,7 @@ impl TimeCurve {
         self.points.iter().map(|point| point.value).fold(f64::MAX, f64::min)
     }
 
-    /// The fitted run time at `share`, if a run had this share; else `f64::MAX`.
+    /// The fitted run time at `share`, if a run had this share; otherwise `f64::MAX`.
     pub(super) fn at(&self, share: f64) -> f64 {
         let found = self.points.iter().find(|point| (point.share - share).abs() < 1e-9);
         found.map_or(f64::MAX, |point| point.value)
@@ -115,8 +115,8 @@ fn constraints(shares: &[f64]) -> Vec<Vec<(usize, f64)>> {
     found
 }
 
-/// Moves `values` to the nearest values that obey the constraints; `weights` are the weights of the
-/// squared distances. The method is Hildreth's: coordinate ascent on the dual problem.
+/// Moves `values` to the nearest values that satisfy `constraints`; `weights` are the weights of
+/// the squared distances. The method is Hildreth's: coordinate ascent on the dual problem.
 fn project(values: &mut [f64], weights: &[f64], constraints: &[Vec<(usize, f64)>]) {
     let mut forces = vec![0.0; constraints.len()];
     for _ in 0..SWEEPS {

@@ -66,7 +66,7 @@ mod tests {
         let none = Noise::of([&[0.5][..], &[0.7]].into_iter(), 0.01);
         assert!((none.sigma - 0.01).abs() < 1e-12, "as it is expected");
         let some = Noise::of([&[0.0, 0.2][..], &[1.0, 1.2]].into_iter(), 0.01);
-        // Two groups have a sum of squares of 2 * 0.1^2 each and one degree of freedom each. The
+        // Each of the two groups has a sum of squares of 2 * 0.1^2 and one degree of freedom. The
         // expected noise adds 2 * 0.01^2 and two degrees of freedom.
         assert!((some.sigma * some.sigma - 0.0402 / 4.0).abs() < 1e-12);
         assert!((some.half(1, 1) / some.half_of_one(1) - 2f64.sqrt()).abs() < 1e-12);

@@ -34,7 +34,7 @@ fn seen(bandwidth_gbps: f64, error_gbps: f64) -> Observation {
     }
 }
 
-/// Runs `policy` for `periods` periods, with all pages on the first tier in the first of them.
+/// Runs `policy` for `periods` periods, with all pages on the first tier in the first period.
 /// `gbps` gives the bandwidth and its error, GB/s, at a ratio (percent of the pages on the first
 /// tier). Returns for each period the ratio that `policy` decides on, and the verdict.
 fn run(
@@ -61,7 +61,7 @@ fn between(points: &[(f64, f64)], ratio: f64) -> f64 {
 }
 
 /// The bandwidth, GB/s, of two tiers of 409 and 225 GB/s with `ratio` percent of the pages on the
-/// first tier. The maximum, where both tiers saturate, is rounded.
+/// first tier. The curve is rounded at its maximum, where both tiers saturate.
 fn soft(ratio: f64) -> f64 {
     let part = |share: f64, gbps: f64| libm::pow(share / gbps, 12.0);
     libm::pow(part(ratio, 40_900.0) + part(100.0 - ratio, 22_500.0), -1.0 / 12.0)
@@ -293,8 +293,8 @@ impl Noise {
         radius * libm::cos(2.0 * core::f64::consts::PI * self.uniform())
     }
 
-    /// The 90th percentile of 30 samples that scatter around `gbps`, and the standard error of
-    /// their mean.
+    /// The 90th percentile of 30 samples that scatter around `gbps`, and the standard error of the
+    /// samples' mean.
     fn period(&mut self, gbps: f64) -> (f64, f64) {
         let mut samples: [f64; 30] = std::array::from_fn(|_| gbps * (1.0 + self.1 * self.normal()));
         samples.sort_by(f64::total_cmp);

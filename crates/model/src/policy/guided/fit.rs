@@ -5,7 +5,7 @@
 //! times a factor. By Little's law one observation gives the bytes in flight at the tiers. A second
 //! observation at other shares separates circulating bytes from compute time. The parameters are a
 //! least-squares fit of logarithms to all observations and to a prior. The prior decides the
-//! parameters that the observations leave undetermined. Further observations overrule it.
+//! parameters that the observations leave undetermined. Further observations overrule the prior.
 
 use crate::{
     equilibrium::{Load, LoadEquilibrium, LoadTraffic, System},
@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Standard deviations of the logarithms of the observed bandwidth and of the observed latency of a
-/// period, about the values of the fitted model.
+/// period, around the values of the fitted model.
 const BANDWIDTH_SPREAD: f64 = 0.01;
 const LATENCY_SPREAD: f64 = 0.03;
 
@@ -34,7 +34,8 @@ const COMPUTE_SPREAD: f64 = 1.2;
 /// cores can have outstanding.
 const CIRCULATING_SPREAD: f64 = 1.0;
 
-/// The latency of a tier with a smaller fraction of the traffic (0 to 1) does not enter the fit.
+/// The latency of a tier with less than this fraction (0 to 1) of the traffic does not enter the
+/// fit.
 const LEAST_SHARE: f64 = 0.02;
 
 /// The step of the search for the best fit, at its start and at its end: a difference of natural
