@@ -63,9 +63,9 @@ struct Adviser<'a> {
 }
 
 impl Adviser<'_> {
-    /// True if the first decision of the policy is its final decision, and is the advice. False for
-    /// policies that approach their target in several periods, or decide by the hotness of pages:
-    /// their advice is the shares of [`GainForecast`].
+    /// True if the first decision of the policy is final: this decision is then the advice. False
+    /// for policies that approach their target in several periods, or decide by the hotness of
+    /// pages: the advice is then the shares of [`GainForecast`].
     const fn is_final(&self) -> bool {
         self.processes.is_some()
             || matches!(
@@ -161,7 +161,7 @@ pub fn run(
 }
 
 /// Returns the error for a captured machine, which has no live counters. If `source` has no remedy,
-/// the source is available on the machine from which the files were captured.
+/// the counters are available on the machine from which the files were captured.
 fn nothing_counts(source: &SourceDocument) -> Failure {
     match &source.remedy {
         Some(remedy) => Failure::new(source.what.clone(), remedy.clone()),
@@ -241,8 +241,8 @@ fn advice(
     })
 }
 
-/// Returns the highest bandwidth of traffic at these shares, GB/s, if each tier carries at most its
-/// rated bandwidth.
+/// Returns the highest bandwidth, GB/s, of traffic that is divided among the tiers by `shares`, if
+/// each tier carries at most its rated bandwidth.
 fn bound(setup: &Setup, tiers: &[usize], shares: &[f64]) -> f64 {
     let rated = tiers.iter().map(|at| setup.host.layout.tiers[*at].rated_gbps);
     let used = rated.zip(shares).filter(|(_, share)| **share > 0.0);

@@ -51,8 +51,8 @@ pub struct SteerOptions {
     /// The name of the actuator, such as `vaddr` or `pages`; `None` for the best that the machine
     /// supports.
     pub actuator: Option<String>,
-    /// The name or the file of a platform. The policy uses its curves as those of this machine.
-    /// With `None` it uses the firmware's ratings of the nodes.
+    /// The name or the file of a platform, whose curves the policy uses as the curves of this
+    /// machine. With `None` the policy uses the firmware's ratings of the nodes.
     pub platform: Option<String>,
     /// True if kernel features that move pages or use DAMON are switched off while the command
     /// runs.
@@ -111,7 +111,7 @@ pub fn run_steered(
     Ok((document, Some(ended)))
 }
 
-/// Returns the daemon's configuration for a command.
+/// Returns the configuration of the control loop that steers the pages of `command`.
 fn config(options: &SteerOptions, command: &[String]) -> Result<Config, Failure> {
     let mut config = Config { rate_limit: options.migration_rate, ..Config::default() };
     config.overrule(&Overrides {

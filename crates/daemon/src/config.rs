@@ -46,8 +46,8 @@ pub struct Config {
     pub policy: PolicyKind,
     /// The weights of the static policy. Default: none.
     pub weights: Option<Weights>,
-    /// The name or the file of a platform. The policy uses its curves as those of this machine.
-    /// Default: none, so the policy uses the firmware's ratings of the nodes.
+    /// The name or the file of a platform, whose curves the policy uses as the curves of this
+    /// machine. Default: none, so the policy uses the firmware's ratings of the nodes.
     pub platform: Option<String>,
     /// The span of a sample. Default: 200 ms.
     pub sample: Duration,
@@ -92,7 +92,8 @@ pub struct Overrides<'a> {
     pub feed: Option<&'a Path>,
     /// The actuator: auto, vaddr, paddr, quota or pages.
     pub actuator: Option<&'a str>,
-    /// The name or the file of a platform. The policy uses its curves as those of this machine.
+    /// The name or the file of a platform, whose curves the policy uses as the curves of this
+    /// machine.
     pub curves: Option<&'a str>,
     /// True if kernel features that move pages or use DAMON may be switched off; false keeps the
     /// value of the configuration.

@@ -17,8 +17,8 @@ pub(super) const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0
 pub(super) const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 impl Format {
-    /// Returns the format that a client prefers, by the values of its `Accept` fields. The default
-    /// is text, as for other exporters.
+    /// Returns the format that a client prefers, by the values of the request's `Accept` fields.
+    /// The default is `Format::Text`, as for other exporters.
     pub(super) fn wanted(accept: &str) -> Self {
         let mut best = (0.0, Self::Text);
         for range in accept.split(',') {

@@ -123,8 +123,8 @@ fn accept(listener: &TcpListener, clients: &mut Vec<Client>) {
 }
 
 impl Client {
-    /// Reads the request or writes the answer, as far as possible without blocking. Returns true
-    /// while the connection has more to transfer.
+    /// Reads bytes of the request or writes bytes of the answer, as many as are possible without
+    /// blocking. Returns true while the connection has more to transfer.
     fn transfer(&mut self, page: &dyn Fn(&Request<'_>) -> Page) -> bool {
         let done = match &mut self.answer {
             Some((answer, written)) => self.stream.write(&answer[*written..]).map(|count| {

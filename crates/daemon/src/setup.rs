@@ -56,10 +56,10 @@ use interleaf_record::{
 const SIMULATED: &str = "`interleaf balance --platform gnr120-cz122` shows the same loop on a \
                          simulated machine";
 
-/// A sample does not count as quiet if more than this fraction (0 to 1) of a scope's pages migrates
-/// during the sample (`Settings::placement_floor`): while pages migrate, the counters do not show
-/// the effect of the new placement. The value is a quarter of 0.02, the smallest step of the
-/// default policy `dmi`.
+/// The largest fraction (0 to 1) of a scope's pages that may migrate during a sample that counts as
+/// quiet (`Settings::placement_floor`). While more pages migrate, the counters do not show the
+/// effect of the new placement. The value is a quarter of 0.02, the smallest step of the default
+/// policy `dmi`.
 const PLACEMENT_FLOOR: f64 = 0.005;
 
 /// The machine as it is before the daemon changes a setting, and the scope and the platform that
@@ -371,7 +371,8 @@ impl Setup {
         self.scopes().iter().map(|scope| rated::shares(layout, scope.domain)).collect()
     }
 
-    /// Returns, for each scope, the weight of each node of the scope's domain in percent.
+    /// Returns, for each scope, the percentage of the pages on each node of the scope's domain, by
+    /// `shares`.
     pub(super) fn points(&self, shares: &[Vec<f64>]) -> Vec<PointsDocument> {
         let scopes = self.scopes().iter().zip(shares);
         let points = scopes.map(|(scope, shares)| {

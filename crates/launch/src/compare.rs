@@ -1,4 +1,4 @@
-//! Compares configurations of a command: the command runs several times under each of them in turn.
+//! Compares configurations of a command. The command runs several times under each configuration.
 //!
 //! Each configuration is warmed up. Then each round runs all configurations once, in an order that
 //! cancels drift (`interleaf_model::paired`). Rounds repeat until each comparison has a result, the
@@ -65,7 +65,7 @@ pub enum Quantity {
 
 #[derive(Clone, Debug)]
 pub struct CompareOptions {
-    /// Two or more configurations. The first is the reference of the others.
+    /// Two or more configurations. The first is the reference, with which the others are compared.
     pub configurations: Vec<Configuration>,
     /// The workloads, which are compared one after the other.
     pub workloads: Vec<Compared>,
@@ -131,8 +131,8 @@ pub fn compare(
     Ok((document, end?))
 }
 
-/// Rejects configurations of the same name. A configuration that the user gave no name has a letter
-/// as its name.
+/// Rejects configurations of the same name. A configuration to which the user gave no name is named
+/// by a letter.
 fn check_names(configurations: &[ConfigurationDocument]) -> Result<(), Failure> {
     let names: Vec<&str> = configurations.iter().map(|it| it.name.as_str()).collect();
     match (1..names.len()).find(|at| names[..*at].contains(&names[*at])) {
@@ -202,9 +202,9 @@ impl Compared {
         }
     }
 
-    /// The command and its arguments, without those of a configuration. A workload of `interleaf
-    /// bench` is run by `interleaf`, the path of this program. The document of the workload is
-    /// written to the file `record`.
+    /// The command and its arguments, without the arguments that a configuration adds. A workload
+    /// of `interleaf bench` is run by `interleaf`, the path of this program. The document of the
+    /// workload is written to the file `record`.
     fn words(&self, interleaf: &Path, record: &Path) -> Vec<OsString> {
         match self {
             Self::Command(words) => words.clone(),
@@ -218,8 +218,9 @@ impl Compared {
         }
     }
 
-    /// The arguments that a configuration puts after the command: the threads of a workload of
-    /// `interleaf bench`. Other commands find their threads in variables of the environment.
+    /// The arguments that a configuration puts after the command: for a workload of `interleaf
+    /// bench`, the number of threads. Other commands get the number of threads by environment
+    /// variables.
     fn suffix(&self, configuration: &Configuration) -> Vec<OsString> {
         match (self, configuration.threads) {
             (Self::Bench { .. }, Some(threads)) => {
@@ -245,7 +246,8 @@ struct Comparer<'a> {
     signals: &'a Signals,
     /// The path of this program.
     interleaf: PathBuf,
-    /// For each configuration, the variables of the command and the arguments before it.
+    /// For each configuration, the environment variables of the command and the arguments before
+    /// the command.
     prefixes: Vec<Prefix>,
     log: Log,
     bar: ProgressBar,
@@ -278,8 +280,8 @@ impl Comparer<'_> {
 
     /// Runs each configuration `warm_up` times before the first round. A configuration that fails
     /// is not run again, but the others are, so that the error names all configurations that fail.
-    /// Returns `None` if all runs succeed, or else the end of the comparison: a failure or a
-    /// signal.
+    /// Returns `None` if all runs succeed. Otherwise returns the end of the comparison: a failure
+    /// or a signal.
     fn warm_up(
         &mut self,
         workload: usize,
@@ -357,8 +359,8 @@ impl Comparer<'_> {
         file.map_or(Ok(()), |file| output::interim(file, &interleaf_record::json(document)))
     }
 
-    /// The whole command of a workload under a configuration, after the arguments `prefix` of the
-    /// configuration.
+    /// The arguments `prefix` of a configuration, then the command of a workload, then the
+    /// arguments that the configuration puts after the command.
     fn words(
         &self,
         workload: usize,
@@ -491,7 +493,8 @@ impl Comparer<'_> {
     }
 }
 
-/// Records in the document that a signal has ended the comparison, and returns this end.
+/// Records in the document that the signal `number` has ended the comparison, and returns the end
+/// `RunsEnd::Signal`.
 fn interrupted(number: i32, document: &mut CompareRunsDocument) -> RunsEnd {
     document.stop(RunsStop::Signal, format!("signal {number} came"));
     RunsEnd::Signal(number)

@@ -111,7 +111,7 @@ pub struct Drive {
 pub type DriveCounts = [u64; 4];
 
 impl Drive {
-    /// Finds the drive of the file system that has this folder.
+    /// Finds the drive that has the file system of `folder`.
     pub fn find(root: &Root, folder: &Path) -> Result<Self, Failure> {
         let failed = |why: String| {
             let hint = "name a folder on a drive, such as /var/tmp";

@@ -192,8 +192,8 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// Waits for the end of a command, and audits its memory meanwhile. With a `migrator`, also
-    /// migrates its pages.
+    /// Waits for the end of a command, and audits the command's memory meanwhile. With a
+    /// `migrator`, also migrates the command's pages.
     fn wait_for_end(
         &mut self,
         running: &mut Running<'_>,
@@ -327,7 +327,8 @@ pub fn settings(
     Ok(found)
 }
 
-/// Returns a migrator of pages to the shares of a placement.
+/// Returns a migrator that gives each node its share of the pages in `placement`. `rate` limits the
+/// migration rate.
 ///
 /// # Errors
 /// When the kernel cannot migrate pages at all, or cannot migrate them to these nodes.

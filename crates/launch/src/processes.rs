@@ -31,7 +31,7 @@ pub struct MoveOptions {
 }
 
 /// Migrates the pages of processes to the shares of a placement. A signal interrupts the migration.
-/// The document gets the bytes of each node before and after the migration. Returns true if no
+/// The document gets the bytes on each node before and after the migration. Returns true if no
 /// signal came and each node has its share. A dry run does not check the shares.
 ///
 /// # Errors

@@ -1,5 +1,5 @@
-//! Restoration of settings that killed processes have left changed: `--restore` of the verbs that
-//! change settings.
+//! Restores settings that killed processes have left changed: the option `--restore` of the verbs
+//! that change settings.
 
 use interleaf_console::{Failure, output, system};
 use interleaf_linux::{place::journal, root::Root};

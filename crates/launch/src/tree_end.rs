@@ -40,8 +40,8 @@ const PARENTS_TOO: Duration = Duration::from_secs(20);
 /// the kernel.
 const GIVE_UP: Duration = Duration::from_secs(30);
 
-/// The killed processes of a command. [`TreeEnd::kill`] is called repeatedly until the command has
-/// ended.
+/// Kills a command and its descendants in several steps. [`TreeEnd::kill`] is called repeatedly
+/// until the command has ended.
 #[derive(Debug, Default)]
 pub struct TreeEnd {
     /// The time of the first call of [`TreeEnd::kill`].

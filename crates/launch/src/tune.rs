@@ -71,8 +71,8 @@ pub struct TuneOptions {
     pub platform: Option<String>,
     /// Maximum number of runs, not counting warm-up runs.
     pub runs: usize,
-    /// Weights are chosen only if they improve the metric by at least this, compared with all pages
-    /// on the first tier.
+    /// Weights are chosen only if they improve the metric by at least this percentage, compared
+    /// with the weights that put all pages on the first tier.
     pub min_gain: Percent,
     /// The pattern of the metric in the output; `None` to compare run times.
     pub metric: Option<Regex>,

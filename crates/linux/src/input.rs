@@ -1,9 +1,9 @@
 //! Opens files whose names come from a user or a captured machine.
 //!
-//! Such a name can be a FIFO, at which `open` waits for a writer; a device without an end of file;
+//! Such a file can be a FIFO, where `open` waits for a writer; a device whose content has no end;
 //! or a symlink that leads out of the captured machine. Therefore only regular files and anonymous
-//! FIFOs are opened, and reads have a limit. Anonymous FIFOs are the pipes of a shell (`<(...)`,
-//! `/dev/stdin`).
+//! FIFOs are opened, and the number of bytes that are read has a limit. Anonymous FIFOs are the
+//! pipes of a shell (`<(...)`, `/dev/stdin`).
 
 use rustix::{
     fs::{FileType, Mode, OFlags, ResolveFlags},
@@ -16,19 +16,21 @@ use std::{
     path::{Component, Path},
 };
 
-/// `PIPEFS_MAGIC` of magic.h: the file system of anonymous pipes.
+/// `PIPEFS_MAGIC` of magic.h: the type of file system that fstatfs(2) returns for an anonymous
+/// pipe.
 const PIPE_FILE_SYSTEM: i64 = 0x5049_5045;
 
-/// Flags to open a file for reading. The open of a FIFO does not wait for a writer, and a terminal
-/// does not become the controlling terminal.
+/// Flags to open a file for reading. With `NONBLOCK`, opening a FIFO does not wait for a writer;
+/// with `NOCTTY`, a terminal does not become the controlling terminal.
 const READ: OFlags =
     OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
-/// Flags for a descriptor that serves only to find the type of a file: no device is opened.
+/// Flags of a descriptor from which only the type of the file is read. With `PATH`, a device is not
+/// opened.
 const TYPE_ONLY: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
-/// Maximum number of attempts of an `openat2` that fails with `EAGAIN` because of a concurrent
-/// rename.
+/// Maximum number of `openat2` calls for one file. A call fails with `EAGAIN` if a folder of the
+/// path is renamed at the same moment.
 const TRIES_MAX: u32 = 16;
 
 /// The reason why a file must not be read.
@@ -91,9 +93,9 @@ fn without_byte_order_mark(mut content: Vec<u8>) -> Vec<u8> {
     content
 }
 
-/// Reads a file as a whole; fails above `limit` bytes. If the size in the inode is above `limit`
-/// already, nothing is read. The size of a pipe or of a file of procfs is 0, so such a file is read
-/// up to the limit.
+/// Reads the whole of `file`; fails if it has more than `limit` bytes. If the size in the inode
+/// exceeds `limit`, nothing is read. Pipes and files of procfs have the size 0 in the inode, so
+/// they are read up to the limit.
 pub(crate) fn content(file: File, limit: u64) -> io::Result<Vec<u8>> {
     if file.metadata()?.len() > limit {
         return Err(Refused::Size(limit).into());
@@ -101,17 +103,17 @@ pub(crate) fn content(file: File, limit: u64) -> io::Result<Vec<u8>> {
     bytes(file, limit)
 }
 
-/// Reads `source` as a whole; fails above `limit` bytes.
+/// Reads `source` to its end; fails if it has more than `limit` bytes.
 fn bytes(source: impl Read, limit: u64) -> io::Result<Vec<u8>> {
     let mut bytes = vec![];
     let read = source.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
     if read as u64 > limit { Err(Refused::Size(limit).into()) } else { Ok(bytes) }
 }
 
-/// Opens a regular file or an anonymous pipe for reading. `open` opens the file with given flags.
-/// Opening a device can have effects, so the file type is first checked on an `O_PATH` descriptor.
-/// The type is checked again on the opened file, because another program may have replaced the file
-/// in between.
+/// Opens a regular file or an anonymous pipe for reading. The function `open` opens the file with
+/// the flags in its argument. Opening a device can have effects, so the file type is first checked
+/// on an `O_PATH` descriptor. The type is checked again on the opened file, because another program
+/// may have replaced the file in between.
 fn regular(open: impl Fn(OFlags) -> io::Result<OwnedFd>) -> io::Result<File> {
     check(open(TYPE_ONLY)?.as_fd())?;
     let file = open(READ)?;
@@ -119,22 +121,23 @@ fn regular(open: impl Fn(OFlags) -> io::Result<OwnedFd>) -> io::Result<File> {
     Ok(file.into())
 }
 
-/// Reads the kernel file at `path`, at most `limit` bytes, and keeps a byte order mark. No user
-/// chooses the name of such a file, so its type is checked only after opening.
+/// Reads the kernel file at `path`, at most `limit` bytes, and does not remove a byte order mark.
+/// The name of a kernel file does not come from a user, so the file type is checked only after
+/// opening.
 pub(crate) fn read_kernel_file(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let file = rustix::fs::open(path, READ, Mode::empty())?;
     check(file.as_fd())?;
     content(file.into(), limit)
 }
 
-/// Opens a regular file below `folder`, with the checks of [`read_file`]; no symlink on the way may
-/// leave the folder.
+/// Opens the regular file or anonymous pipe at `path` below `folder`. Fails if a symlink in `path`
+/// leads out of `folder`.
 pub(crate) fn open_below(folder: &Path, path: &str) -> io::Result<File> {
     regular(|flags| below(folder, path, flags))
 }
 
-/// The names in the folder at `path` below `folder`, without `.` and `..`. No symlink on the way
-/// may leave `folder`.
+/// The names of the files in the folder at `path` below `folder`, without `.` and `..`. Fails if a
+/// symlink in `path` leads out of `folder`.
 pub(crate) fn names_below(folder: &Path, path: &str) -> io::Result<Vec<String>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let entries = rustix::fs::Dir::read_from(below(folder, path, flags)?)?;
@@ -148,7 +151,7 @@ pub(crate) fn names_below(folder: &Path, path: &str) -> io::Result<Vec<String>> 
     Ok(names)
 }
 
-/// True when `path` exists below `folder`. Also true when a symlink on the way leads out of
+/// True when `path` exists below `folder`. Also true when a symlink in `path` leads out of
 /// `folder`: a later read of `path` then fails with [`Refused::Leaves`].
 pub(crate) fn is_below(folder: &Path, path: &str) -> bool {
     match below(folder, path, TYPE_ONLY) {
@@ -162,7 +165,7 @@ fn leaves(why: &io::Error) -> bool {
     refused == Some(&Refused::Leaves)
 }
 
-/// Refuses all types but regular files and anonymous pipes.
+/// Returns an error for every type of file except regular files and anonymous pipes.
 fn check(file: BorrowedFd<'_>) -> io::Result<()> {
     let kind = match FileType::from_raw_mode(rustix::fs::fstat(file)?.st_mode) {
         FileType::RegularFile => return Ok(()),
@@ -179,7 +182,7 @@ fn check(file: BorrowedFd<'_>) -> io::Result<()> {
     Err(Refused::Kind(kind).into())
 }
 
-/// Opens `path` below `folder` with openat2(2), which fails if a symlink on the way leaves
+/// Opens `path` below `folder` with openat2(2), which fails if a symlink in `path` leads out of
 /// `folder`.
 fn below(folder: &Path, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
     let path = match path.trim_start_matches('/') {

@@ -1,8 +1,8 @@
 //! Linux: the memory tiers of a machine, its settings, and the placement of pages.
 //!
 //! Everything is read below a [`root::Root`], which is `/` for a live machine, and a folder with
-//! the same files for a captured machine. Missing features are values, not errors: an old kernel, a
-//! machine with one node, a file that only root may read.
+//! the same files for a captured machine. A missing feature is a value such as `None`, not an
+//! error: examples are an old kernel, a machine with one node, a file that only root may read.
 //!
 //! ```text
 //! launch    commands, swap files, drives, Unix sockets

@@ -92,9 +92,10 @@ pub struct Folder(OwnedFd);
 ///
 /// # Errors
 /// When the system refuses, or the target is a block device. Also when another user may have
-/// planted the target: in a sticky folder that all users can write, such as `/tmp`, a file or
-/// symbolic link that belongs neither to root, nor to this user, nor to the folder's owner; in
-/// other folders, if this process is root, a symbolic link of another user.
+/// planted the target:
+/// - in a sticky folder that all users can write, such as `/tmp`: a file or symbolic link that
+///   belongs neither to root, nor to this user, nor to the folder's owner;
+/// - in other folders, if this process is root: a symbolic link of another user.
 pub fn named(target: &Path, contents: &[u8], durability: Durability) -> io::Result<()> {
     match resolve(target)? {
         Output::Stream(mut file) => file.write_all(contents),
@@ -405,7 +406,7 @@ impl Folder {
         Ok(Some(text))
     }
 
-    /// Replaces or creates a regular file with this mode in the folder.
+    /// Replaces or creates the regular file `name` in the folder. The new file has `mode`.
     ///
     /// # Errors
     /// The errors of [`kept`].

@@ -32,8 +32,9 @@ pub struct Root {
     /// user may have made.
     is_confined: bool,
     writes: Writes,
-    /// The content of each path that was read since [`Root::recording`], for [`Root::capture`];
-    /// `None` before. Reads that a capture leaves out, such as [`Root::peek`], are not in the map.
+    /// The content of each path that was read since the call of [`Root::recording`], for
+    /// [`Root::capture`]; `None` without that call. Reads that a capture leaves out, such as
+    /// [`Root::peek`], are not in the map.
     found: Option<RefCell<BTreeMap<String, PathContent>>>,
     /// The number of reads of files and folders so far.
     reads: Cell<u64>,

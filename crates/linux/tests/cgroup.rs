@@ -26,7 +26,7 @@ const MOUNTINFO: &str = "proc/self/mountinfo";
 const CONTROLLERS: &str = "sys/fs/cgroup/cgroup.controllers";
 const ALL: &str = "cpuset cpu io memory pids\n";
 
-/// A simulated machine with these files, in a temporary folder.
+/// A simulated machine, whose files are in a temporary folder.
 struct Machine {
     root: Root,
     _folder: tempfile::TempDir,
@@ -43,7 +43,7 @@ impl Machine {
         Self { root: Root::captured(folder.path()), _folder: folder }
     }
 
-    /// The memory cgroup with this name.
+    /// The group `name` in the tree of the memory controller.
     fn group(&self, name: &str) -> Group {
         Trees::read(&self.root).unwrap().unwrap().memory.unwrap().group(name)
     }

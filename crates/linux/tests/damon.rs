@@ -28,7 +28,7 @@ fn write(folder: &Path, path: &str, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// A machine with these files, by path relative to DAMON's folder `kdamonds`.
+/// A machine with the given files. Each path is relative to DAMON's folder `kdamonds`.
 fn machine(files: &[(&str, &str)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (path, text) in files {

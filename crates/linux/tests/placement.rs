@@ -13,7 +13,8 @@ use interleaf_linux::{
 use interleaf_model::weights::Weights;
 use proptest::prelude::*;
 
-/// A machine with these tiers, on a kernel with or without weighted interleaving.
+/// A machine with the nodes `tiers[i]` in tier i, on a kernel with weighted interleaving if
+/// `weighted` is true.
 fn machine(tiers: &[&[u32]], weighted: bool) -> Machine {
     let node = |id: &u32| Node {
         id: *id,

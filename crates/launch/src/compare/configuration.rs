@@ -36,7 +36,7 @@ pub struct Configuration {
     pub wrapper: Vec<String>,
 }
 
-/// The start of a command under a configuration.
+/// The variables and the arguments with which a command is started under a configuration.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Prefix {
     /// Variables that are set in the environment of the started process. A program that sets them
@@ -75,9 +75,9 @@ pub enum MemoryChoice {
 /// The use of transparent huge pages by the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HugePages {
-    /// Huge pages as far as the machine's setting allows them. With the setting `always`, all
-    /// memory that can have huge pages has them. With the setting `madvise`, glibc's `malloc`
-    /// requests them for its memory.
+    /// Huge pages where the machine's setting allows them. With the setting `always`, all memory
+    /// that can have huge pages has them. With the setting `madvise`, glibc's `malloc` requests
+    /// huge pages for its memory.
     Always,
     /// No memory has huge pages.
     Never,

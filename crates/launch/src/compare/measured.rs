@@ -9,7 +9,7 @@ use std::{fs, path::Path, time::Duration};
 /// Units of times. For a metric in one of these units, lower is better.
 const UNITS_OF_TIME: [&str; 4] = ["s", "ms", "us", "ns"];
 
-/// The unit and the direction of a metric.
+/// The unit of a metric, and its direction: true if a higher metric is better.
 pub(super) struct FoundMetric {
     pub(super) unit: String,
     pub(super) higher_is_better: bool,
@@ -58,8 +58,8 @@ pub(super) fn unit<'a>(options: &CompareOptions, compared: &'a Compared) -> &'a 
 /// this process ([`Resources::resident_max`]).
 const UNKNOWN_PEAK: &str = "its peak memory is not known, because it is below that of interleaf";
 
-/// Returns a run with its resources, and with `quantity` as its metric. A metric must be above 0,
-/// so a measured time of 0 s is recorded as 1e-9 s.
+/// Returns the document of a run: the resources that the command used, and `quantity` as the
+/// metric. A metric must be above 0, so a measured time of 0 s is recorded as 1e-9 s.
 ///
 /// # Errors
 /// When peak memory is the metric, and is not known.

@@ -23,13 +23,13 @@ pub const DRAM_MIN: u64 = 4 << 20;
 pub const ALLOC_MIN: u64 = 128 << 10;
 
 /// Without `--min-alloc`, the minimum size of an extended allocation is the budget divided by this
-/// number. Smaller allocations, from 128 KiB, are extended too once their sum has reached the
-/// minimum. Example: with a budget of 256 MiB the minimum is 32 MiB. Smaller allocations stay
-/// outside the budget until their sum is 32 MiB or more. The last of them has less than 32 MiB, so
-/// less than 64 MiB in total, a quarter of the budget, are outside.
+/// number. Allocations below the minimum, from 128 KiB on, are extended too once their sum has
+/// reached the minimum. Example: a budget of 256 MiB gives a minimum of 32 MiB. Allocations below
+/// 32 MiB stay outside the budget until their sum reaches 32 MiB. The allocation that reaches the
+/// sum has less than 32 MiB, so less than 64 MiB in total, a quarter of the budget, are outside.
 const MIN_ALLOC_DIVISOR: u64 = 8;
 
-/// Without `--min-alloc`, the minimum size of an extended allocation is at most this, bytes.
+/// The highest minimum size of an extended allocation without `--min-alloc`, bytes.
 const MIN_ALLOC_MAX: u64 = 64 << 20;
 
 /// Returns the budget, bytes; 0 without a budget.

@@ -27,10 +27,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Libraries that pin memory, each with the device for which the library pins memory, and a flag.
-/// Pages that a device accesses directly must stay in DRAM. The flag is true if every program
-/// linked with the library pins memory. The flag is false for RDMA, because QEMU and every MPI
-/// program are linked with RDMA libraries and often never use them.
+/// Libraries that pin memory. Each entry has the beginning of the library's file name, the device
+/// for which the library pins memory, and a flag. Pages that a device accesses directly must stay
+/// in DRAM. The flag is true if every program linked with the library pins memory. The flag is
+/// false for RDMA, because QEMU and every MPI program are linked with RDMA libraries and often
+/// never use them.
 const PINNING: [(&str, &str, bool); 9] = [
     ("libcuda.so", "a GPU", true),
     ("libcudart.so", "a GPU", true),
@@ -337,9 +338,9 @@ fn limits() -> Vec<CheckDocument> {
     found
 }
 
-/// Compares the budget with the memory of the machine, and with the limits of control groups,
-/// beyond which the kernel kills or throttles processes. `held_bytes` of the budget are used by
-/// processes of the session already.
+/// Compares the budget with the available memory of the machine, and with the limits of control
+/// groups, beyond which the kernel kills or throttles processes. Running processes of the session
+/// already use `held_bytes` of the budget.
 fn memory(root: &Root, dram_bytes: u64, held_bytes: u64) -> Option<CheckDocument> {
     let check = "memory";
     let dram = Bytes::new(dram_bytes);

@@ -335,11 +335,13 @@ fn of_comparison(
     Ok(())
 }
 
-/// The traffic between DRAM and the drive as a function of the budget. With a trace, the traffic is
-/// that of optimal replacement on the trace. If the first run has the traffic of one round, the
-/// traffic is a mean of optimal and random replacement, weighted so that it agrees with this run.
-/// Without a trace, the traffic is interpolated between the runs. `footprint` is the value of
-/// `--footprint`, bytes.
+/// The traffic between DRAM and the drive as a function of the budget:
+/// - Without a trace, the traffic is interpolated between the runs.
+/// - With a trace, the traffic is computed by optimal replacement on the trace.
+/// - With a trace, and a first run that has the traffic of one round, the traffic is a mean of
+///   optimal and random replacement, weighted so that it agrees with this run.
+///
+/// `footprint` is the value of `--footprint`, bytes.
 fn curve(inputs: &mut Inputs, footprint: Option<u64>) -> Result<MissCurve, Failure> {
     if let Some(trace) = &inputs.trace {
         let Some(run) = inputs.runs.first() else {

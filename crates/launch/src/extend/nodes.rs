@@ -16,9 +16,10 @@ use interleaf_pager::nodes::NodeBudget;
 /// left for such a page, the kernel kills programs.
 const KEPT_DIVISOR: u64 = 16;
 
-/// Returns the nodes of the budget: the nodes that the user names, or else all nodes with CPUs and
-/// memory that this process may use. The list is empty if there is no budget, or if the user names
-/// no node and there is at most one such node: the budget is then not divided by nodes.
+/// Returns the nodes of the budget: the nodes that the user names; if the user names none, all
+/// nodes with CPUs and memory that this process may use. The list is empty if there is no budget,
+/// or if the user names no node and fewer than two nodes can be used: the budget is then not
+/// divided by nodes.
 pub(super) fn budgets(root: &Root, dram: Option<&Dram>) -> Result<Vec<NodeBudget>, Failure> {
     let fixed = match dram {
         None => return Ok(vec![]),

@@ -17,10 +17,10 @@ pub(super) struct OutsideBudget {
 
 #[derive(Clone, Copy, Default)]
 struct Peak {
-    /// The number of frames (pages of the budget) with memory, estimated from above: the highest
-    /// number of resident frames so far, but at most the number that the process has reserved now.
-    /// The present number of resident frames would be too low, because a frame that was emptied
-    /// keeps its memory.
+    /// An upper estimate of the number of frames (pages of the budget) that occupy memory: the
+    /// highest number of resident frames so far, but at most the number that the process has
+    /// reserved now. The present number of resident frames would be too low, because a frame that
+    /// was emptied keeps its memory.
     frames: u64,
     /// The largest anonymous memory of the process beyond its `frames`, bytes.
     outside_bytes: u64,

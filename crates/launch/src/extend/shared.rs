@@ -40,7 +40,8 @@ impl Drop for Server {
     }
 }
 
-/// Runs as the server, connected through standard input.
+/// Runs the server for the session in `folder`. Standard input is the connection to the process
+/// that started the server.
 pub fn serve(folder: &Path) -> Result<(), Failure> {
     let session = Session::open(folder).map_err(session_failure)?;
     let serve = |connection| shared::serve(&session, connection, detach_stderr);

@@ -1,4 +1,4 @@
-//! The first weights of a search: from the curves of a platform if one is given, else from the
+//! The first weights of a search: from the curves of a platform if one is given; otherwise from the
 //! rated bandwidths of the nodes, like the kernel's automatic weights.
 
 use super::TuneOptions;
@@ -108,9 +108,9 @@ fn by_curves(name: &str, tiers: &[IdList]) -> Result<Proposal, Failure> {
     Ok(Proposal { weights, source: format!("the curves of {}, for reads", platform.name) })
 }
 
-/// Returns the weights that the kernel's automatic mode would compute, with the rated bandwidths of
-/// the nodes of each tier added up. If the rating of a node is missing, each tier has twice the
-/// weight of the next slower tier.
+/// Returns the weights that the kernel's automatic mode would compute from the rated bandwidths of
+/// the tiers: the sum of the rated bandwidths of a tier's nodes. If the rating of a node is
+/// missing, each tier has twice the weight of the next slower tier.
 fn by_ratings(machine: &Machine, tiers: &[IdList]) -> Proposal {
     let rated = |node: &Node| {
         let rated = node.rated.as_ref()?;

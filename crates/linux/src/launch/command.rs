@@ -82,15 +82,16 @@ pub struct Signals {
 /// A signal to this process, or the end of the command that this process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A signal was delivered.
+    /// A signal arrived at this process.
     Signal {
         number: i32,
-        /// True when the signal has to be passed on: as far as this process can tell, the command
-        /// did not get the signal.
+        /// True when the signal has to be passed on to the command, because the command probably
+        /// did not get it.
         is_for_us: bool,
     },
-    /// The command with this process ID ended at this time. If the command was reaped before this
-    /// event was taken from the channel, the event arrives later, while another command may run.
+    /// The process ID of a command that ended, and the time at which it ended. If the command was
+    /// reaped before this event was taken from the channel, the event is received later, perhaps
+    /// while another command runs.
     Ended(Pid, Instant),
 }
 
@@ -101,12 +102,12 @@ pub struct Running<'a> {
     started: Instant,
     elapsed: Duration,
     signal: Option<i32>,
-    /// The processes of the command when signals arrived; `None` if they are not recorded.
+    /// The processes of the command at the arrival of each signal; `None` if they are not recorded.
     processes: Option<Vec<Process>>,
 }
 
-/// Resources that a command and its descendants used, except descendants that no process waited
-/// for.
+/// The resources that a command and its descendants used. Descendants that no process waited for
+/// are not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Resources {
     /// CPU time in user mode.
@@ -114,9 +115,9 @@ pub struct Resources {
     /// CPU time in kernel mode.
     pub system: Duration,
     /// Peak resident memory of the largest single process, bytes. The kernel's figure includes the
-    /// time before exec, when a process has the peak of its parent (`exec_mmap` of Linux). If the
-    /// figure does not exceed the peak of this process, the command may have inherited the figure,
-    /// and the value is `None`.
+    /// time before exec, when the new process has the peak of its parent (`exec_mmap` of Linux).
+    /// Therefore the value is `None` if the figure does not exceed the peak of this process: the
+    /// command may have inherited it.
     pub resident_max: Option<u64>,
     pub minor_faults: u64,
     pub major_faults: u64,
@@ -184,8 +185,8 @@ impl Signals {
         self.stop.clone()
     }
 
-    /// The first signal that has arrived and was not returned yet, if any. Discards the reports of
-    /// ended commands before that signal.
+    /// Returns the number of the first signal that has arrived and was not returned yet, if any.
+    /// Discards the reports of ended commands that arrived before this signal.
     pub fn arrived_signal(&self) -> Option<i32> {
         self.events.try_iter().find_map(|event| match event {
             Event::Signal { number, .. } => Some(number),
@@ -323,9 +324,9 @@ pub fn with_default_signals(command: &mut Command) -> &mut Command {
     syscall::with_default_signals(command)
 }
 
-/// True when a signal has to be passed on to the command, because only this process got the signal.
-/// A signal from kill(2) always counts as such: it cannot be distinguished whether the sender named
-/// this process or its whole process group.
+/// True when a signal has to be passed on to the command, because the command did not get it. A
+/// signal from kill(2) is always passed on: this process cannot tell whether the sender named this
+/// process or its whole process group.
 fn is_for_us(number: i32, cause: Cause) -> bool {
     match number {
         _ if !matches!(cause, Cause::Kernel) => true,
@@ -341,8 +342,8 @@ fn is_for_us(number: i32, cause: Cause) -> bool {
     }
 }
 
-/// True when this process is the leader of its session. Do not use getsid(2): it returns 0 for a
-/// session of another PID namespace, and rustix does not accept 0.
+/// True when this process is the leader of its session. The session is read from `/proc`: getsid(2)
+/// returns 0 for a session of another PID namespace, and rustix does not accept 0.
 fn began_session() -> bool {
     let us = std::process::id();
     let found = process::process(&Root::live(), us);
@@ -480,7 +481,8 @@ impl Running<'_> {
     fn add_processes(&mut self) {
         let pid = self.pid();
         let Some(recorded) = &mut self.processes else { return };
-        // Without `/proc`, only the command itself gets the signal.
+        // If `/proc` cannot be read, no process is recorded; the command itself still gets the
+        // signal.
         for found in table::tree(&Root::live(), pid).unwrap_or_default() {
             if recorded.iter().all(|known| known.identity() != found.identity()) {
                 recorded.push(found);

@@ -10,8 +10,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Each file system: its magic number in statfs(2) (`linux/magic.h`, or its own header), its name
-/// and its kind of storage.
+/// The known file systems: the magic number in statfs(2) (`linux/magic.h`, or the file system's own
+/// header), the name, and the kind of storage.
 const FILE_SYSTEMS: [(u64, &str, StorageKind); 13] = [
     (0xef53, "ext4", StorageKind::Drive),
     (0x5846_5342, "xfs", StorageKind::Drive),

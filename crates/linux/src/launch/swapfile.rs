@@ -5,8 +5,8 @@
 //! that opens a journal, or by `interleaf run --restore`.
 //!
 //! The process that made a swap file holds a lock on it, so a swap file without a lock is a
-//! leftover of an ended process. The lock shows this even if the journal is gone and another
-//! process has the ID in the file's name, as after a restart of a container.
+//! leftover of an ended process. This holds even if the journal is lost and a new process has the
+//! ID that is part of the file's name, as after a restart of a container.
 
 use crate::{
     place::journal::{

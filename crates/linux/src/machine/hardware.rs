@@ -1,6 +1,6 @@
-//! The hardware of a machine as far as it can be read: caches, DIMMs, frequency settings,
-//! prefetchers, and the hypervisor of a guest. Every record of a measurement has these data,
-//! because the figures depend on the machine and on its settings.
+//! The readable properties of a machine's hardware: caches, DIMMs, frequency settings, prefetchers,
+//! and the hypervisor of a guest. Every record of a measurement contains these data, because the
+//! measured figures depend on the machine and on its settings.
 
 mod dimms;
 
@@ -13,8 +13,9 @@ use crate::{
 
 const CPUS: &str = "/sys/devices/system/cpu";
 
-/// The MSR that disables the prefetchers of Intel's cores, one bit each (SDM vol. 4; "Disclosure of
-/// Hardware Prefetcher Control on Some Intel Processors").
+/// The number of the MSR (model-specific register) whose bits disable the prefetchers of Intel's
+/// cores, one bit for each prefetcher (SDM vol. 4; "Disclosure of Hardware Prefetcher Control on
+/// Some Intel Processors").
 const MISC_FEATURE_CONTROL: u64 = 0x1A4;
 
 /// The prefetcher that each bit of [`MISC_FEATURE_CONTROL`] disables, from bit 0 on.
@@ -43,7 +44,7 @@ pub struct Hardware {
     pub product: Option<String>,
 }
 
-/// A cache as the kernel lists it. In a guest, the hypervisor chooses these values.
+/// A cache as the kernel lists it. In a guest, the hypervisor chooses the listed values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cache {
     /// 1 is the level nearest to the core.

@@ -1,4 +1,4 @@
-//! NUMA nodes: memory, CPUs, distances, and the speed that the firmware rates.
+//! NUMA nodes: memory, CPUs, distances, and the bandwidth and latency rated by the firmware.
 
 use crate::{
     machine::id_list::IdList,
@@ -19,11 +19,11 @@ pub struct Node {
     pub cpus: IdList,
     pub total_bytes: u64,
     pub free_bytes: u64,
-    /// Distances to each online node, in order of their IDs, from the firmware's SLIT: 10 is the
-    /// node itself.
+    /// Distances to each online node, in order of the nodes' IDs, from the firmware's SLIT. The
+    /// distance of the node to itself is 10.
     pub distances: Vec<u32>,
-    /// The speed of accesses from the nearest initiators (CPUs or devices), as the firmware rates
-    /// it in the HMAT or the CDAT. `None` if the firmware rates no speed.
+    /// Bandwidth and latency of accesses from the nearest initiators (CPUs or devices), as the
+    /// firmware rates them in the HMAT or the CDAT. `None` if the firmware gives no rating.
     pub rated: Option<Rated>,
     /// The pools of huge pages (hugetlbfs) on the node, one for each page size.
     pub huge_pages: Vec<HugePages>,
@@ -144,7 +144,8 @@ fn of_kib(kib: u64) -> Option<u64> {
     kib.checked_mul(1024).filter(|bytes| *bytes <= SIZE_MAX)
 }
 
-/// The value of a line such as `Node 0 MemTotal: 1024 kB` or `MemTotal: 1024 kB`, bytes.
+/// The value of `key` in bytes, from a line such as `Node 0 MemTotal: 1024 kB` or `MemTotal: 1024
+/// kB`.
 pub(crate) fn size(meminfo: &str, key: &str) -> Option<u64> {
     let mut lines = meminfo.lines().filter_map(|line| line.split_once(':'));
     let named = |(name, _): &(&str, &str)| name.split_whitespace().next_back() == Some(key);

@@ -66,9 +66,9 @@ impl Machine {
         self.nodes.iter().filter(|node| node.total_bytes > 0).map(|node| node.id).collect()
     }
 
-    /// Nodes in order of their speed for the machine's CPUs. If the kernel has several memory
-    /// tiers, they give the order; otherwise nodes with CPUs come first. Nodes of equal speed are
-    /// in order of their IDs.
+    /// Nodes in order of their speed, the fastest first. If the kernel has several memory tiers,
+    /// these give the order; otherwise nodes with CPUs come first. Nodes of equal speed are in
+    /// order of their IDs.
     pub fn by_speed(&self) -> Vec<&Node> {
         let mut nodes: Vec<&Node> = self.nodes.iter().collect();
         nodes.sort_by_key(|node| (self.rank(node), node.id));
@@ -90,8 +90,8 @@ impl Machine {
         of_kernel.filter(|_| self.tiers.len() > 1).unwrap_or(usize::from(node.cpus.is_empty()))
     }
 
-    /// The nodes with the initiators nearest to `node`: the initiators that the firmware names,
-    /// else the nodes with CPUs at the minimum distance.
+    /// The nodes with the initiators nearest to `node`: the initiators that the firmware names; if
+    /// it names none, the nodes with CPUs at the minimum distance from `node`.
     pub fn nearest(&self, node: &Node) -> IdList {
         if let Some(rated) = node.rated.as_ref().filter(|rated| !rated.initiators.is_empty()) {
             return rated.initiators.clone();
@@ -115,7 +115,7 @@ fn total(root: &Root) -> Result<Option<u64>, RootError> {
     root.value("/proc/meminfo", "a meminfo with MemTotal in kB", total)
 }
 
-/// The CPU model: the line `model name` (x86), or else the line `Model`.
+/// The CPU model: the line `model name` (x86); without that line, the line `Model`.
 fn cpu(root: &Root) -> Result<Option<String>, RootError> {
     let text = root.text("/proc/cpuinfo")?.unwrap_or_default();
     let value = |key: &str| {

@@ -14,7 +14,7 @@ use crate::{
 /// The file with the counters of the machine.
 pub const VMSTAT: &str = "/proc/vmstat";
 
-/// Defines the struct of counters, whose fields have the kernel's names, and the methods that treat
+/// Defines the struct `Counters`, whose fields have the kernel's names, and the methods that treat
 /// all counters alike.
 macro_rules! counters {
     ($($(#[$text:meta])* $name:ident,)*) => {
@@ -86,7 +86,7 @@ counters! {
     pgpromote_candidate_nrl,
     /// Pages allocated on the intended node.
     numa_hit,
-    /// Pages allocated on this node because the intended node, another one, was full.
+    /// Pages allocated on this node because the node intended for them was full.
     numa_miss,
     /// Pages intended for this node and allocated on another node.
     numa_foreign,
@@ -98,7 +98,7 @@ counters! {
     numa_other,
 }
 
-/// Counters with different names in `numastat` (the first name) and `vmstat` (the second name).
+/// Counters that have one name in `numastat` (the first) and another in `vmstat` (the second).
 const NUMASTAT: [(&str, &str); 3] = [
     ("interleave_hit", "numa_interleave"),
     ("local_node", "numa_local"),

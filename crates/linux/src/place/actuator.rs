@@ -71,12 +71,12 @@ pub struct Goal {
     pub nodes: Vec<(u32, u32)>,
     /// The order in which pages are assigned to nodes.
     pub order: Order,
-    /// Pairs of nodes for demotion, one pair for each socket: the fastest node near the socket, and
-    /// the second fastest. When the first node of a pair is nearly full, its cold pages migrate to
-    /// the second.
+    /// Pairs of nodes for demotion, one pair for each socket: the fastest and the second fastest
+    /// node near the socket. When the first node of a pair is nearly full, its cold pages migrate
+    /// to the second.
     pub demotions: Vec<(u32, u32)>,
     /// The limit of the migration rate, bytes per second; `None` for no limit. DAMON applies the
-    /// limit to each scheme, so each demotion may migrate as many bytes in addition.
+    /// limit to each scheme, so each demotion may migrate up to this number of bytes in addition.
     pub rate_limit_bytes_per_s: Option<u64>,
 }
 
@@ -86,8 +86,8 @@ pub struct ActuatorState {
     /// Anonymous memory of the scope by node. `None` for a scope without memory, and in a period
     /// without a sample: a large scope is sampled less often than once per period.
     pub on: Option<NodeBytes>,
-    /// Distance to the goal: the largest difference between the share of the pages that a node has
-    /// and the share that it should have, in percentage points.
+    /// Distance to the goal: the largest difference, among all nodes, between the share of the
+    /// pages on a node and the node's target share, percentage points.
     pub off_points: Option<f64>,
     /// The number of steered processes; `None` for actuators on physical memory, which do not track
     /// processes.
@@ -110,8 +110,8 @@ pub struct ActuatorState {
     pub notes: Vec<String>,
 }
 
-/// Migrates the pages of a scope to a goal. Dropping the actuator restores the settings that the
-/// actuator has changed.
+/// Migrates the pages of a scope until their placement is that of a goal. Dropping the actuator
+/// restores the settings that the actuator has changed.
 pub trait Actuator {
     fn kind(&self) -> ActuatorKind;
 
@@ -126,9 +126,9 @@ pub trait Actuator {
     /// written. The previous goal stays.
     fn set(&mut self, goal: &Goal) -> Result<(), ActuatorError>;
 
-    /// Follows the scope: new processes join, ended processes leave, and DAMON's context is
-    /// updated. The control loop calls `update` about once a second. The call waits for the kernel
-    /// for up to two aggregation intervals of DAMON, 1 s each.
+    /// Adapts the migration to the present state of the scope: new processes join, ended processes
+    /// leave, and DAMON's context is updated. The control loop calls `update` about once a second.
+    /// The call waits for the kernel for up to two aggregation intervals of DAMON, 1 s each.
     ///
     /// # Errors
     /// When the actuator cannot continue.
@@ -152,7 +152,7 @@ pub struct Setting<'a> {
 }
 
 impl<'a> Setting<'a> {
-    /// The inputs for a scope without protected pages. The actuator may not switch off NUMA
+    /// The inputs for `scope`, without protected scopes. The actuator may not switch off NUMA
     /// balancing and the kernel's DAMON modules.
     pub fn new(root: &'a Root, journal: SharedJournal<'a>, scope: Scope) -> Self {
         Self { root, journal, scope, protected: vec![], leave: false, stop: StopFlag::default() }
@@ -278,9 +278,9 @@ impl Goal {
         crate::place::migrate::plan::Target::new(self.nodes.iter().copied())
     }
 
-    /// The distance of a placement to the goal: the largest difference between the share of the
-    /// pages that a node has and the share that it should have, in percentage points. `None`
-    /// without pages.
+    /// The distance of the placement `on` to the goal: the largest difference, among all nodes,
+    /// between the share of the pages on a node and the node's target share, percentage points.
+    /// `None` without pages.
     pub fn off_points(&self, on: &NodeBytes) -> Option<f64> {
         let shares = self.shares().ok()?;
         let total = on.total() as f64;

@@ -3,11 +3,10 @@
 //! killed process.
 //!
 //! Each process that changes settings keeps a file below `/run/interleaf`. A boot empties this
-//! folder and resets the kernel's settings. Settings are global, so several processes may hold the
-//! same setting, that is, need its changed value, as long as they need the same value. The last of
-//! these processes restores the value that the first process found. A setting that another program
-//! has changed in the meantime is not restored. Example of two processes, A and B, and a setting
-//! with the value 1:
+//! folder and resets the kernel's settings. Settings are global. Several processes can hold the
+//! same setting if all of them need the same changed value. The last of these processes restores
+//! the value that the first process found. A setting that another program has changed in the
+//! meantime is not restored. Example of two processes, A and B, and a setting with the value 1:
 //!
 //! ```text
 //! A: 1 -> 3   found 1, wrote 3
@@ -85,9 +84,9 @@ pub enum Undone {
     /// Another process of Interleaf still wants the new value, so the new value stays. The second
     /// field is the ID of the other process.
     Held(Change, u32),
-    /// Another program has changed the setting since, or needs the memory controller that this
-    /// change enabled. The setting stays as it is. The second field is its present value, followed,
-    /// in the second case, by the control group that needs the controller.
+    /// The setting stays as it is, because another program has changed it since, or needs the
+    /// memory controller that this change enabled. The second field is the present value of the
+    /// setting, followed, in the case of a needed controller, by the control group that needs it.
     ChangedSince(Change, String),
     /// The old value could not be written. The second field is the reason.
     Failed(Change, String),
@@ -131,7 +130,7 @@ pub enum JournalError {
         /// The value that was to be written.
         wanted: String,
     },
-    /// Another process of Interleaf steers some of the same pages.
+    /// Another process of Interleaf steers some of the pages that this process claims.
     #[error("process {pid} of interleaf steers some of these pages already, those of {claim}")]
     Claimed {
         /// The process that steers these pages.
@@ -182,8 +181,8 @@ impl<'a> Journal<'a> {
     }
 
     /// Writes `text` to a setting, unless the setting has this value already. Other processes may
-    /// hold the setting at the same value. The last of all these processes then restores the value
-    /// that the first process found.
+    /// hold the setting at the same value. The last process that holds the setting then restores
+    /// the value that the first process found.
     ///
     /// # Errors
     /// When the table of settings lacks the path or a value, another process holds another value,

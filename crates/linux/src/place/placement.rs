@@ -130,10 +130,10 @@ impl PlacementError {
 }
 
 impl Placement {
-    /// The placement of `weights` on `machine`. If nodes are `named`, the weights belong to these
-    /// nodes, in that order. Otherwise the weights belong to the machine's tiers, or to its memory
-    /// nodes from the fastest on. `allowed` are the nodes that the process may use; `None` for all
-    /// nodes.
+    /// The placement of `weights` on `machine`. If `named` is a list of nodes, the weights belong
+    /// to these nodes, in the order of the list. Otherwise the weights belong to the machine's
+    /// tiers, or to its memory nodes from the fastest on. `allowed` are the nodes that the process
+    /// may use; `None` for all nodes.
     ///
     /// # Errors
     /// When the weights cannot be placed on the machine.
@@ -198,8 +198,8 @@ impl Placement {
         auto.into_iter().chain(self.nodes.iter().map(weight)).collect()
     }
 
-    /// The command numactl with the option that sets the same policy. (numactl has weighted
-    /// interleaving since 2.0.19.)
+    /// The numactl command, with the option that sets the policy of this placement. (numactl has
+    /// weighted interleaving since 2.0.19.)
     pub fn numactl(&self) -> String {
         match self.means {
             Means::Weighted => format!("numactl --weighted-interleave={}", self.node_list()),

@@ -41,9 +41,10 @@ pub struct Bypass {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// The process has this policy, and not the policy that it was started with.
+    /// The process has this policy in place of the placement's policy, with which its command was
+    /// started.
     Reset(String),
-    /// The process has the placement's policy, but has set this other policy for some mappings
+    /// The process has the placement's policy, but some of its mappings have this other policy
     /// (mbind(2)).
     Bound(String),
     /// Pages of files: the page cache, placed by the process that read them first.

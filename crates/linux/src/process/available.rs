@@ -63,7 +63,7 @@ pub fn swap(root: &Root) -> Result<u64, RootError> {
 }
 
 /// Memory of a node that is available to a program, bytes: free memory, and half of the page cache,
-/// which the kernel evicts for the program; `None` for a missing node.
+/// because the kernel evicts page cache for the program. `None` for a missing node.
 ///
 /// # Errors
 /// When `meminfo` cannot be read.

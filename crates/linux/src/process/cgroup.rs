@@ -44,7 +44,7 @@ pub struct Tree {
     pub top: String,
 }
 
-/// The trees of the controllers for memory.
+/// The mounted trees with the controllers that concern memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trees {
     /// The tree with the controller `memory`; `None` where none is mounted.
@@ -120,8 +120,8 @@ impl Headroom {
     }
 }
 
-/// The smallest headroom among the group of the calling process and its ancestors. Of several
-/// groups with the same headroom, the group nearest to the process is returned. `None` where no
+/// The smallest headroom of the calling process's group and of this group's ancestors. If several
+/// groups have the same headroom, the group nearest to the process is returned. `None` where no
 /// group limits memory.
 ///
 /// # Errors

@@ -1,9 +1,10 @@
-//! Memory of a process by node, with its policies: `/proc/PID/numa_maps`.
+//! The resident memory of a process on each node, and the policies of its mappings:
+//! `/proc/PID/numa_maps`.
 //!
 //! Each line is a mapping: its start address, its policy, and words such as `anon=3 N0=2 N1=1
 //! kernelpagesize_kB=4`, where `N1=1` is one page on node 1. A transparent huge page counts as 512
 //! base pages; a page of hugetlbfs counts as one page of its own size. The policy is the mapping's
-//! own, or else the policy of the process's first thread.
+//! own; a mapping without a policy has the policy of the process's first thread.
 
 use crate::{
     process::tree,
@@ -84,8 +85,8 @@ impl<'a> FromIterator<&'a NodeBytes> for NodeBytes {
     }
 }
 
-/// The mappings of a process that have resident pages; `None` when the process does not exist, or
-/// the kernel lacks NUMA.
+/// The mappings of a process, without mappings that have no resident pages. `None` when the process
+/// does not exist, or the kernel lacks NUMA.
 ///
 /// # Errors
 /// When this user may not read the file, or a line is malformed.
@@ -133,7 +134,7 @@ pub fn of_tree(root: &Root, pid: u32) -> Result<Option<Resident>, RootError> {
     Ok(found)
 }
 
-/// Parses the mappings with resident pages.
+/// Parses the content of a `numa_maps` file. Mappings without resident pages are left out.
 ///
 /// # Errors
 /// Returns the first malformed line.

@@ -22,7 +22,7 @@ const SCRIPTS_MAX: usize = 5;
 /// Bytes of a script's beginning that the kernel reads (`BINPRM_BUF_SIZE`).
 const LINE_MAX: u64 = 256;
 
-/// A program behind a command.
+/// The program that a command runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
     /// The executable.
@@ -30,7 +30,8 @@ pub struct Program {
     /// Scripts that lead to the executable through their interpreter lines, in order.
     pub scripts: Vec<PathBuf>,
     pub linked: Linked,
-    /// Libraries that the executable itself names (`DT_NEEDED`).
+    /// Libraries that the executable names as needed (`DT_NEEDED`), without the libraries that
+    /// these need.
     pub needs: Vec<String>,
     /// The dynamic loader; `None` for a static program.
     pub loader: Option<PathBuf>,

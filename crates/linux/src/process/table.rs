@@ -57,9 +57,9 @@ pub fn process(root: &Root, pid: u32) -> Result<Option<Process>, RootError> {
     found.map(Some).ok_or_else(content)
 }
 
-/// The suffix `PID-TICKS` of the names of groups that the process `pid` creates: the ID and the
-/// start time of the process, because IDs are reused. The suffix of a leftover group shows whether
-/// the group's creator has ended.
+/// The suffix `PID-TICKS` of the names of control groups that the process `pid` creates: the ID and
+/// the start time of the process, because IDs are reused. The suffix of a leftover group shows
+/// whether the process that created the group has ended.
 ///
 /// # Errors
 /// The errors of [`process`].
@@ -80,8 +80,8 @@ pub fn has_owner_ended(root: &Root, suffix: &str) -> Result<bool, RootError> {
 
 /// True when all threads of a process are exiting or have exited, so the process executes no more
 /// of its program. The kernel closes the descriptors of an exiting process before wait(2) reports
-/// its end: this function tells whether a process whose pipe was closed is ending. False when the
-/// process does not exist.
+/// its end. A caller whose pipe to a process was closed can therefore tell whether the process is
+/// ending. False when the process does not exist.
 ///
 /// # Errors
 /// When its threads cannot be read.

@@ -51,10 +51,10 @@ const TUNERS: [&str; 2] = ["consist", "temporal"];
 const FILTERS: [&str; 8] =
     ["anon", "active", "memcg", "young", "hugepage_size", "unmapped", "addr", "target"];
 
-/// The folders of filters since Linux 6.15.
+/// The folders of a scheme's filters since Linux 6.15.
 const FILTER_FOLDERS: [&str; 2] = ["core_filters", "ops_filters"];
 
-/// The folder of filters before Linux 6.15. The folder is deprecated since 7.2.
+/// The folder of a scheme's filters before Linux 6.15. It is deprecated since 7.2.
 const OLD_FILTER_FOLDER: &str = "filters";
 
 /// The features of DAMON in a kernel.
@@ -87,11 +87,11 @@ pub struct Probed {
 }
 
 impl Probed {
-    /// The features of a kernel release such as `6.17.13` that matter for migration, for kernels
-    /// that cannot be probed. The features are taken from `docs/kernels.md`, which tests check
-    /// against running kernels. For releases that are not in this document, the features are taken
-    /// from the announcements of the kernel. `None` before 6.11, whose DAMON does not migrate
-    /// pages, and for a malformed text.
+    /// The features of DAMON that matter for migration, in a kernel release such as `6.17.13`. This
+    /// function is for kernels that cannot be probed. The features are taken from
+    /// `docs/kernels.md`, which tests check against running kernels. For releases that are not in
+    /// this document, the features are taken from the announcements of the kernel. `None` before
+    /// 6.11, whose DAMON does not migrate pages, and for a malformed text.
     pub fn of_release(release: &str) -> Option<Self> {
         let mut numbers = release.split(['.', '-', '+']).map_while(|word| word.parse::<u32>().ok());
         let release = (numbers.next()?, numbers.next()?);
@@ -141,7 +141,7 @@ pub enum ProbeError {
     Root(#[from] RootError),
 }
 
-/// Probes DAMON on a machine without DAMON threads, and restores its state, also on errors.
+/// Probes DAMON on a machine without DAMON threads. DAMON's state is restored, also after an error.
 ///
 /// # Errors
 /// When the machine is captured or lacks DAMON, or a file cannot be read or written, which requires

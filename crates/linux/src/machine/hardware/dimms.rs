@@ -56,8 +56,8 @@ pub(super) fn dimms(root: &Root) -> Result<Known<Vec<Dimm>>, RootError> {
     })
 }
 
-/// Parses an SMBIOS structure of type 17, which describes a memory slot, and the strings behind it;
-/// `None` for an empty slot, an unknown size or a malformed structure.
+/// Parses an SMBIOS structure of type 17, which describes a memory slot, and the strings that
+/// follow the structure; `None` for an empty slot, an unknown size or a malformed structure.
 fn dimm(bytes: &[u8]) -> Option<Dimm> {
     let length = usize::from(*bytes.get(1)?);
     let fields = bytes.get(..length).filter(|fields| fields.first() == Some(&17))?;

@@ -54,8 +54,8 @@ impl ActuatorKind {
             .find(|kind| kind.name() == name)
     }
 
-    /// Builds an actuator of this kind for a kernel with these features. The machine is not changed
-    /// before a goal is set.
+    /// Builds an actuator of this kind. `kernel` has the features of the kernel's DAMON. The
+    /// machine is not changed before a goal is set.
     pub fn build<'a>(self, setting: Setting<'a>, kernel: &Probed) -> Box<dyn Actuator + 'a> {
         match self {
             Self::Vaddr => Box::new(Vaddr::new(setting, kernel.clone())),
@@ -132,9 +132,10 @@ impl ActuatorKind {
     }
 }
 
-/// Ranks the actuators for the unprotected pages of a scope, the best first, each with its reason.
-/// `kernel` is `None` where DAMON's features are not known, because DAMON is missing or another
-/// program uses it.
+/// Ranks the kinds of actuators, the best first, for migrating the pages of `scope` except the
+/// pages of `protected`. Each kind has the reason why it is available or unavailable. `kernel` is
+/// `None` where DAMON's features are not known, because DAMON is missing or another program uses
+/// it.
 ///
 /// `vaddr` is first because it reaches the ratio of the weights exactly, and migrates no page that
 /// is on its target node. For a control group, `move_pages` comes before DAMON on physical memory,

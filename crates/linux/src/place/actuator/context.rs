@@ -10,17 +10,19 @@ use crate::{
 };
 use std::ops::Range;
 
-/// Sampling interval, us. With this interval and [`AGGREGATION_US`], the pages of a program that
-/// sweeps 200 MiB reached the ratio 60:40 exactly in 12 s and kept it (Linux 6.17.13 and 7.2.12).
+/// Sampling interval, us. Evidence: with this interval and [`AGGREGATION_US`], the pages of a
+/// program that makes passes over 200 MiB reached the ratio 60:40 exactly in 12 s and kept it
+/// (Linux 6.17.13 and 7.2.12).
 pub const SAMPLE_US: u64 = 100_000;
 
-/// Aggregation interval, us. Schemes are applied at its end.
+/// Aggregation interval, us. At the end of each interval, DAMON applies the schemes.
 pub const AGGREGATION_US: u64 = 1_000_000;
 
 /// Interval at which DAMON reads the mappings of processes, us.
 const UPDATE_US: u64 = 1_000_000;
 
-/// The highest possible access count of a region in an aggregation: one access for each sample.
+/// The highest possible access count of a region in an aggregation interval: one access for each
+/// sample.
 pub const ACCESSES_MAX: u32 = (AGGREGATION_US / SAMPLE_US) as u32;
 
 /// Minimum and maximum number of regions: DAMON's defaults. With more than 50 processes, the
@@ -58,10 +60,10 @@ pub struct Scheme {
     /// `migrate_hot` or `migrate_cold`.
     pub action: &'static str,
     pub to: Destination,
-    /// The least and the greatest access count, in an aggregation, of the regions that the scheme
-    /// acts on. `None` matches no region.
+    /// The least and the greatest access count of a region in an aggregation interval. The scheme
+    /// acts on the regions whose count is within these bounds; with `None` it acts on no region.
     pub accesses: Option<(u32, u32)>,
-    /// The minimum age of a region, in aggregations.
+    /// The minimum age of a region, in aggregation intervals.
     pub age_min: u32,
     /// The quota; `None` for no limit.
     pub quota: Option<Quota>,
@@ -79,16 +81,16 @@ pub enum Destination {
 }
 
 /// An upper limit of the bytes that a scheme tries to migrate in a window, successfully or not. The
-/// priority weights of the quota stay 0: with other weights the kernel would prefer the hottest
-/// regions, and hot regions that are on the destination already would use up the quota of every
+/// priority weights of the quota stay 0, because with other weights the kernel would prefer the
+/// hottest regions: hot regions that are on the destination already would use up the quota of every
 /// window.
 ///
 /// The quota is written in whole pages. At the end of a window the kernel saves the address at
 /// which the next window resumes, but only if the last byte of the quota was used. The kernel tries
-/// whole pages, so a remainder of less than a page is never used, and each window would begin at
-/// the first address again. With such a quota, Linux 6.12 and 6.17 tried the first 20 MiB of the
-/// machine for minutes, with `qt_exceeds` at 0 ("mm/damon/core: handle <min_region_sz remaining
-/// quota as empty", 2026).
+/// whole pages, so it never uses a remainder of less than a page, and each window would begin at
+/// the first address again. With a quota of another size, Linux 6.12 and 6.17 tried the first 20
+/// MiB of the machine for minutes, with `qt_exceeds` at 0 ("mm/damon/core: handle <min_region_sz
+/// remaining quota as empty", 2026).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
     /// Bytes in a window.
@@ -113,19 +115,19 @@ pub enum PageFilter {
     Addresses(Range<u64>),
     /// Pages of files.
     Files,
-    /// Pages of all control groups except these, at least one. The groups are named relative to the
-    /// mount point of version 2. Several groups require a kernel with `split_filters`. A scheme has
-    /// at most one filter of this kind.
+    /// Pages of all control groups except the listed groups, at least one. A group's name is
+    /// relative to the mount point of cgroup version 2. Several groups require a kernel with
+    /// `split_filters`. A scheme has at most one filter of this kind.
     OtherGroups(Vec<String>),
-    /// Pages of this control group without its descendants. The group is named relative to the
-    /// mount point of version 2.
+    /// Pages of this control group without its descendants. The group's name is relative to the
+    /// mount point of cgroup version 2.
     Group(String),
 }
 
 impl Context {
-    /// The writes that set a context up below an existing thread, in order. Writing a count such as
-    /// `nr_schemes` creates folders, so each count is written before the files in its folders. The
-    /// thread's state is not among these writes.
+    /// The writes that set this context up in an existing DAMON thread, in order. Writing a count
+    /// such as `nr_schemes` creates folders, so each count is written before the files in its
+    /// folders. A write of the thread's state is not included.
     pub fn writes(&self, kernel: &Probed) -> Vec<Write> {
         let mut out = WriteList(vec![]);
         if kernel.refresh {
@@ -236,12 +238,12 @@ impl Scheme {
     }
 }
 
-/// Writes the filters `all` to `folder`. A filter rejects the pages that match the filter. Since
-/// Linux 6.14 a filter can also allow the pages that match it. The first filter that a page matches
-/// decides about the page. If the page matches no filter, the last filter decides: an allowing
-/// filter rejects the page, a rejecting filter allows it. Therefore several groups are selected by
-/// one allowing filter for each group, after all other filters. Without `can_allow`, filters only
-/// reject, and only a single group can be selected.
+/// Adds the writes of the filters `all` in the folder `folder`. A filter rejects the pages that
+/// match it. Since Linux 6.14 a filter can also allow the pages that match it. The first filter
+/// that a page matches decides about the page. If the page matches no filter, the last filter
+/// decides: an allowing filter rejects the page, a rejecting filter allows it. Therefore several
+/// groups are selected by one allowing filter for each group, after all other filters. If
+/// `can_allow` is false, filters only reject, and only a single group can be selected.
 fn filters(folder: &str, all: &[&PageFilter], can_allow: bool, out: &mut WriteList) {
     if all.is_empty() {
         return;
@@ -269,7 +271,7 @@ fn filters(folder: &str, all: &[&PageFilter], can_allow: bool, out: &mut WriteLi
 }
 
 impl PageFilter {
-    /// Writes the type of this filter, and the pages that the filter selects, to the folder
+    /// Adds the writes of this filter's type, and of the pages that it selects, in the folder
     /// `filter`.
     fn writes(&self, filter: &str, out: &mut WriteList) {
         let kind = match self {

@@ -24,14 +24,14 @@ const BEGIN_BYTES: u64 = 64 << 20;
 /// Demotion ends when the free memory reaches `END` times the threshold at which demotion begins.
 const END: u64 = 2;
 
-/// The number of aggregations, 1 s each, without an access after which a page is cold. The
+/// A page is cold after this number of aggregation intervals, 1 s each, without an access. The
 /// prototype of the policy `dmi` uses 15 s (docs/model.md).
 pub(super) const COLD_AGE: u32 = 5;
 
 /// The length of a window of DAMON's quotas (`reset_interval_ms`), ms.
 const RESET_MS: u64 = 1000;
 
-/// The minimum quota of a demotion in a window, bytes, unless the rate limit is lower.
+/// The minimum quota of a demotion in a window, bytes. A lower rate limit takes precedence.
 const LEAST_BYTES: u64 = 1 << 20;
 
 /// The state of the demotion for each pair of [`Goal::demotions`], in the same order.
@@ -106,8 +106,8 @@ impl Guards {
 }
 
 impl Guard {
-    /// Begins or ends the demotion from a node, depending on its free bytes, and updates the bytes
-    /// to be freed.
+    /// Begins or ends the demotion from a node with `free_bytes` of free memory, and updates the
+    /// bytes to be freed.
     fn step(&mut self, free_bytes: u64, total_bytes: u64) {
         let begin = ((total_bytes as f64 * BEGIN) as u64).max(BEGIN_BYTES);
         let end = begin * END;

@@ -37,8 +37,8 @@ const WARM_UP: Duration = Duration::from_millis(4500);
 const SAME_MAX: u32 = 2;
 
 /// Maximum number of refusals in total. After each refusal the context is rebuilt without the
-/// processes that have ended by then. A commit takes an aggregation, so short-lived processes are
-/// gone after two or three attempts.
+/// processes that have ended by then. A commit takes one aggregation interval, so short-lived
+/// processes are gone after two or three attempts.
 const TRIES_MAX: u32 = 50;
 
 /// Statistics of a scheme since its set-up, bytes.
@@ -91,7 +91,8 @@ impl<'a> Kdamond<'a> {
     }
 
     /// Runs the DAMON thread with the context that `build` returns: sets the thread up, starts it,
-    /// or commits the changes. Returns when the thread has the context, up to an aggregation later.
+    /// or commits the changes. Returns when the thread has the context, which takes up to one
+    /// aggregation interval.
     ///
     /// The kernel refuses a context as a whole (`EINVAL`) when one of its processes or control
     /// groups has ended. Therefore `build` is called again after each refusal, for a context

@@ -27,7 +27,7 @@ struct SharedActuator<'a> {
     on: Option<NodeBytes>,
 }
 
-/// The actuator of one socket: a handle to the shared actuator, with the index of the socket in
+/// The actuator of one socket: a reference to the shared actuator, and the index of the socket in
 /// `SharedActuator::sockets`.
 struct SocketActuator<'a> {
     shared: Rc<RefCell<SharedActuator<'a>>>,
@@ -196,7 +196,7 @@ mod tests {
         }
     }
 
-    /// A machine whose nodes have these amounts of anonymous memory, KiB.
+    /// A machine whose node N has `kib[N]` KiB of anonymous memory.
     fn machine(folder: &Path, kib: &[u64]) -> Root {
         let nodes = folder.join("sys/devices/system/node");
         for (node, kib) in kib.iter().enumerate() {

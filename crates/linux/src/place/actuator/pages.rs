@@ -22,12 +22,12 @@ use std::{
 };
 
 /// The maximum duration of a portion, which is the migration during one call of `update`. The
-/// duration counts from the moment at which [`LEAST_BYTES`] have moved. The caller calls `update`
-/// again a second after the last call has returned.
+/// duration counts from the moment at which [`LEAST_BYTES`] have moved. The control loop calls
+/// `update` again a second after the last call has returned.
 const PORTION: Duration = Duration::from_millis(500);
 
-/// The time over which the rate limit is kept on average. After a longer pause between two
-/// portions, the second portion is as large as after a pause of this length.
+/// The time over which the rate limit is kept on average. After a pause longer than this time, a
+/// portion is no larger than after a pause of this time.
 const AVERAGED: Duration = Duration::from_secs(2);
 
 /// The minimum size of a portion, bytes, if the rate limit allows it.
@@ -61,8 +61,9 @@ struct Allowance {
 }
 
 impl Allowance {
-    /// Adds the bytes that the rate limit allows for the time since the last call, for at most
-    /// [`AVERAGED`]. Returns the bytes that may move now; `None` if less than one byte may move.
+    /// Adds the bytes that the rate limit allows for the time since the last call. The sum stays at
+    /// most the bytes for the time [`AVERAGED`]. Returns the bytes that may move now; `None` if
+    /// less than one byte may move.
     fn refill(&mut self, bytes_per_s: u64, now: Instant) -> Option<u64> {
         let rate = bytes_per_s as f64;
         // The first call has no earlier call: add the bytes of one second.
@@ -100,8 +101,8 @@ impl<'a> Pages<'a> {
         let mut budget = u64::MAX;
         if let Some(rate) = goal.rate_limit_bytes_per_s {
             let Some(allowed) = self.allowance.refill(rate, Instant::now()) else { return Ok(()) };
-            // No page moves between two portions, so within a portion pages move faster than the
-            // rate limit: the allowed bytes within `PORTION`.
+            // No page moves between two portions. Within a portion, pages therefore move faster
+            // than the rate limit: all allowed bytes within `PORTION`.
             mover.set_rate(Some((allowed as f64 / PORTION.as_secs_f64()) as u64));
             budget = allowed;
         }

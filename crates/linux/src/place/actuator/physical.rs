@@ -32,8 +32,8 @@ use std::{collections::BTreeMap, mem, ops::Range};
 /// The file with the zones of each node and their physical addresses.
 pub const ZONEINFO: &str = "/proc/zoneinfo";
 
-/// The length of a quota window, ms: two aggregations, so that the moves of one window are visible
-/// in the next window.
+/// The length of a quota window, ms: two aggregation intervals, so that the moves of one window are
+/// visible in the next window.
 const RESET_MS: u64 = 2000;
 
 /// The actuators `paddr` and `quota`, which migrate pages with DAMON on physical memory.

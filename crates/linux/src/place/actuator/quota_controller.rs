@@ -32,7 +32,8 @@ use super::{Goal, context::ACCESSES_MAX, demote::COLD_AGE, kdamond::Stats};
 use crate::process::numa_maps::NodeBytes;
 use interleaf_model::machine::Order;
 
-/// The fraction of the bytes missing on a node that a quota window may move.
+/// The usual gain. The gain is the quota of a window divided by the missing bytes, which are the
+/// smaller of the source node's excess and the destination node's deficit.
 const GAIN: f64 = 0.3;
 
 /// Upper bound of the gain, the quota divided by the missing bytes. The gain rises above [`GAIN`]
@@ -49,21 +50,23 @@ const WAKE_POINTS: f64 = 2.0;
 
 /// The minimum quota of a window, bytes.
 const LEAST_BYTES: u64 = 1 << 20;
-/// The minimum migration between two samples that counts as progress, bytes.
+/// The number of bytes that must migrate between two samples to count as progress.
 const STALL_BYTES: u64 = 256 << 10;
 
 /// The number of consecutive samples without effect after which the controller changes the [`Push`]
-/// that it requests from DAMON. If DAMON tries no migration in these samples, [`Push::level`]
-/// rises: pages with other access counts are migrated too. (Samples before a region can reach
-/// [`Push::age_min`] are not counted.) If less than [`STALL_BYTES`] migrates in each of these
-/// samples while two nodes exchange pages (`exchange`), the direction of the exchange is reversed.
+/// that it requests from DAMON:
+/// - If DAMON tries no migration in these samples, [`Push::level`] rises, so that pages with other
+///   access counts are migrated too. (Samples before a region can reach [`Push::age_min`] are not
+///   counted.)
+/// - If two nodes exchange pages (`exchange`), and less than [`STALL_BYTES`] migrates in each of
+///   these samples, the direction of the exchange is reversed.
 const IDLE_MAX: u32 = 8;
 
 /// The highest [`Push::level`]: pages with any access count are allowed.
 const LEVEL_MAX: u32 = 2;
 
 /// The minimum access count of hot pages, for [`Order::HottestFirst`]: half of the samples of an
-/// aggregation.
+/// aggregation interval.
 const HOT: u32 = ACCESSES_MAX / 2;
 
 /// The range of access counts of cold pages, for [`Order::HottestFirst`].
@@ -99,11 +102,11 @@ pub struct Push {
     pub bytes: u64,
     /// True to migrate the hottest pages first, false for the coldest.
     pub is_hot: bool,
-    /// The range of access counts that a region must have in an aggregation.
+    /// The range of access counts that a region must have in an aggregation interval.
     pub accesses: (u32, u32),
-    /// The minimum age of a region: the number of aggregations for which its count has been in
-    /// `accesses`. A single aggregation does not show that pages are cold: a region of hot pages
-    /// may have a count of 0 in one aggregation, above all in the first.
+    /// The minimum age of a region: the number of aggregation intervals for which its access count
+    /// has been in `accesses`. A single interval does not show that pages are cold: a region of hot
+    /// pages may have a count of 0 in one interval, above all in the first.
     pub age_min: u32,
     /// The level of escalation: 0 at first, higher while pushes have no effect. From level 1 on,
     /// pages with other access counts are allowed too.
@@ -111,8 +114,8 @@ pub struct Push {
 }
 
 impl QuotaController {
-    /// The next push for a measured placement and DAMON's statistics so far; `None` if no page is
-    /// to migrate.
+    /// The next push, given the measured placement `on` and DAMON's statistics `done`; `None` if no
+    /// page is to migrate.
     pub fn step(&mut self, goal: &Goal, on: &NodeBytes, done: Stats) -> Option<Push> {
         let shares = goal.shares().ok()?;
         let total = on.total() as f64;

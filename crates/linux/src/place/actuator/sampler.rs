@@ -11,22 +11,21 @@ use crate::{
 };
 use std::time::{Duration, Instant};
 
-/// While pages move, sampling takes at most 1 / `ONE_IN` of the time.
+/// While pages migrate, sampling takes at most 1 / `ONE_IN` of the time.
 const ONE_IN: u32 = 20;
 
-/// While pages are at rest, that is, at the goal, sampling takes 1 / `ONE_IN_AT_REST` of the time.
-/// The pause after a sample is at most `PAUSE_AT_REST`, because another program may move pages, and
-/// at least the pause that [`ONE_IN`] gives. Example: a sample of 3000 processes takes some 0.4 s,
-/// so the pause is almost seven minutes.
+/// While pages are at rest, which means at the goal, sampling takes about 1 / `ONE_IN_AT_REST` of
+/// the time. The pause after a sample is at most `PAUSE_AT_REST`, because another program may
+/// migrate pages, but never shorter than [`ONE_IN`] requires. Example: a sample of 3000 processes
+/// takes some 0.4 s, so the pause is almost seven minutes.
 const ONE_IN_AT_REST: u32 = 1000;
 const PAUSE_AT_REST: Duration = Duration::from_secs(400);
 
-/// Pages count as at rest if their placement is within this distance of the goal, percentage
-/// points.
+/// Pages count as at rest if their placement is at most this far from the goal, percentage points.
 const REST_POINTS: f64 = 2.0;
 
-/// Samples placement. For scopes that are slow to sample, the pause between two samples is in
-/// proportion to the duration of a sample.
+/// Samples placement. For scopes that are slow to sample, the pause after a sample is proportional
+/// to the duration of the sample.
 #[derive(Debug, Default)]
 pub(super) struct PlacementSampler {
     /// The end of the last sample, and its duration.

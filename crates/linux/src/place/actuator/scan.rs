@@ -53,7 +53,7 @@ impl Scan {
 
     /// Scans for the processes of a scope, and compares them with the steered processes `known`. A
     /// new process joins if it has at least `least_bytes` bytes of resident memory, and the
-    /// previous scan found the process too. In the first scan only the memory counts.
+    /// previous scan found the process too. In the first scan, only the memory is required.
     pub(super) fn changes(
         &mut self,
         setting: &Setting<'_>,

@@ -9,8 +9,8 @@ use crate::machine::sysctl::NUMA_BALANCING;
 pub(super) struct SettingsGuard<'a> {
     setting: Setting<'a>,
     paths: Vec<String>,
-    /// True if the last check found NUMA balancing on. NUMA balancing is reported only by the first
-    /// of consecutive checks that find it on.
+    /// True if the last check found NUMA balancing on. Of consecutive checks that find it on, only
+    /// the first adds a message.
     is_held: bool,
 }
 

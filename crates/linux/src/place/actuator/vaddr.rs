@@ -46,17 +46,18 @@ use std::collections::BTreeSet;
 /// The length of a window of DAMON's quotas (`reset_interval_ms`), ms.
 const RESET_MS: u64 = 1000;
 
-/// If the weights have a sum of 100, each 100 consecutive pages are divided into this number of
-/// blocks, and the nodes have nearly their weights in each block. With more blocks, small mappings
+/// The number of blocks into which each 100 consecutive pages are divided, if the weights have a
+/// sum of 100. The nodes have nearly their weights in each block. With more blocks, small mappings
 /// would be closer to the ratio, but the list of destinations would be longer, and the kernel
 /// searches this list for each page.
 const BLOCKS: u32 = 10;
 const HUNDRED: u32 = 100;
 
-/// The rank of each block. If the weight of the first node is not a multiple of ten, the blocks
-/// with the lowest ranks have one more page of this node than the other blocks. The same holds for
-/// the sum of the weights of the first two nodes, of the first three, and so on. Consecutive ranks
-/// are far apart, so the additional pages are spread evenly over the hundred pages.
+/// The rank of each block, which is the order in which the blocks get an additional page. Example:
+/// with a weight of 63, the first node has 6 pages in each block, and one more in the blocks with
+/// the ranks 0, 1 and 2. The sum of the first two weights, of the first three, and so on, is
+/// divided among the blocks in the same way. Blocks with consecutive ranks are far apart, so the
+/// additional pages are spread evenly over the hundred pages.
 const ROUNDED_UP: [u32; 10] = [0, 6, 2, 8, 4, 1, 7, 3, 9, 5];
 
 /// The actuator `vaddr`, which migrates the pages of processes with DAMON.
@@ -76,8 +77,8 @@ pub struct Vaddr<'a> {
 }
 
 impl<'a> Vaddr<'a> {
-    /// An actuator for the processes of a scope, on a kernel with these features. The machine is
-    /// not changed before a goal is set.
+    /// An actuator for the processes of a scope. `kernel` has the features of the kernel's DAMON.
+    /// The machine is not changed before a goal is set.
     pub fn new(setting: Setting<'a>, kernel: Probed) -> Self {
         let kdamond = Kdamond::new(setting.clone(), kernel);
         Self {
@@ -133,10 +134,10 @@ impl<'a> Vaddr<'a> {
     }
 }
 
-/// Removes the processes `gone` and adds the processes `joined`. DAMON keeps the regions of each
-/// slot (the index of a target), so as few slots as possible change: a joined process takes the
-/// slot of one that left. If more left than joined, the last process is moved into the free slot
-/// and loses its regions.
+/// Removes the processes `gone` and adds the processes `joined`. The index of a process is its slot
+/// in DAMON's list of targets, and DAMON keeps the regions of a slot. Therefore as few slots as
+/// possible change: a joined process takes the slot of a process that left. If more processes left
+/// than joined, the last process is moved into the free slot and loses its regions.
 fn replace(processes: &mut Vec<Process>, gone: &[Process], joined: Vec<Process>) {
     let gone: BTreeSet<_> = gone.iter().map(Process::identity).collect();
     let mut joined = joined.into_iter();

@@ -67,8 +67,9 @@ impl Claim {
 }
 
 impl ClaimedScope {
-    /// True when the scope contains all of `other` by definition, whichever processes run now.
-    /// Always false for scopes of different types and for the machine.
+    /// True when the scope contains all of `other` by the definitions of the scopes, independently
+    /// of the processes that run now. Always false for scopes of different types and for the
+    /// machine.
     fn contains(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Cgroup(group), Self::Cgroup(below)) => is_below(below, group),
@@ -80,8 +81,8 @@ impl ClaimedScope {
         }
     }
 
-    /// True when the scopes overlap by definition, whichever processes run now: they share a
-    /// control group, a name or a process ID, or one scope is the machine.
+    /// True when the scopes overlap by their definitions, independently of the processes that run
+    /// now: they share a control group, a name or a process ID, or one scope is the machine.
     fn intersects(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Machine, _) | (_, Self::Machine) => true,

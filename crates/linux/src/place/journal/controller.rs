@@ -22,8 +22,8 @@ const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 const LIMITS: [(&str, &str); 4] =
     [("memory.max", "max"), ("memory.high", "max"), ("memory.min", "0"), ("memory.low", "0")];
 
-/// The mount point whose root group has its `cgroup.subtree_control` at `path`; `None` for any
-/// other path.
+/// If `path` is the `cgroup.subtree_control` of a root group, returns the mount point of this
+/// group's tree; `None` for any other path.
 fn mount(path: &str) -> Option<&str> {
     let (mount, file) = path.rsplit_once('/')?;
     (file == SUBTREE_CONTROL_FILE && MOUNTS.contains(&mount)).then_some(mount)

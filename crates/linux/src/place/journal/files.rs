@@ -126,7 +126,7 @@ pub(super) fn set_aside(root: &Root, damaged: &Damaged) -> Result<String, Journa
     Ok(format!("{FOLDER}/{aside}"))
 }
 
-/// Writes `text` to the journal file `name`; removes the file if there is no text.
+/// Writes `text` to the journal file `name`; if `text` is `None`, removes the file.
 pub(super) fn update(root: &Root, name: &str, text: Option<&str>) -> Result<(), JournalError> {
     let path = format!("{FOLDER}/{name}");
     let failed = |why| JournalError::Keep { path, why };

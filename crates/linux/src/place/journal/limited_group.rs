@@ -18,12 +18,12 @@ pub(crate) const PREFIX: &str = "interleaf-extend-";
 /// The value that a journal records for a group that exists, or is about to be created.
 const LIMITED: &str = "limits the memory of a command";
 
-/// The value that a journal records for a group that does not exist. The name of the former group
-/// of its processes follows.
+/// The value that a journal records for a group that does not exist. The text continues with the
+/// name of the former group of the processes.
 const ABSENT: &str = "no group: its processes are from ";
 
-/// Maximum number of attempts to remove a group whose last process is just leaving or exiting
-/// (`TRIES`), and the pause between two attempts: one second in total.
+/// Maximum number of attempts to remove a group whose last process is just leaving the group or
+/// exiting (`TRIES`), and the pause between two attempts: one second in total.
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -38,8 +38,8 @@ pub(super) fn is_group(change: &Change) -> bool {
     change.set == LIMITED && former(change).is_some() && name(change).is_some()
 }
 
-/// The name of the group that `change` records; `None` if the name is not [`PREFIX`] and a process
-/// ID.
+/// The name of the group that `change` records; `None` if the name does not consist of [`PREFIX`]
+/// and a process ID.
 fn name(change: &Change) -> Option<&str> {
     let (_, name) = change.path.rsplit_once('/')?;
     name.strip_prefix(PREFIX)?.parse::<u32>().is_ok().then_some(name)
@@ -52,8 +52,8 @@ fn former(change: &Change) -> Option<&str> {
     (name.starts_with('/') && !name.split('/').any(|part| part == "..")).then_some(name)
 }
 
-/// Moves the processes of a group back to their former group, and removes the group; true when the
-/// group existed.
+/// Moves the processes of a group back to their former group, and removes the group. Returns true
+/// when the group existed.
 ///
 /// # Errors
 /// When the kernel refuses.
@@ -82,8 +82,8 @@ pub(super) fn remove(root: &Root, change: &Change) -> Result<bool, RootError> {
     root.remove_folder(&group.folder()).map(|()| true)
 }
 
-/// Removes the limit of a group. Under the limit, swapped-out pages of processes that still run may
-/// not fit into memory, and could not be swapped in.
+/// Removes the limit of a group. With the limit, the swapped-out pages of processes that still run
+/// might not fit into memory, and then could not be swapped in.
 fn remove_limit(root: &Root, group: &Group) -> Result<(), RootError> {
     let unlimited = match group.tree.version {
         Version::One => "-1",

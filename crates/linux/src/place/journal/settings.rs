@@ -1,7 +1,8 @@
-//! The settings of the kernel that this program changes, and their valid values.
+//! The kernel settings that this program changes, and their valid values.
 //!
-//! Root writes to the files that a journal names. A forged or damaged journal must not choose a
-//! path or a value. Therefore no setting outside this table is written or restored.
+//! To restore a setting, root writes to the file that a journal names. A forged or damaged journal
+//! must not choose a path or a value. Therefore only the settings in the table of this module are
+//! written and restored.
 
 use super::controller;
 use crate::machine::{

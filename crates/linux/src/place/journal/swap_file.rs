@@ -43,7 +43,7 @@ pub(super) fn is_swap_file(change: &Change) -> bool {
     change.set == IN_USE && change.was == ABSENT && is_ours(Path::new(&change.path))
 }
 
-/// True for an absolute path whose file name begins as the names of Interleaf's swap files do.
+/// True for an absolute path whose file name has one of the prefixes of Interleaf's swap files.
 pub(crate) fn is_ours(path: &Path) -> bool {
     let name = path.file_name().map(|name| name.to_string_lossy());
     path.is_absolute()
@@ -52,7 +52,7 @@ pub(crate) fn is_ours(path: &Path) -> bool {
         })
 }
 
-/// Switches a swap file off if it is in use, and removes it; true when the file existed.
+/// Switches a swap file off if it is in use, and removes it. Returns true when the file existed.
 ///
 /// # Errors
 /// When the kernel cannot switch the file off, for example for lack of memory, or the file cannot
@@ -104,7 +104,7 @@ pub(crate) mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
-    /// A machine whose `/proc/swaps` has these files.
+    /// A machine whose `/proc/swaps` has a header and the lines `swaps`.
     pub(crate) fn machine(swaps: &str) -> (tempfile::TempDir, Root) {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("proc")).unwrap();

@@ -1,5 +1,6 @@
-//! The mappings of a process whose pages are migrated. `numa_maps` shows the kind of each mapping
-//! and the nodes of its pages. `smaps` shows the end of each mapping and its bytes in huge pages.
+//! Finds the mappings of a process whose pages can be migrated. `numa_maps` shows the kind of each
+//! mapping and the nodes of its pages. `smaps` shows the end of each mapping and the number of its
+//! bytes in huge pages.
 //!
 //! Only the process's own memory is migrated: anonymous memory, heap, stack, pages of hugetlbfs,
 //! and shared memory that no other process maps. Pages of files stay on their nodes, because the
@@ -14,10 +15,10 @@ use std::{collections::BTreeMap, ops::Range};
 pub(super) struct Area {
     pub(super) addresses: Range<u64>,
     pub(super) resident_bytes: u64,
-    /// Bytes of a page: the page size of hugetlbfs, or the size of a huge page if all resident
-    /// memory is in transparent huge pages, else of a base page. With transparent huge pages, each
-    /// huge page is located once and not 512 times. If a huge page is split during a pass, the next
-    /// pass finds its base pages.
+    /// The size of a page, bytes: for hugetlbfs the page size of hugetlbfs; for a mapping whose
+    /// whole resident memory is in transparent huge pages the size of a huge page; otherwise the
+    /// size of a base page. With the size of a huge page, each huge page is located once and not
+    /// 512 times. If a huge page is split during a pass, the next pass finds its base pages.
     pub(super) page_bytes: u64,
     /// The number of adjacent pages that migrate as one; a power of two.
     pub(super) unit_pages: u32,
@@ -25,7 +26,7 @@ pub(super) struct Area {
     pub(super) is_shared: bool,
 }
 
-/// Facts about a mapping that only `smaps` has.
+/// The properties of a mapping that `smaps` has and `numa_maps` lacks.
 #[derive(Debug, PartialEq, Eq)]
 struct Extent {
     end: u64,
@@ -33,9 +34,9 @@ struct Extent {
     huge_bytes: u64,
 }
 
-/// The mappings of a process that are migrated, in order of their addresses. `smaps` and `mappings`
-/// are the contents of its `smaps` and `numa_maps`. `page_bytes` and `huge_bytes` are the sizes of
-/// a base page and of a transparent huge page.
+/// Returns the mappings of a process whose pages can be migrated, in order of their addresses.
+/// `smaps` and `mappings` are the contents of the files `smaps` and `numa_maps` of the process.
+/// `page_bytes` and `huge_bytes` are the sizes of a base page and of a transparent huge page.
 pub(super) fn areas(
     smaps: &str,
     mappings: &[Mapping],

@@ -9,8 +9,8 @@ use crate::process::numa_maps::NodeBytes;
 use interleaf_procfs::pagemap::ResidentPage;
 use std::{io, ops::Range};
 
-/// Maximum number of addresses of a call that locates pages: enough to make the fixed cost of a
-/// call negligible.
+/// Maximum number of addresses in a call that locates pages. It is large enough to make the fixed
+/// cost of a call negligible.
 const LOCATE_PAGES: usize = 1 << 14;
 
 /// A page that was resident when `pagemap` was read.
@@ -35,12 +35,13 @@ pub(super) struct Batch {
 #[derive(Debug, Default)]
 pub(super) struct Units {
     pub(super) units: Vec<Unit>,
-    /// The indices, in the batch, of the pages of each unit; in the order of `units`.
+    /// For each unit, in the order of `units`: the indices of the unit's pages in the batch.
     pub(super) pages: Vec<Range<usize>>,
 }
 
 impl Batch {
-    /// Appends pages of an area. Their addresses are above all addresses in the batch.
+    /// Appends the pages `found`, which are in the area with the index `area`. Their addresses must
+    /// be above all addresses in the batch.
     pub(super) fn add(&mut self, area: usize, found: &[ResidentPage]) {
         let page = |found: &ResidentPage| {
             let ResidentPage { address, is_shared } = *found;

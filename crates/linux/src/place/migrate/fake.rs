@@ -18,7 +18,8 @@ pub(super) const PAGE: u64 = 4096;
 pub(super) enum Hold {
     /// The page migrates at the first attempt.
     Free,
-    /// The page cannot be isolated from its LRU list in this many attempts, and then migrates.
+    /// The page cannot be isolated from its LRU list at the first attempts, whose number is the
+    /// field. Afterwards it migrates.
     Busy(u32),
     /// The page is isolated and then fails to migrate.
     Pinned,
@@ -44,8 +45,8 @@ pub(super) struct Fake {
     pub(super) folio: u64,
     /// Free pages of each node.
     pub(super) free: BTreeMap<u32, u64>,
-    /// True when each named process is migrated independently of the other named processes, without
-    /// its descendants.
+    /// True when only the named processes migrate, each independently of the others, and not their
+    /// descendants.
     pub(super) alone: bool,
     /// IDs of the processes of other users, whose pages must not be migrated.
     pub(super) foreign: BTreeSet<u32>,
@@ -66,7 +67,7 @@ pub(super) struct Fake {
 }
 
 impl Fake {
-    /// A machine with this many free pages on each node.
+    /// A machine whose node N has `free[N]` free pages.
     pub(super) fn new(free: &[u64]) -> Self {
         Self { free: (0..).zip(free.iter().copied()).collect(), ..Self::default() }
     }
@@ -103,7 +104,7 @@ impl Fake {
         }
     }
 
-    /// Pages on each node.
+    /// The number of pages on each node.
     pub(super) fn counts(&self) -> Vec<usize> {
         let on = |node: &u32| self.pages.values().filter(|page| page.node == *node).count();
         self.free.keys().map(on).collect()
@@ -117,7 +118,7 @@ impl Fake {
     }
 
     /// The error of `move_pages` for a process that has ended: `EINVAL` if the process still exists
-    /// without memory, else `ESRCH`.
+    /// without memory; otherwise `ESRCH`.
     fn gone(&self, pid: u32) -> io::Error {
         let is_there = self.processes.iter().any(|process| process.pid == pid);
         io::Error::from_raw_os_error(if is_there { libc::EINVAL } else { libc::ESRCH })

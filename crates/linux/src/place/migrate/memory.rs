@@ -37,9 +37,8 @@ pub(super) trait Memory {
     /// empty for a missing process. Descendants are left out if [`Self::is_alone`] is true.
     fn trees(&mut self, pids: &[u32]) -> Result<Vec<Vec<Process>>, RootError>;
 
-    /// True when each process that the caller names is migrated independently of the others.
-    /// Descendants of these processes are then not migrated. If one of the processes has ended or
-    /// is refused, the others are still migrated.
+    /// True when only the processes that the caller names migrate, and not their descendants. If
+    /// one of the named processes has ended or is refused, the other named processes still migrate.
     fn is_alone(&self) -> bool;
 
     /// A process; `None` when it does not exist.
@@ -66,10 +65,10 @@ pub(super) trait Memory {
     /// Writes the node of each page into `status`, negative for a page that is not resident.
     fn locate(&mut self, pid: u32, addresses: &[u64], status: &mut [i32]) -> io::Result<()>;
 
-    /// `move_pages(2)` to one node. The kernel stops at the first group of pages that does not
-    /// migrate as a whole, and returns the number of pages from this group on that did not migrate;
-    /// 0 if it did not stop. Writes into `status` the node or a negative error of each page before
-    /// this group.
+    /// Moves pages to one node by `move_pages(2)`. The kernel stops at the first group of pages
+    /// that does not migrate as a whole, and returns the number of pages from this group on that
+    /// did not migrate; 0 if it did not stop. Writes into `status` the node or a negative error of
+    /// each page before this group.
     fn move_to(
         &mut self,
         pid: u32,
@@ -93,8 +92,8 @@ pub(super) struct Live {
     /// The ID of the process whose pagemap was opened last, and the file of this pagemap. The file
     /// is `None` if the pagemap cannot be opened.
     pagemap: Option<(u32, Option<File>)>,
-    /// True when each named process is migrated independently of the other named processes, without
-    /// its descendants.
+    /// True when only the processes that the caller names migrate, each independently of the
+    /// others, and not their descendants.
     pub(super) alone: bool,
 }
 

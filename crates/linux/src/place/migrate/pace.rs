@@ -25,7 +25,7 @@ impl Pace {
         self.done.saturating_sub(now)
     }
 
-    /// Counts bytes that were migrated by a call that began at `now`.
+    /// Counts `bytes`, which were migrated by a call that began at `now`.
     pub(super) fn spend(&mut self, bytes: u64, now: Duration) {
         if let Some(rate) = self.bytes_per_s {
             let seconds = bytes as f64 / rate as f64;

@@ -45,16 +45,16 @@ const WINDOW_UNITS: u64 = 64;
 /// for a long time.
 const MOVE_BYTES: u64 = 32 << 20;
 
-/// Maximum number of plans of a batch. A further plan moves other pages in place of pages that
+/// Maximum number of plans for one batch. A further plan moves other pages in place of pages that
 /// failed, or continues an exchange between two nearly full nodes.
 const ROUNDS_MAX: u32 = 32;
 
 /// Work on a batch ends after this many consecutive plans without a moved page.
 const IDLE_ROUNDS_MAX: u32 = 3;
 
-/// Work on a batch ends when the batch has moved more bytes than this multiple of its first plan:
-/// another program may keep moving the pages back. The check is between two plans, so the last plan
-/// can exceed the limit.
+/// Work on a batch ends when the batch has moved more than this multiple of the bytes in its first
+/// plan: another program may keep moving the pages back. The check is between two plans, so the
+/// last plan can exceed the limit.
 const MOVES_MAX_FACTOR: u64 = 3;
 
 /// Maximum number of calls for the same pages: pages about which a call reported nothing are
@@ -170,7 +170,7 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         slices
     }
 
-    /// Migrates the pages of a batch to their target nodes as far as possible.
+    /// Migrates the pages of a batch to their target nodes, except pages that cannot be migrated.
     fn settle(&mut self, mut batch: Batch) -> Result<(), Halt> {
         let all = 0..batch.pages.len();
         self.locate(&mut batch, all)?;
@@ -472,8 +472,8 @@ fn halt(why: io::Error) -> Halt {
     }
 }
 
-/// The reason why a page with this status from `move_pages` did not migrate; `None` when the target
-/// node is full, or the page was freed.
+/// The reason why a page with the given status from `move_pages` did not migrate; `None` when the
+/// target node is full, or the page was freed.
 fn reason(status: i32, is_full: bool) -> Option<Reason> {
     match status.checked_neg() {
         Some(libc::ENOMEM) => None,
