@@ -1,7 +1,7 @@
 //! Accesses to blocks of memory, and the text form of a trace.
 //!
-//! A trace has the accesses of one pass of a program that repeats this pass. Its text has a header
-//! line, and a line for each access:
+//! A trace has the accesses of one pass of a program that repeats this pass. The text form has a
+//! header line, and a line for each access:
 //!
 //! ```text
 //! interleaf.trace/1 block_bytes=65536
@@ -9,7 +9,8 @@
 //! w 17
 //! ```
 //!
-//! Lines that begin with `#` are comments. One line may stand for consecutive accesses to a block.
+//! Lines that begin with `#` are comments. One line may stand for several consecutive accesses to
+//! the same block.
 
 use std::fmt::Write as _;
 
@@ -96,8 +97,8 @@ impl Trace {
         }
     }
 
-    /// The text of the trace, for [`Self::parse`]. The text has no offsets within blocks: `parse`
-    /// sets them to 0.
+    /// Returns the text form of the trace, which [`Self::parse`] reads. The text has no offsets
+    /// within blocks: `parse` sets the offsets to 0.
     pub fn text(&self) -> String {
         let mut text = format!("{SCHEMA} block_bytes={}\n", self.block_bytes);
         for touch in &self.touches {

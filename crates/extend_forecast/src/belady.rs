@@ -1,23 +1,24 @@
 //! Optimal replacement: the fewest blocks that a cache reads from a drive for a trace of accesses.
 //!
 //! Belady (IBM Systems Journal 1966): a cache reads the fewest blocks when it evicts the block
-//! whose next use is furthest away. This choice needs knowledge of the future. Its number of reads
-//! is a lower bound for every prefetcher and replacement policy; its number of writes is not. A
+//! whose next use is furthest away. This choice needs knowledge of the future. The reads of optimal
+//! replacement are a lower bound for every prefetcher and replacement policy; its writes are not. A
 //! dirty block is written back when it is evicted.
 
 use crate::access::{BlockTraffic, Touch};
 use std::collections::{BTreeMap, HashMap};
 
-/// A block in the cache. `next` is the index of its next access; indices continue into the next
-/// pass of the trace. `is_dirty` is true if the block was written since it was read.
+/// A block in the cache. `next` is the index of the access that uses the block next; indices
+/// continue into the next pass of the trace. `is_dirty` is true if the block was written since it
+/// was read.
 #[derive(Clone, Copy, Debug)]
 struct Resident {
     next: usize,
     is_dirty: bool,
 }
 
-/// The traffic of one pass through a trace that repeats for ever, with a cache of `blocks` blocks
-/// (at least 1). A first pass fills the cache and is not counted.
+/// The traffic of one pass through a trace that repeats for ever, with optimal replacement in a
+/// cache of `blocks` blocks (at least 1). A first pass fills the cache and is not counted.
 pub fn carried(trace: &[Touch], blocks: usize) -> BlockTraffic {
     let mut cache =
         Cache { most: blocks.max(1), resident: HashMap::new(), by_next: BTreeMap::new() };
@@ -33,8 +34,8 @@ pub fn carried(trace: &[Touch], blocks: usize) -> BlockTraffic {
     carried
 }
 
-/// For each access of a trace that repeats, the index of the next access to the same block. An
-/// index beyond the trace is in the next pass.
+/// Returns, for each access of a trace that repeats, the index of the next access to the same
+/// block. An index of at least the length of the trace is in the next pass.
 fn nexts(trace: &[Touch]) -> Vec<usize> {
     let mut nexts = vec![0; trace.len()];
     let mut seen = HashMap::new();

@@ -1,5 +1,5 @@
-//! Drives as data: the bandwidth of large transfers, and the latency of single pages at several
-//! queue depths.
+//! The description of a drive: the bandwidth of large transfers, and the latency of single pages at
+//! several queue depths.
 //!
 //! A file of `devices/drives` gives each figure with its source:
 //!
@@ -50,12 +50,12 @@ pub struct Drive {
     pub write_rate: f64,
     /// Maximum bandwidth of reads and writes together, bytes per second.
     pub both_rate: f64,
-    /// The latencies in order of the queue depth; at least one.
+    /// The latencies of page reads, in order of the queue depth; at least one.
     pub pages: Vec<PageLatency>,
     /// True if the figures come from a run of the program. The figures then include the time of the
     /// program's page faults.
     pub is_of_run: bool,
-    /// Pairs of the name of a figure and its source.
+    /// The source of each figure, as pairs of (name of the figure, source).
     pub sources: Vec<(String, String)>,
 }
 
@@ -63,7 +63,7 @@ pub struct Drive {
 #[error("{file}: {problem}")]
 pub struct DriveError {
     pub file: String,
-    /// The line or field, its value, and the allowed values.
+    /// The line or field, the wrong value, and the allowed values.
     pub problem: String,
 }
 
@@ -149,7 +149,8 @@ impl Drive {
         }
     }
 
-    /// Seconds for `pages` page reads. Each thread waits for one read at a time.
+    /// Seconds that `threads` threads need to read `pages` pages in total. Each thread waits for
+    /// one read at a time.
     pub fn demand_s(&self, pages: f64, threads: u32) -> f64 {
         let threads = f64::from(threads.max(1));
         pages * self.page_s(threads) / threads

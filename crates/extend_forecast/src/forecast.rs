@@ -4,16 +4,16 @@
 //! T = C + X - h min(C, X)        X = D + o (read + written)
 //!
 //! T  runtime                            X  transfer time
-//! C  compute time: the run in DRAM      D  time of the drive for the traffic of the budget
+//! C  compute time: the run in DRAM      D  time of the drive for the traffic at this budget
 //! h  overlap of C and X, 0 to 1         o  software time for a byte; 0 if h > 0
 //! ```
 //!
 //! `h = 1` is perfect prefetching, `T = max(C, X)`; `h = 0` is a program that waits for each
-//! transfer. One run with a known `C` gives `h` if it took less than `C + D`, and `o` if it took
-//! more. If `C` is unknown, the model uses the elapsed time minus the stalls that the pager
-//! counted. On a machine with few CPUs the remaining time still includes the pager's work on pages
-//! that no thread waits for. That work is system time, so system time is subtracted too, but not
-//! below the user time.
+//! transfer. One run with a known `C` gives `h` if the run took less than `C + D`, and `o` if it
+//! took more. If `C` is unknown, the model takes the elapsed time of the run minus the stalls that
+//! the pager counted. On a machine with few CPUs, this difference still includes the pager's work
+//! on pages that no thread waits for. That work is system time, so the system time is subtracted
+//! too, but the result is not less than the user time.
 //!
 //! The number of faults is not proportional to the traffic. With a larger budget fewer bytes are
 //! read, and there are fewer faults for each byte: the faults per byte are proportional to the
@@ -105,14 +105,13 @@ pub struct Model {
     pub overlap: f64,
     /// Software time for each byte of traffic, seconds; 0 if `overlap` is above 0.
     pub overhead_s: f64,
-    /// The bytes read in the run divided by the bytes that the miss curve has at the budget of the
-    /// run, at most 1; then the same for bytes written.
+    /// Factors of the miss curve, for reads and for writes: the bytes of the run divided by the
+    /// bytes that the miss curve has at the budget of the run, at most 1.
     pub factors: [f64; 2],
-    /// Reads and writes of the run above the miss curve, for each byte of the footprint that
-    /// exceeds the used part of the budget ([`missing_bytes`]).
+    /// Bytes read and written in the run in excess of the miss curve, for each byte of the
+    /// footprint that exceeds the used part of the budget ([`missing_bytes`]).
     pub extra: [f64; 2],
-    /// Fraction of the bytes read that were demand reads in the run: threads waited for these
-    /// pages.
+    /// Fraction of the bytes read in the run for which a thread waited (demand reads), 0 to 1.
     pub demand_share: f64,
     /// Bytes read in the run divided by the footprint.
     pub read_share: f64,
@@ -195,8 +194,8 @@ impl Model {
         model
     }
 
-    /// The number of faults for each byte of `traffic`, divided by the number of faults for each
-    /// byte of traffic in the run that the model was fitted to.
+    /// The ratio of two numbers of faults per byte: the faults per byte of `traffic`, divided by
+    /// the faults per byte of the run that the model was fitted to.
     fn faults(&self, traffic: &Traffic, curve: &MissCurve) -> f64 {
         let exponent = FAULTS_EXPONENT * (1.0 - self.demand_share);
         let read_share = traffic.read_bytes / curve.footprint_bytes().max(1) as f64;
@@ -249,7 +248,7 @@ impl Model {
         Forecast { budget_bytes, traffic, seconds, efficiency, is_drive_bound }
     }
 
-    /// Minimum budget with an efficiency of at least `efficiency`, in steps of a 1024th of the
+    /// The smallest budget with an efficiency of at least `efficiency`, in steps of a 1024th of the
     /// footprint.
     pub fn enough(
         &self,
@@ -342,8 +341,8 @@ mod tests {
         let traffic = Traffic { read_bytes: 5.0 * GB, written_bytes: 1.0 * GB };
         let model = Model::of_run(&Run { traffic, ..run(9.0) }, &curve, &drive);
         let found = model.traffic(&curve, 4_500_000_000);
-        // The budgets are 3 GB in the run and 4.5 GB in the forecast. The used part of each is
-        // 0.134 GB less, so 3.134 GB and 1.634 GB of the footprint of 6 GB do not fit.
+        // The budgets are 3 GB in the run and 4.5 GB in the forecast. 0.134 GB of each budget hold
+        // no used pages, so 3.134 GB and 1.634 GB of the footprint of 6 GB do not fit.
         let share = 1.634 / 3.134;
         assert!((found.read_bytes / GB - (1.5 + 2.0 * share)).abs() < 1e-3, "{found:?}");
         assert!((found.written_bytes / GB - share).abs() < 1e-3, "{found:?}");

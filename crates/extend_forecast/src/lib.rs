@@ -12,9 +12,10 @@
 //!        ──▶ seconds, efficiency, budget that is enough for 90 %
 //! ```
 //!
-//! A worked example: a program sweeps over 512 MiB with a budget of 256 MiB. Optimal replacement
-//! reads 256 MiB in a pass, LRU reads all 512 MiB. A drive of 1.5 GB/s takes 0.18 s or 0.36 s for
-//! these reads. A pass in DRAM takes 0.05 s, so the efficiency is at most 0.28 or 0.14.
+//! A worked example: each pass of a program walks through 512 MiB, with a budget of 256 MiB.
+//! Optimal replacement reads 256 MiB in a pass, LRU reads all 512 MiB. A drive of 1.5 GB/s takes
+//! 0.18 s or 0.36 s for these reads. A pass in DRAM takes 0.05 s, so the efficiency is at most 0.28
+//! or 0.14.
 //!
 //! The crate is pure: it reads no file and no clock, and its randomness has a fixed seed.
 

@@ -1,7 +1,7 @@
 //! Miss curves: the bytes that a drive transfers in a pass, as a function of the budget of DRAM.
 //!
-//! A curve comes from a trace, whose sampled blocks are simulated in a scaled-down cache
-//! ([`crate::shards`]); from the traffic of measured runs; or from both ([`crate::pager_curve`]).
+//! A curve has one of three sources: a trace, whose sampled blocks are simulated in a scaled-down
+//! cache ([`crate::shards`]); the traffic of measured runs; or both ([`crate::pager_curve`]).
 //! Traffic never rises with the budget, and is 0 once the footprint fits. Traffic between two
 //! points is interpolated linearly.
 
@@ -90,7 +90,7 @@ impl MissCurve {
         curve
     }
 
-    /// This curve with the traffic at each budget multiplied by `factor`.
+    /// Returns this curve with the traffic at each budget multiplied by `factor`.
     #[must_use]
     pub fn with_traffic_times(mut self, factor: f64) -> Self {
         for Point { traffic, .. } in &mut self.points {

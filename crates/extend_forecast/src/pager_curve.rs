@@ -1,4 +1,5 @@
-//! The traffic of the pager at every budget, from a trace and one run, or from runs alone.
+//! The traffic of the pager at every budget. It is computed from a trace and one run, or from runs
+//! alone.
 //!
 //! While the footprint does not fit, a part of the budget holds no used pages: the reserve of free
 //! frames, and pages that are prefetched and not used yet ([`used_bytes`]). This part determines
@@ -19,8 +20,9 @@
 //! optimal and 126 MiB with random replacement. The run has read 114 MiB, so the share is 0.73. At
 //! 36 MiB the two policies read 51 and 85 MiB, hence the pager reads 76 MiB.
 //!
-//! Without a trace, the traffic is proportional to the bytes of the footprint that exceed the used
-//! part ([`curve_of_runs`]): this holds for loops and for uniform random access.
+//! Without a trace, the model assumes that the traffic is proportional to the bytes of the
+//! footprint that exceed the used part of the budget ([`curve_of_runs`]). This holds for loops and
+//! for uniform random access.
 
 use crate::{
     access::Trace,
@@ -44,8 +46,8 @@ const PREFETCHED_MIN: u64 = 16 * MIB;
 const PREFETCHED_MIN_DIVISOR: u64 = 8;
 const PREFETCHED_MAX: u64 = 128 * MIB;
 
-/// Mean size of the prefetched, unused pages, as a fraction of the maximum that
-/// [`PREFETCHED_DIVISOR`] gives. The fraction is below 1, because a stream prefetches up to the
+/// Mean size of the prefetched, unused pages, as a fraction of their maximum size
+/// ([`PREFETCHED_DIVISOR`]). The fraction is below 1, because a stream prefetches up to the
 /// maximum, and then uses these pages before it prefetches again.
 const PREFETCHED_PART: f64 = 0.5;
 
@@ -55,7 +57,7 @@ const STEPS: u64 = 32;
 
 /// Bytes of a budget that hold used pages, if the footprint does not fit: the budget, minus the
 /// reserve of free frames, minus prefetched pages that are not used yet. `demand_share` is the
-/// share of demand reads among all reads; demand reads are not prefetched.
+/// share of demand reads (reads of pages that were not prefetched) among all reads.
 ///
 /// The result rises with the budget.
 pub fn used_bytes(budget_bytes: u64, demand_share: f64) -> u64 {
@@ -67,7 +69,7 @@ pub fn used_bytes(budget_bytes: u64, demand_share: f64) -> u64 {
     budget_bytes - reserve - prefetched as u64
 }
 
-/// Bytes of a footprint that a budget does not hold: the footprint without [`used_bytes`], and 0
+/// Bytes of the footprint that do not fit into a budget: the footprint minus [`used_bytes`], and 0
 /// once the footprint fits.
 pub fn missing_bytes(footprint_bytes: u64, budget_bytes: u64, demand_share: f64) -> u64 {
     match budget_bytes < footprint_bytes {

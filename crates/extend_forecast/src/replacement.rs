@@ -1,6 +1,6 @@
-//! Caches with a replacement policy: the traffic of a trace that repeats for ever.
+//! The traffic of a cache with a replacement policy, for a trace that repeats for ever.
 //!
-//! Optimal replacement is a bound, and the pager comes near to it on loops. LRU is the worst case
+//! Optimal replacement reads least, and the pager comes near to it on loops. LRU is the worst case
 //! on loops: the least recently used block is the cached block whose next use is nearest. Random
 //! replacement is in between: in a loop over twice the cache size it reads 80 % of the blocks,
 //! optimal replacement 50 %, and LRU 100 %.
@@ -99,7 +99,7 @@ impl BlockCache for Lru {
 struct Random {
     most: usize,
     misses: u64,
-    /// The resident blocks, each with true if the block is dirty.
+    /// The resident blocks, each with a flag: true if the block is dirty.
     frames: Vec<(u32, bool)>,
     frame_of: HashMap<u32, usize>,
 }

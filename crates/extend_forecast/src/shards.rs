@@ -59,8 +59,9 @@ impl Sample {
             histogram.add(scaled, weight);
         }
         if self.rate < 1.0 {
-            // SHARDS-adj: the accesses of the trace, minus the accesses that the sample stands for,
-            // count at the shortest distance. The difference may be negative.
+            // SHARDS-adj: the difference between the number of accesses of the trace and the number
+            // that the sample stands for is added to the count of the shortest distance. The
+            // difference may be negative.
             let missing = self.accesses as f64 - self.touches.len() as f64 * weight;
             histogram.add(Some(0), missing);
         }

@@ -1,9 +1,9 @@
 //! LRU stack distances: the miss ratio of LRU at all cache sizes in one pass.
 //!
 //! The stack distance of an access is the number of different blocks that were accessed since the
-//! last access to its block (Mattson, Gecsei, Slutz and Traiger, IBM Systems Journal 1970). LRU
-//! with c blocks hits exactly the accesses with a distance below c. Distances are counted with a
-//! binary indexed tree over the times of the last accesses, O(log n) for an access (Bennett and
+//! last access to the same block (Mattson, Gecsei, Slutz and Traiger, IBM Systems Journal 1970).
+//! LRU with c blocks hits exactly the accesses with a distance below c. Distances are counted with
+//! a binary indexed tree over the times of the last accesses, O(log n) for an access (Bennett and
 //! Kruskal, IBM Journal of Research and Development 1975).
 
 use std::collections::HashMap;

@@ -15,9 +15,9 @@
 //!                                         Writing <-------- dirty ---------'
 //! ```
 //!
-//! A *ready* extent is resident and not mapped. Either the extent was prefetched and not touched
-//! yet, or the extent is *inactive*: unmapped, clean, and kept for a second chance. A fault on an
-//! inactive extent costs a move of page table entries and no read.
+//! A *ready* extent is resident and not mapped. Either it was prefetched and not touched yet, or it
+//! is *inactive*: unmapped, clean, and kept for a second chance. A fault on an inactive extent
+//! moves page table entries, and reads nothing.
 //!
 //! The modules that have a state of their own:
 //!
@@ -151,9 +151,9 @@ pub struct Counts {
     pub prefetched: u64,
     /// Prefetched pages that were touched, or that were loaded in one extent with a touched page.
     pub prefetch_hits: u64,
-    /// Prefetched pages that were dropped untouched.
+    /// Prefetched pages that were evicted untouched.
     pub prefetch_wasted: u64,
-    /// Inactive pages that were dropped to free their frames.
+    /// Inactive pages that were evicted to free their frames.
     pub evicted: u64,
     /// Peak number of pages with content: pages that are resident, or stored, or both.
     pub footprint: u64,
@@ -182,7 +182,7 @@ pub struct Cache {
     thrash: ThrashDetector,
     /// Number of pages that are resident, or stored, or both.
     pages_with_content: u64,
-    /// Faults on absent pages, whose threads wait until a frame is free for the page.
+    /// Faults on absent pages. The thread of each fault waits until a frame is free for its page.
     waiting: VecDeque<WaitingFault>,
     /// Faults whose prefetches [`Cache::progress`] has not planned yet.
     unplanned: Vec<PageFault>,
@@ -310,9 +310,9 @@ impl Cache {
     }
 
     /// Evicts extents until the reserve of each node is full, and serves faults that wait for
-    /// frames. Dropping a prefetched extent, or moving a part of the budget to another NUMA node,
-    /// frees frames at once and causes no event. Therefore the waiting faults are served here as
-    /// long as eviction frees frames at once, and not only after the next event.
+    /// frames. Two steps free frames at once and cause no event: a prefetched extent is dropped, or
+    /// a part of the budget moves to another NUMA node. Therefore the waiting faults are served
+    /// here, as long as eviction frees frames at once, and not only after the next event.
     fn reclaim_for_waiting(&mut self, actions: &mut Vec<Action>) {
         loop {
             let waiting = self.waiting.len();

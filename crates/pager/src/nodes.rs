@@ -51,7 +51,7 @@ impl Nodes {
         Self::default()
     }
 
-    /// The nodes of these budgets; budgets after the first [`NODES_MAX`] are ignored. With a single
+    /// The nodes of `budgets`. Budgets after the first [`NODES_MAX`] are ignored. With a single
     /// node and no fixed share, all memory counts as one node.
     pub fn new(budgets: &[NodeBudget]) -> Self {
         let budgets = &budgets[..budgets.len().min(NODES_MAX)];

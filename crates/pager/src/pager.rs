@@ -1,4 +1,5 @@
-//! A pager, and the regions whose faults it handles. The regions may be larger than the budget.
+//! A pager, and the regions whose page faults the pager handles. The regions may be larger than the
+//! budget.
 
 #![expect(unsafe_code, reason = "regions are memory that the fault server fills")]
 
@@ -47,7 +48,7 @@ pub struct Pager {
 
 /// The kind of address space into which a pager maps its pages.
 enum PageSpace {
-    /// Private memory of this process, with frames on these nodes.
+    /// Private memory of this process, with frames on the given nodes.
     Private(Nodes),
     /// Memory that several processes map.
     Shared(Box<dyn AddressSpace>),
@@ -194,7 +195,7 @@ impl Pager {
         self.allocate_protected(bytes, align, READ_WRITE)
     }
 
-    /// Allocates like [`Pager::allocate`], with this protection (bits of `PROT_...`).
+    /// Allocates like [`Pager::allocate`], with the given protection (bits of `PROT_...`).
     pub fn allocate_protected(
         &self,
         bytes: usize,
@@ -313,7 +314,7 @@ impl Region {
 impl Drop for Region {
     fn drop(&mut self) {
         if !self.context.is_served() {
-            // A forked child does not have the region, and cannot free that of its parent.
+            // A forked child does not have the region, and cannot free the region of its parent.
             return;
         }
         let end = self.addresses.end.next_multiple_of(PAGE_BYTES);

@@ -24,7 +24,7 @@ impl<T> Ranges<T> {
 }
 
 impl<T: Copy> Ranges<T> {
-    /// Start, end and value of the ranges that contain at least one of these pages, the last range
+    /// Start, end and value of each range that contains at least one of `pages`, the last range
     /// first.
     fn over(&self, pages: &Range<Page>) -> impl Iterator<Item = (Page, Page, T)> {
         let over = self.ranges.range(..pages.end).rev();
@@ -32,7 +32,7 @@ impl<T: Copy> Ranges<T> {
         over.take_while(|(_, end, _)| *end > pages.start)
     }
 
-    /// The ranges of `pages` that have a value, in order.
+    /// The ranges of pages within `pages` that have a value, in order.
     fn within(&self, pages: &Range<Page>) -> Vec<(Range<Page>, T)> {
         let cut = |(start, end, value): (Page, Page, T)| {
             (start.max(pages.start)..end.min(pages.end), value)

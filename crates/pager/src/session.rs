@@ -74,7 +74,7 @@ pub struct SessionSettings {
     /// and the kernel. Once the smaller allocations of at least 128 KiB add up to this size,
     /// further allocations of at least 128 KiB are extended too.
     pub min_alloc_bytes: u64,
-    /// The extended memory of child processes: its budget, or none.
+    /// The budget of child processes, if child processes are extended.
     pub children: Children,
     /// True if memory that processes share is extended too.
     pub shared: bool,
@@ -90,7 +90,7 @@ pub struct SessionSettings {
     pub keeper: u32,
 }
 
-/// The extended memory of child processes: its budget, or none.
+/// The budget of child processes, if child processes are extended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Children {
@@ -123,7 +123,7 @@ pub enum SessionError {
     /// The path is not a folder of this user, or other users may write to it.
     #[error("{}: it is not private to this user", .0.display())]
     NotPrivate(PathBuf),
-    /// A session of this name runs already, but with other settings.
+    /// A session with the requested name runs already, but with other settings.
     #[error("{}: a session with other settings is there", .0.display())]
     Differs(PathBuf),
 }
@@ -157,11 +157,11 @@ impl Session {
         Ok(base)
     }
 
-    /// Begins a session in a new folder of `base`, or joins the running session that has this name
-    /// and the same settings.
+    /// Begins a session in a new folder of `base`. If a session with the name `name` and the same
+    /// settings runs already, joins this session.
     ///
     /// # Errors
-    /// When the session cannot be made, or a session of this name runs with other settings.
+    /// When the session cannot be made, or a session named `name` runs with other settings.
     pub fn begin(
         base: &Path,
         name: Option<&str>,
@@ -186,10 +186,11 @@ impl Session {
         Err(SessionError::Content { path: folder, why: "it comes and goes".into() })
     }
 
-    /// The session of this name, if it runs and can be joined.
+    /// Returns the session named `name` if it runs and can be joined, and `None` if no session of
+    /// this name runs.
     ///
     /// # Errors
-    /// When a session of this name runs with other settings, or its files cannot be read.
+    /// When a session named `name` runs with other settings, or its files cannot be read.
     pub fn joined(
         base: &Path,
         name: &str,
@@ -243,7 +244,7 @@ impl Session {
         Ok(Self { folder: folder.into(), settings, ledger: Arc::new(ledger), keeper_lock: None })
     }
 
-    /// The sessions in the folder `base`, without those that cannot be opened.
+    /// The sessions in the folder `base` that can be opened.
     ///
     /// # Errors
     /// When the folder cannot be listed.
@@ -252,8 +253,8 @@ impl Session {
         Ok(folders.filter_map(|folder| Self::open(&folder).ok()).collect())
     }
 
-    /// Removes the folders in `base` of sessions that have no keeper and no process with a slot in
-    /// the ledger. Returns the paths of these folders.
+    /// Removes from `base` the folders of sessions that have neither a keeper nor a process with a
+    /// slot in the ledger. Returns the paths of these folders.
     ///
     /// # Errors
     /// When the folder cannot be listed.
@@ -285,8 +286,8 @@ impl Session {
         !self.ledger.processes().is_empty()
     }
 
-    /// Returns this session if `settings` equal its settings, apart from the keeper, the command
-    /// and the available memory of nodes.
+    /// Returns this session if its settings equal `settings`. The keeper, the command and the
+    /// available memory of nodes may differ.
     fn if_same(self, settings: &SessionSettings) -> Result<Self, SessionError> {
         let keeper = self.settings.keeper;
         let command = self.settings.command.clone();
@@ -350,9 +351,9 @@ fn make_private(folder: &Path) -> Result<(), SessionError> {
     Err(SessionError::NotPrivate(folder.into()))
 }
 
-/// A lock of a file (flock(2)). A drop unlocks the file explicitly and then closes it. Closing
-/// alone would not release the lock if another thread has just forked: the child has a copy of the
-/// descriptor until its `execve(2)`.
+/// A lock of a file (flock(2)). The drop of this value first unlocks the file and then closes it.
+/// Closing alone would not release the lock if another thread has just forked: the child has a copy
+/// of the descriptor until its `execve(2)`.
 #[derive(Debug)]
 struct FileLock(File);
 
@@ -370,9 +371,9 @@ impl Drop for FileLock {
     }
 }
 
-/// Locks the session until the result is dropped: no other process can begin or end the session,
-/// become a keeper or remove the folder. `None` if the folder was removed before the lock was
-/// taken.
+/// Locks the session in `folder` until the returned lock is dropped. Until then, no other process
+/// can begin or end the session, become a keeper or remove the folder. `None` if the folder was
+/// removed before the lock was taken.
 fn lock(folder: &Path) -> Result<Option<FileLock>, SessionError> {
     let lock = lock_file(folder, LOCK, FlockOperation::LockExclusive)?;
     let (ours, there) = (lock.0.metadata(), fs::metadata(folder.join(LOCK)));
@@ -380,7 +381,7 @@ fn lock(folder: &Path) -> Result<Option<FileLock>, SessionError> {
     Ok(is_in_place.then_some(lock))
 }
 
-/// True if the session of a folder has a keeper.
+/// True if the session in `folder` has a keeper.
 fn has_keeper(folder: &Path) -> bool {
     let Ok(kept) = File::open(folder.join(KEPT)) else { return false };
     FileLock::take(kept, FlockOperation::NonBlockingLockExclusive).is_err()

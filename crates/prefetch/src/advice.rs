@@ -1,6 +1,6 @@
 //! Advice of a program about its memory.
 
-/// Advice about pages, as by `madvise(2)` and `mlock(2)`.
+/// Advice of the program about some of its pages, given with `madvise(2)` or `mlock(2)`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
     /// The program announces no special pattern.

@@ -1,15 +1,16 @@
 //! History: irregular accesses that repeat in the same order.
 //!
-//! A sweep over a graph or a gather through a list of indices has no stride, but a solver repeats
+//! A pass over a graph or a gather through a list of indices has no stride, but a solver repeats
 //! the same order. Therefore the order of faults is recorded. A *log* has the pages that each
-//! thread faulted on, and an *index* has the last entry of each page. When a page faults again, the
-//! log is replayed from the last entry of that page. If the entries that follow predict the next
-//! faults, the pages ahead of the program are prefetched (temporal streaming: Wenisch et al.,
-//! "Practical Off-chip Meta-data for Temporal Memory Streaming", HPCA 2009).
+//! thread faulted on, and an *index* has the position of the last log entry of each page. When a
+//! page faults again, the log is replayed from the last entry of that page. If the entries that
+//! follow predict the next faults, the pages ahead of the program are prefetched (temporal
+//! streaming: Wenisch et al., "Practical Off-chip Meta-data for Temporal Memory Streaming", HPCA
+//! 2009).
 //!
 //! Pages that stayed mapped do not fault. A replay therefore skips the entries of these pages. The
-//! replay records the skipped entries again with the others, so that the newest round in the log is
-//! always complete.
+//! skipped entries are recorded again, together with the entries that predicted a fault, so that
+//! the newest round in the log is always complete.
 //!
 //! ```text
 //! log       ... 7 90 31 4 66 12 5 |                     round 1
@@ -17,9 +18,9 @@
 //! log       ... 7 90 31 4 66 12 5 | 7 90 31 4 66 12 5   round 2, with the predicted entries
 //! ```
 //!
-//! A page that is touched only once, among pages that repeat, would be a wasted prefetch one round
-//! later. Therefore an entry is *confirmed* once it has predicted a fault. Unconfirmed entries are
-//! prefetched only while enough of them predict correctly.
+//! If a page is touched only once, among pages that repeat, its log entry would cause a wasted
+//! prefetch one round later. Therefore an entry is *confirmed* once it has predicted a fault.
+//! Unconfirmed entries are prefetched only while enough of them predict correctly.
 
 use super::{
     FaultContext, HISTORY_BIT, Limits, Prefetch,
@@ -28,8 +29,8 @@ use super::{
 use crate::page::Page;
 use std::{collections::VecDeque, ops::Range};
 
-/// Number of entries of a block of the log. One thread writes the entries of a block, and a block
-/// is overwritten as a whole.
+/// Number of entries of a block of the log. All entries of a block are of the same thread, and a
+/// block is overwritten as a whole.
 const BLOCK_ENTRIES: u32 = 256;
 
 /// The log has at most five entries for every four pages of the footprint. A round in which each
@@ -52,34 +53,33 @@ const THREADS_MAX: usize = 64;
 /// Maximum number of replays of a thread. A new replay replaces the least confident replay.
 const REPLAYS_MAX: usize = 4;
 
-/// Number of entries of a replay that are searched for the next fault. Pages of the entries before
-/// the match are mapped, or are not used any more.
+/// Number of expected entries of a replay that are compared with a fault. The pages of the entries
+/// before the matching entry are mapped, or the program does not use them any more.
 const LOOKAHEAD: usize = 32;
 
 /// Minimum confidence of a replay whose pages are prefetched: correct predictions, minus wrong
 /// predictions. Wasted prefetches raise this minimum (`throttle.rs`).
 const CONFIDENCE_MIN: u32 = 2;
 
-/// Unconfirmed entries (entries that have predicted no fault yet) are prefetched while at least
-/// this share of them predicts correctly.
+/// The pages of unconfirmed entries (entries that have predicted no fault yet) are prefetched while
+/// at least this share of the unconfirmed entries predicts correctly.
 const UNCONFIRMED_SHARE_MIN: f32 = 0.25;
 
 /// The weight of one entry in the share of unconfirmed entries that predict correctly. The share is
 /// a decaying mean over about 32 entries.
 const SHARE_WEIGHT: f32 = 1.0 / 32.0;
 
-/// Stands for no block in `LogBlock::next`, for no entry in the index, and for a removed entry in
-/// the log.
+/// Means "no block" in `LogBlock::next`, "no entry" in the index, and "removed entry" in the log.
 const NONE: u32 = u32::MAX;
 
-/// Marks an entry of the log that was not written yet.
+/// The value of a log entry that was not written yet.
 const EMPTY: u32 = NONE - 1;
 
-/// This bit marks an entry that predicted a fault.
+/// This bit is set in a log entry that has predicted a fault.
 const CONFIRMED: u32 = 1 << 31;
 
-/// The position of an entry in the log: the index of its block, times [`BLOCK_ENTRIES`], plus its
-/// index in the block.
+/// The position of an entry in the log: the index of the entry's block, times [`BLOCK_ENTRIES`],
+/// plus the index of the entry in the block.
 type LogPosition = u32;
 
 /// The log of the faults of a process, and the replays of the log that predict the next faults.
@@ -101,9 +101,10 @@ pub struct History {
 #[derive(Clone, Debug)]
 struct ThreadHistory {
     thread: u32,
-    /// The value of `History::now` at the last fault of the thread.
+    /// The time of the thread's last fault, on the clock `History::now`.
     last_fault: u64,
-    /// Position of the last entry that was recorded for the thread; `None` without a valid entry.
+    /// Position of the last entry that was recorded for the thread; `None` if the thread has no
+    /// entry, or if the block of the entry was overwritten.
     last_entry: Option<LogPosition>,
     replays: Vec<Replay>,
 }
@@ -114,7 +115,7 @@ struct ThreadHistory {
 #[derive(Clone, Debug)]
 struct Replay {
     id: u32,
-    /// The value of `History::now` at the last correct prediction.
+    /// The time of the last correct prediction, on the clock `History::now`.
     last_hit: u64,
     /// Correct predictions, minus wrong predictions; at least 0.
     confidence: u32,
@@ -164,8 +165,8 @@ impl History {
         self.log.bytes()
     }
 
-    /// Records a fault that no stream explains, and returns pages to prefetch that were not
-    /// requested before. `None` if no confident replay predicts further pages.
+    /// Records a fault that no stream explains, and returns pages to prefetch that this history has
+    /// not returned before. `None` if no confident replay predicts further pages.
     pub fn on_fault(&mut self, fault: &FaultContext) -> Option<Prefetch> {
         let page = u32::try_from(fault.page).ok().filter(|page| *page < EMPTY & !CONFIRMED)?;
         self.now += 1;
@@ -243,8 +244,9 @@ impl History {
     }
 
     /// Records a fault of the thread with the index `thread`. The replay with the index `index`
-    /// predicted the fault, `skipped` entries further than its next expected entry. The predicted
-    /// entry is recorded again, and so are the skipped entries if the replay is confident.
+    /// predicted the fault: `skipped` other expected entries come before the predicted entry. The
+    /// predicted entry is recorded again, and so are the skipped entries if the replay is
+    /// confident.
     fn on_predicted(&mut self, thread: usize, index: usize, skipped: usize) {
         let replay = &mut self.threads[thread].replays[index];
         replay.last_hit = self.now;
@@ -302,8 +304,9 @@ impl History {
         self.record(thread, page);
     }
 
-    /// Appends an entry to the log of a thread. If a new block overwrites the oldest block, all
-    /// positions in the overwritten block are forgotten.
+    /// Appends an entry to the log of a thread. If the entry needs a new block, and the new block
+    /// overwrites the oldest block, all positions that refer to the overwritten block become
+    /// `None`.
     fn record(&mut self, thread: usize, entry: u32) {
         let last_entry = self.threads[thread].last_entry;
         let Some((position, overwritten)) = self.log.push(last_entry, entry) else { return };
@@ -450,9 +453,9 @@ impl Log {
         (hash as usize) & (self.index.len().wrapping_sub(1))
     }
 
-    /// Writes an entry after the position `last`, the last entry of a thread, or into a new block.
-    /// Returns the position of the entry, and the block that was overwritten for the entry, if any.
-    /// `None` if the log may have no block at all.
+    /// Writes an entry after the position `last`, which is the last entry of a thread, or into a
+    /// new block. Returns the position of the entry, and the index of the block that was
+    /// overwritten for the entry, if any. `None` if the log may have no block at all.
     fn push(
         &mut self,
         last: Option<LogPosition>,

@@ -1,19 +1,20 @@
 //! The prefetcher: predicts from past faults which pages a program will touch.
 //!
-//! A pager sees only faults: the touches of pages that were not mapped. The faults still show most
-//! loops over arrays. [`stream::Streams`] finds runs of neighbouring pages, and the distance from
-//! one run to the next:
+//! A pager sees only faults: the touches of pages that were not mapped. Even so, most loops over
+//! arrays can be recognised by their faults. [`stream::Streams`] finds runs of neighbouring pages,
+//! and the distance from one run to the next:
 //!
 //! ```text
-//! a sweep          one run that does not end        0 1 2 3 4 5 6 ...
+//! an array         one run that does not end        0 1 2 3 4 5 6 ...
 //! a column         runs of one page, 100 apart      0 100 200 300 ...
 //! rows of a tile   runs of 3 pages, 100 apart       0 1 2 100 101 102 200 201 202 ...
 //! tiles            a few rows, then the next tile   0 1 2 100 101 102  50 51 52 150 151 152 ...
 //! backwards        the same, descending             9 8 7 6 ...
 //! ```
 //!
-//! [`matrix::Matrices`] finds the rows of a matrix in bytes, for rows whose length is not a whole
-//! number of pages. [`history::History`] predicts irregular accesses that repeat in the same order.
+//! [`matrix::Matrices`] works with byte addresses, and finds the rows of a matrix whose length is
+//! not a whole number of pages. [`history::History`] predicts irregular accesses that repeat in the
+//! same order.
 //!
 //! A wasted prefetch costs time of the drive, and frames. Therefore a stream prefetches only after
 //! two correct predictions, or by advice of the program. A stream begins with short prefetches.
@@ -59,7 +60,7 @@ pub struct FaultContext {
     pub offset: u16,
     /// The pages that are mapped for the fault: `page` and its fault-around.
     pub pages: Range<Page>,
-    /// `pages` and the mapped pages around them: touches of these pages do not fault.
+    /// `pages` and the mapped pages on both sides of them. Touches of these pages do not fault.
     pub mapped_around: Range<Page>,
     /// The region of the page: nothing beyond it is prefetched.
     pub region: Range<Page>,
@@ -68,7 +69,7 @@ pub struct FaultContext {
 }
 
 impl FaultContext {
-    /// A fault on a page of a region without limits, without fault-around.
+    /// A fault that maps only `page`, in a region that contains all page numbers.
     #[cfg(test)]
     fn single(thread: u32, page: Page) -> Self {
         Self {
@@ -83,14 +84,15 @@ impl FaultContext {
     }
 
     /// The address of the touched byte, in bytes from the start of page 0. `None` if the page
-    /// number is not below [`PAGES_MAX`].
+    /// number is [`PAGES_MAX`] or higher.
     fn byte(&self) -> Option<i64> {
         (self.page < PAGES_MAX)
             .then(|| (self.page * PAGE_BYTES as u64 + u64::from(self.offset)) as i64)
     }
 }
 
-/// Limits of the prefetch depth: the distance from a stream to the last page prefetched for it.
+/// Limits of the prefetch depth. The depth is the number of pages that are prefetched ahead of a
+/// stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The first prefetch depth of a stream, pages. Each fault on a predicted page doubles the
@@ -103,8 +105,8 @@ pub struct Limits {
 /// Pages to prefetch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prefetch {
-    /// Number of the stream, matrix block or replay of the history that requests the pages. The
-    /// caller passes this number to [`Prefetcher::on_wasted`] if pages are wasted.
+    /// The number of the stream, matrix block or replay of the history that requests the pages. The
+    /// caller passes this number to [`Prefetcher::on_wasted`] if the pages are evicted untouched.
     pub stream: u32,
     /// The pages, in the order of their use. A range of one page stands for the page with its
     /// fault-around.
@@ -120,21 +122,21 @@ pub struct Tally {
     pub prefetched: u64,
     /// Prefetched pages that were touched.
     pub hits: u64,
-    /// Prefetched pages that were dropped untouched.
+    /// Prefetched pages that were evicted untouched.
     pub wasted: u64,
 }
 
-/// This bit marks the numbers of streams that stand for a replay of the history ([`history`]).
+/// This bit is set in a stream number that identifies a replay of the history ([`history`]).
 const HISTORY_BIT: u32 = 1 << 31;
 
-/// This bit marks the numbers of streams that stand for a block of a matrix ([`matrix`]).
+/// This bit is set in a stream number that identifies a block of a matrix ([`matrix`]).
 const MATRIX_BIT: u32 = 1 << 30;
 
-/// The bits that mark the kind of a stream number. Numbers of the streams in [`stream`] have
+/// The bits that tell the kinds of stream numbers apart. The number of a stream in [`stream`] has
 /// neither bit.
 const KIND_BITS: u32 = HISTORY_BIT | MATRIX_BIT;
 
-/// Stream number of the pages that the program announces by advice.
+/// The stream number of pages that the program announces by `MADV_WILLNEED`.
 pub const ADVISED_STREAM: u32 = HISTORY_BIT;
 
 /// True if `stream` is the number of a replay of the history.
@@ -175,8 +177,8 @@ impl Prefetcher {
             return Some(prefetch);
         }
         // In a small region, some random accesses hit neighbouring pages by chance and look like a
-        // stream. If the history has predicted the fault, a stream therefore counts only with
-        // `SURE_CONFIDENCE`.
+        // stream. Therefore, if the history has predicted the fault, a stream counts only if its
+        // confidence is at least `SURE_CONFIDENCE`.
         let confidence =
             if self.history.has_predicted(fault) { stream::SURE_CONFIDENCE } else { 0 };
         let prefetch = self.streams.on_fault(fault);
@@ -211,12 +213,12 @@ impl Prefetcher {
         self.streams.next_expected()
     }
 
-    /// Reports wasted pages to the stream that requested them: `pages` were prefetched, and dropped
+    /// Reports wasted pages to the stream that requested them: `pages` were prefetched, and evicted
     /// before any touch.
     pub fn on_wasted(&mut self, stream: u32, pages: &Range<Page>) {
         if stream == ADVISED_STREAM {
-            // The program announced these pages by `MADV_WILLNEED`. Such prefetches are not
-            // throttled.
+            // The program announced `pages` by `MADV_WILLNEED`. Prefetches of announced pages are
+            // not throttled.
         } else if is_history_stream(stream) {
             self.history.on_wasted(stream & !HISTORY_BIT, pages);
         } else if stream & MATRIX_BIT != 0 {

@@ -1,10 +1,10 @@
 //! Blocks of matrices whose rows are not a whole number of pages long.
 //!
-//! For example, in a matrix with rows of 26,728 bytes, the touched parts of rows are 6 or 7 pages
-//! apart and 1 or 2 pages long. Page numbers therefore show no stride, but byte addresses do. The
-//! kernel reports the byte that faulted, and faults at the beginning of rows are exactly one
-//! *pitch* apart. Once the pitch is known, each fault has a row and a column. Faults in the same
-//! columns of consecutive rows form a *block*:
+//! For example, in a matrix with rows of 26,728 bytes, the touched parts of consecutive rows begin
+//! 6 or 7 pages apart, and are 1 or 2 pages long. Page numbers therefore show no stride, but byte
+//! addresses do. The kernel reports the byte that faulted, and faults at the beginning of rows are
+//! exactly one *pitch* apart. Once the pitch is known, each fault has a row and a column. Faults in
+//! the same columns of consecutive rows form a *block*:
 //!
 //! ```text
 //!             base           width
@@ -37,23 +37,23 @@ const BLOCKS_MAX: usize = 32;
 /// remembered for a thread.
 const UNEXPLAINED_MAX: usize = 16;
 
-/// Maximum number of threads with remembered unexplained faults, and of regions with a known pitch
-/// (bytes from row to row of the matrix). When one of these tables is full, all of its entries are
-/// forgotten.
+/// Maximum number of entries in each of two tables: the threads with remembered unexplained faults,
+/// and the regions with a known pitch (bytes from row to row of the matrix). When a table is full,
+/// all of its entries are forgotten.
 const KNOWN_MAX: usize = 256;
 
-/// Possible pitches, bytes. Accesses to rows of less than two pages skip at most one page at a
-/// time, so [`Streams`](crate::stream::Streams) predict them. Distances above this range are
-/// assumed to be between matrices.
+/// The range of possible pitches, bytes. Rows of less than two pages have no use for a block:
+/// accesses to them skip at most one page at a time, so [`Streams`](crate::stream::Streams) predict
+/// them. Distances above this range are assumed to be between matrices.
 const PITCH: Range<u64> = 2 * PAGE_LENGTH as u64..1 << 26;
 
 /// A block begins with three faults in nearly the same column: the newest fault, and two faults in
 /// the preceding `BEGIN_ROWS` rows.
 const BEGIN_ROWS: i64 = 16;
 
-/// Accesses belong to a block if their row number is less than this number below the largest row
-/// number touched in the block. A panel that the program packs column by column may therefore be up
-/// to this number of rows high.
+/// An access belongs to a block only if its row is fewer than this number of rows before the
+/// highest touched row. A panel that the program packs column by column may therefore be up to this
+/// number of rows high.
 const ROWS_BEHIND_MAX: i64 = 512;
 
 /// The columns of a block are revised each time that the block has advanced by `RECENT_ROWS` rows
@@ -62,8 +62,8 @@ const ROWS_BEHIND_MAX: i64 = 512;
 const RECENT_ROWS: i64 = 256;
 const RECENT_FAULTS_MIN: u32 = 32;
 
-/// One row among this number of rows is not mapped early: its faults show which columns are
-/// touched. In all other rows, resident pages are mapped before they are touched.
+/// One row in this number of rows is not mapped early: its faults show which columns are touched.
+/// In all other rows, resident pages are mapped before they are touched.
 const SHOWN_ONE_IN: i64 = 16;
 
 /// A block is suspended if this number of faults of the process has occurred since the last fault
@@ -79,7 +79,7 @@ pub struct Matrices {
     /// in `MatrixBlock::last_fault`.
     now: u64,
     last_id: u32,
-    /// The pitch of the matrix in a region, by the start of the region.
+    /// The pitch of the matrix in each region, keyed by the first page of the region.
     pitches: BTreeMap<Page, i64>,
     /// Byte addresses of the unexplained faults of each thread, the latest fault first.
     unexplained: HashMap<u32, VecDeque<i64>>,
@@ -89,15 +89,15 @@ pub struct Matrices {
 struct MatrixBlock {
     id: u32,
     thread: u32,
-    /// The value of `Matrices::now` at the last fault of the block.
+    /// The time of the block's last fault, on the clock `Matrices::now`.
     last_fault: u64,
     region: Range<Page>,
     /// Address of the first byte of the block: its first column in row 0.
     base: i64,
     /// Bytes from the start of a row of the matrix to the start of the next row.
     pitch: i64,
-    /// Length of the touched part of each row, from the first to the last touched column so far,
-    /// bytes.
+    /// Length of the touched part of a row, bytes: from the first to the last column that was
+    /// touched in any row so far.
     width: i64,
     /// The rows that were touched so far. Row 0 is the row of the fault with which the block began.
     rows: Range<i64>,
@@ -106,7 +106,8 @@ struct MatrixBlock {
     row: i64,
     /// The row after the last row that was prefetched or touched.
     prefetched_to: i64,
-    /// The largest number of rows by which a fault was behind `row`: the height of panels.
+    /// The greatest number of rows from a fault to `row`, for faults in rows before `row`. This is
+    /// the height of a panel.
     rows_behind: i64,
     recent: RecentColumns,
     /// Prefetch depth, pages.
@@ -115,15 +116,15 @@ struct MatrixBlock {
     confidence: i64,
 }
 
-/// The columns in which a block had faults since its highest touched row was `since`.
+/// The columns in which a block had faults since the row `since` became its highest touched row.
 #[derive(Clone, Copy, Debug, Default)]
 struct RecentColumns {
     since: i64,
     faults: u32,
-    /// The touched columns, bytes from the first column of the block: the first touched column, and
-    /// the column after the last.
+    /// The touched columns, as offsets from the first column of the block, bytes: the first touched
+    /// column, and the column after the last touched column.
     columns: (i64, i64),
-    /// The largest number of rows by which a fault was behind the highest touched row.
+    /// The greatest number of rows from a fault to the highest touched row.
     rows_behind: i64,
 }
 
@@ -142,9 +143,9 @@ impl Matrices {
         Self { limits, blocks: vec![], now: 0, last_id: 0, pitches, unexplained }
     }
 
-    /// Follows the block of a fault, and returns pages to prefetch that were not requested before;
-    /// the list of pages may be empty. `None` if the fault is in no block, or in a block that is
-    /// removed because it has become wider than half of a row.
+    /// Advances the block that contains a fault, and returns pages to prefetch that were not
+    /// requested before; the list of pages may be empty. `None` if the fault is in no block, or in
+    /// a block that is removed because it has become wider than half of a row.
     pub fn on_fault(&mut self, fault: &FaultContext) -> Option<Prefetch> {
         self.now += 1;
         let byte = fault.byte()?;
@@ -158,8 +159,8 @@ impl Matrices {
         let map_early = block.pages_to_map_early(position.row);
         let (id, is_part) = (block.id, block.width * 2 <= block.pitch);
         if !is_part {
-            // A block wider than half of a row counts as a sweep over whole rows. Sweeps are the
-            // task of streams, so the block is removed.
+            // A block wider than half of a row counts as a pass over whole rows. Streams predict
+            // such a pass, so the block is removed.
             self.blocks.retain(|block| block.id != id);
             return None;
         }
@@ -187,8 +188,8 @@ impl Matrices {
         prefetch
     }
 
-    /// Learns a pitch from three faults at equal distances. A fault on the first byte of a page
-    /// says nothing, because the access may have begun on the page before.
+    /// Learns a pitch from three faults at equal distances. A fault on the first byte of a page is
+    /// not used, because the access may have begun on the page before.
     fn learn_pitch(&mut self, fault: &FaultContext, byte: i64, before: &VecDeque<i64>) {
         if fault.offset == 0 {
             return;
@@ -203,8 +204,8 @@ impl Matrices {
             self.pitches.clear();
         }
         let known = self.pitches.entry(fault.region.start).or_insert(pitch);
-        // Accesses to every second row show twice the pitch of the matrix. So a multiple of the
-        // known pitch does not replace the known pitch.
+        // Accesses to every second row are twice the pitch apart. So a multiple of the known pitch
+        // does not replace the known pitch.
         if pitch % *known != 0 {
             *known = pitch;
             self.blocks.retain(|block| block.region != fault.region);
@@ -269,9 +270,9 @@ impl Matrices {
 }
 
 impl MatrixBlock {
-    /// Begins a block with a fault and two earlier faults. The earlier faults must be in the
-    /// [`BEGIN_ROWS`] rows before the row of the fault, and the columns of all three faults must be
-    /// within one page; else `None`.
+    /// Begins a block with a fault and two earlier faults. Returns `None` unless the two earlier
+    /// faults are in the [`BEGIN_ROWS`] rows before the row of the fault, and the columns of all
+    /// three faults are within one page.
     fn begin(byte: i64, before: &VecDeque<i64>, pitch: i64, fault: &FaultContext) -> Option<Self> {
         let mut block = Self {
             id: 0,
@@ -311,9 +312,9 @@ impl MatrixBlock {
         RowColumn { row: (from - column) / self.pitch, column }
     }
 
-    /// The row and column of a byte. `None` if the row is too far behind the highest touched row
+    /// The row and column of a byte. `None` if the row is too far before the highest touched row
     /// ([`ROWS_BEHIND_MAX`]) or beyond the row after the prefetched rows, or if the column is more
-    /// than a page beside the columns of the block.
+    /// than a page outside the columns of the block.
     fn locate_near(&self, byte: i64) -> Option<RowColumn> {
         let position = self.locate(byte);
         let is_row =
@@ -321,7 +322,7 @@ impl MatrixBlock {
         (is_row && position.column < self.width + PAGE_LENGTH).then_some(position)
     }
 
-    /// True if a byte is in the known rows and columns of the block.
+    /// True if a byte is in the touched rows and columns of the block.
     fn contains(&self, byte: i64) -> bool {
         let RowColumn { row, column } = self.locate(byte);
         self.rows.contains(&row) && (0..self.width).contains(&column)
@@ -391,9 +392,9 @@ impl MatrixBlock {
         (row + 1..next.min(self.prefetched_to)).map(|row| self.pages(row)).collect()
     }
 
-    /// Notes the column of a fault that is `rows_behind` rows behind the highest touched row. After
-    /// enough rows ([`RECENT_ROWS`]), the block is narrowed to the columns from the first to the
-    /// last with a fault in these rows.
+    /// Notes the column of a fault that is `rows_behind` rows before the highest touched row. Each
+    /// time that the block has advanced by enough rows ([`RECENT_ROWS`]), it is narrowed to the
+    /// range of columns that had faults in these rows.
     fn note_recent(&mut self, column: i64, rows_behind: i64) {
         let RecentColumns { since, faults, columns: (first, end), rows_behind: max } = self.recent;
         let (first, end) = if faults == 0 { (column, column + 1) } else { (first, end) };
@@ -411,14 +412,13 @@ impl MatrixBlock {
         self.recent = RecentColumns { since: self.row, ..RecentColumns::default() };
     }
 
-    /// Returns the pages of the next rows to prefetch now. Empty while more than half of the rows
-    /// of the depth are prefetched and not touched.
+    /// Returns the pages of the rows to prefetch now. The result is empty while more than half of
+    /// the rows of the prefetch depth are prefetched and not touched.
     fn prefetch_rows(&mut self, limits: Limits) -> Vec<Range<Page>> {
         self.depth = self.depth.clamp(limits.initial, limits.max);
         let pages_per_row = (self.width / PAGE_LENGTH + 1) as u64;
         let rows = (self.depth / pages_per_row).max(1) as i64;
-        // Pages are prefetched in large pieces: no prefetch is made while more than half of the
-        // rows of the depth are prefetched and not touched.
+        // Wait, so that pages are prefetched in large pieces.
         if (self.prefetched_to - self.row) * 2 > rows {
             return vec![];
         }
@@ -482,8 +482,9 @@ mod tests {
             self.mapped.extend(map_early.into_iter().flatten().filter(is_resident));
         }
 
-        /// Touches the `columns` (bytes) of `rows` rows from row `first` on, as panels are packed:
-        /// one byte of each row, then the byte `strip` bytes further in each row.
+        /// Touches the `columns` (bytes) of `rows` rows from row `first` on, in the order in which
+        /// a program packs panels: one byte of each row, then the byte `strip` bytes further in
+        /// each row.
         fn panel(&mut self, first: u64, rows: u64, columns: Range<u64>, strip: usize) {
             for column in columns.step_by(strip) {
                 (first..first + rows).for_each(|row| self.touch(row * ROW + column));

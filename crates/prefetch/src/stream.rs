@@ -18,12 +18,13 @@ const STREAMS_MAX: usize = 64;
 /// Minimum confidence (correct predictions) for a prefetch.
 const CONFIDENCE_MIN: u32 = 2;
 
-/// After this number of faults without a fault of a stream, the stream no longer expects the pages
-/// that it has requested. Only faults that are passed to [`Streams::on_fault`] count; faults in
+/// A stream no longer expects the pages that it has requested after this number of faults without a
+/// fault of the stream. Only faults that are passed to [`Streams::on_fault`] count; faults in
 /// matrix blocks are not passed.
 const EXPIRES_AFTER: u64 = 512;
 
-/// A gap in a run counts as a stride after the gap has repeated this number of times.
+/// A run with gaps is converted to several runs with a constant stride after the same gap has
+/// repeated this number of times.
 const EQUAL_GAPS: u32 = 2;
 
 /// Maximum number of candidate strides that a new stream takes from the nearest older runs of its
@@ -37,9 +38,9 @@ const STRIDES_MAX: usize = 3;
 /// their pages may have been evicted too.
 const NEXT_EXPECTED: usize = 4;
 
-/// Confidence that random accesses do not reach. A stream with at least this confidence and a fault
-/// among the last [`PROTECTED_FAULTS`] is replaced only if the same is true of all streams in the
-/// table.
+/// A confidence that no stream of random accesses reaches. If a stream has at least this
+/// confidence, and a fault among the last [`PROTECTED_FAULTS`], it is replaced only if the same is
+/// true of all streams in the table.
 pub(super) const SURE_CONFIDENCE: u32 = 8;
 const PROTECTED_FAULTS: u64 = 1 << 14;
 
@@ -101,7 +102,7 @@ struct Cursor {
 struct Stream {
     id: u32,
     thread: u32,
-    /// The value of `Streams::now` at the last fault of the stream.
+    /// The time of the stream's last fault, on the clock `Streams::now`.
     last_fault: u64,
     /// The pages of the current run that were touched so far.
     run: Range<Page>,
@@ -110,10 +111,11 @@ struct Stream {
     /// The pages of the run since its last gap. A gap has pages that the program skipped although
     /// they were not mapped.
     segment: Range<Page>,
-    /// The stride from the previous segment to this segment, and how often this stride has
-    /// repeated; `None` before the first gap.
+    /// The stride from the previous segment to `segment`, and the number of times that this stride
+    /// has repeated; `None` before the first gap.
     gap: Option<(Stride, u32)>,
-    /// The start of the current tile, and the number of the current run in the tile.
+    /// `tile_start` is the start of the current tile, and `run_number` is the number of the current
+    /// run in this tile, counted from 1.
     tile_start: Page,
     run_number: u64,
     /// Candidates for the stride to the next run: the strides from older runs to this run.
@@ -135,7 +137,7 @@ struct Stream {
 }
 
 impl Streams {
-    /// An empty table.
+    /// A table without streams.
     pub const fn new(limits: Limits) -> Self {
         let throttle = AccuracyThrottle::new();
         Self { limits, table: vec![], now: 0, last_id: 0, confidence: None, throttle }
@@ -156,7 +158,8 @@ impl Streams {
         (!pages.is_empty()).then_some(Prefetch { stream: stream.id, pages, map_early: vec![] })
     }
 
-    /// True if a stream of at least this confidence has explained the last fault.
+    /// True if the stream of the last fault has at least this confidence, and enough for a
+    /// prefetch.
     pub fn has_explained(&self, confidence: u32) -> bool {
         self.confidence.is_some_and(|it| it >= confidence)
     }
@@ -288,9 +291,9 @@ impl Streams {
         index
     }
 
-    /// If the stream at `index` may be the next tile of an older stream, removes the older stream,
-    /// and continues its tiles if both have the same stride. Returns the new index of the stream,
-    /// because the removal may move it.
+    /// If the stream at `index` may be the next tile of an older stream, removes the older stream.
+    /// The stream at `index` continues the tiles of the older stream if both have the same stride.
+    /// Returns the new index of the stream, because the removal may move it.
     fn merge_next_tile(&mut self, index: usize) -> usize {
         let Some(tiled) = self.table[index].resembles.take() else { return index };
         let id = self.table[index].id;
@@ -388,8 +391,8 @@ impl Stream {
         }
         self.direction = Some(if is_up { Direction::Up } else { Direction::Down });
         self.run = self.run.start.min(at.start)..self.run.end.max(at.end);
-        // If the run is longer than the runs before it, it is a sweep: strides between shorter runs
-        // do not apply to it.
+        // A run that is longer than the runs before it is a pass over an array: strides between
+        // shorter runs do not apply to it.
         let length = self.run_length();
         self.strides.retain(|stride| length <= stride.run_length);
         if self.strides.is_empty() {
@@ -504,13 +507,12 @@ impl Stream {
         });
     }
 
-    /// Returns the pages to prefetch now. The result is empty while more than half of the depth is
-    /// requested and untouched.
+    /// Returns the pages to prefetch now. The result is empty while more than half of the prefetch
+    /// depth is requested and untouched.
     fn prefetch(&mut self, limits: Limits, region: &Range<Page>) -> Vec<Range<Page>> {
         self.depth = self.depth.clamp(limits.initial, limits.max);
         let untouched = self.untouched.pages();
-        // Pages are prefetched in large pieces: no prefetch is made while more than half of the
-        // depth is requested and untouched.
+        // Wait, so that pages are prefetched in large pieces.
         if untouched * 2 > self.depth {
             return vec![];
         }
@@ -611,7 +613,7 @@ mod tests {
     }
 
     /// Asserts that at most 5 touches for each stream are not prefetch hits, and that at most
-    /// `LIMITS.max` pages for each stream are wasted: the pages past its end.
+    /// `LIMITS.max` pages for each stream are wasted: the pages after the end of the stream.
     fn check_outcome(name: &str, streams: usize, trace: Vec<(u32, Page)>) {
         let outcome = run(trace);
         assert!(outcome.touched - outcome.hits <= 5 * streams, "{name}: {outcome:?}");
@@ -641,8 +643,8 @@ mod tests {
     #[test]
     fn rows_of_a_tile_are_prefetched() {
         let rows = (0..200).flat_map(|row| (0..8).map(move |page| (1, row * 100 + page)));
-        // The first row looks like a sweep, so the pages that are prefetched after the end of the
-        // row are wasted. The second row shows the stride.
+        // The first row looks like a pass over an array, so the pages that are prefetched after the
+        // end of the row are wasted. The second row shows the stride.
         let outcome = run(rows);
         assert!(outcome.hits >= outcome.touched * 9 / 10, "{outcome:?}");
         assert!(outcome.wasted <= 2 * LIMITS.max as usize, "{outcome:?}");

@@ -12,8 +12,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 const LIMITS: Limits = Limits { initial: 4, max: 64 };
 
-/// A simulated memory that evicts the oldest mapped page first. Untouched prefetched pages have
-/// frames of their own: an eighth of `frames`, but at least 256.
+/// A simulated memory of `frames` frames that evicts the page that was mapped first. Untouched
+/// prefetched pages (`ready`) have frames of their own: an eighth of `frames`, but at least 256.
 struct TestMemory {
     prefetcher: Prefetcher,
     mapped: BTreeSet<Page>,
@@ -100,8 +100,8 @@ impl TestMemory {
         }
     }
 
-    /// Runs a trace, and returns its outcome alone. Pages that were prefetched for an earlier trace
-    /// count as prefetched at the start of this trace.
+    /// Runs a trace, and returns the outcome of this trace alone. Pages that were prefetched for an
+    /// earlier trace count as prefetched at the start of this trace.
     fn run(&mut self, trace: impl IntoIterator<Item = Page>) -> TraceOutcome {
         self.outcome = TraceOutcome::default();
         self.ready_order.iter_mut().for_each(|(when, _)| *when = 0);
@@ -219,7 +219,8 @@ fn threads_have_orders_of_their_own() {
 }
 
 /// The edges of a graph are walked in order, which is a stream. The vertices that the edges name
-/// are accessed in no order. From the second round on, the pages of both are prefetched.
+/// are accessed in no order. From the second round on, the pages of edges and of vertices are
+/// prefetched.
 #[test]
 fn a_gather_beside_a_sweep_is_prefetched() {
     let random = &mut Pcg64Mcg::seed_from_u64(6);

@@ -15,8 +15,8 @@ const HITS_PER_WASTED: u64 = 16;
 /// The largest rise of the confidence threshold, in correct predictions.
 pub(super) const CONFIDENCE_MAX: u32 = 64;
 
-/// Counts wasted prefetches, less what prefetch hits compensate. The count determines the
-/// confidence that a stream needs for a prefetch.
+/// Counts wasted pages, minus the wasted pages that prefetch hits have compensated. The count
+/// determines the confidence that a stream needs for a prefetch.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct AccuracyThrottle {
     /// Wasted pages times [`HITS_PER_WASTED`], minus prefetch hits; not below 0.
@@ -35,7 +35,7 @@ impl AccuracyThrottle {
         min + u32::try_from(steps).unwrap_or(CONFIDENCE_MAX)
     }
 
-    /// Counts prefetched pages that were dropped untouched.
+    /// Counts prefetched pages that were evicted untouched.
     pub(super) fn on_wasted(&mut self, pages: u64) {
         let max = u64::from(CONFIDENCE_MAX) * PAGES_PER_STEP * HITS_PER_WASTED;
         let wasted = self.wasted.saturating_add(pages.saturating_mul(HITS_PER_WASTED));

@@ -22,7 +22,7 @@ pub(super) struct UntouchedRange {
 pub(super) struct UntouchedRanges {
     order: VecDeque<UntouchedRange>,
     /// A search index of `order`, sorted by address. The key is the start and end of a range, the
-    /// value is how often this range is in `order`.
+    /// value is the number of times that this range is in `order`.
     counts: BTreeMap<(Page, Page), u32>,
     /// An upper bound of the number of pages of a range in `counts`. The search for the ranges that
     /// contain a page therefore begins at most this number of pages before the page.

@@ -1,4 +1,5 @@
-//! The file or device behind a path of a store, and the checks whether it may be used.
+//! The file or block device that holds the pages of a store, and the checks that decide whether a
+//! path can be used as a store.
 
 use super::{
     BLOCK, StoreRefused,
@@ -22,16 +23,17 @@ use std::{
     sync::Arc,
 };
 
-/// The mark at the start of a device that is a store: all content of the device behind the mark is
-/// disposable.
+/// The mark that a store writes to the start of its block device. The mark means that all content
+/// of the device behind it is disposable.
 const MARK: &[u8] = b"interleaf: pages of a program\n";
 
 /// Offset of the pages on a device, bytes. [`MARK`] is before the pages. An offset of 1 MiB keeps
 /// the pages aligned to the internal blocks of a drive.
 const DEVICE_OFFSET: u64 = 1 << 20;
 
-/// Bytes that are read at the start and the end of a device to find foreign content. Labels of
-/// partitions, RAID, LVM and all common file systems lie in the first or last 128 KiB.
+/// Number of bytes that are read at the start and at the end of a device, to detect content that is
+/// not a store's. Labels of partitions, RAID, LVM and all common file systems lie in the first or
+/// last 128 KiB.
 const PROBED_BYTES: usize = 128 << 10;
 
 /// The length of a sparse store file, bytes. This is also the maximum number of bytes that a store
@@ -41,7 +43,7 @@ const FILE_BYTES: u64 = 8 << 40;
 /// A file or device that holds pages.
 #[derive(Debug)]
 pub(super) struct BackingFile {
-    /// The path as the user named it.
+    /// The path as the user named it, for messages; `in memory` for a file in memory.
     pub(super) name: Arc<str>,
     pub(super) path: PathBuf,
     pub(super) file: File,
@@ -55,10 +57,9 @@ pub(super) struct BackingFile {
     is_handed_over: bool,
 }
 
-/// The kind of a backing file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BackingKind {
-    /// An unnamed file.
+    /// An unnamed file in a folder.
     File,
     Device,
     /// A file in memory.
@@ -67,8 +68,8 @@ pub(super) enum BackingKind {
 
 impl BackingFile {
     /// If `path` is a folder, makes an unnamed file in the folder. If `path` is a block device,
-    /// opens the device: with `force` whatever the device holds, else only if the device is empty
-    /// or begins with [`MARK`]. Nothing is written to the device.
+    /// opens the device. Without `force`, the device must be empty or begin with [`MARK`]. Nothing
+    /// is written to the device.
     pub(super) fn open(path: &Path, force: bool) -> Result<Self, StoreRefused> {
         let name = path.display().to_string();
         let refuse =
@@ -178,8 +179,8 @@ impl BackingFile {
         })
     }
 
-    /// Writes the mark to a device, and zeros behind it, [`PROBED_BYTES`] in total. A former file
-    /// system on the device is lost.
+    /// Writes [`MARK`] to the start of a device, followed by zeros, [`PROBED_BYTES`] in total. A
+    /// former file system on the device is lost. Does nothing for a file.
     pub(super) fn mark(&self) -> Result<(), StoreRefused> {
         if self.kind != BackingKind::Device {
             return Ok(());
@@ -193,7 +194,7 @@ impl BackingFile {
         })
     }
 
-    /// A file in memory.
+    /// Makes a file in memory (`memfd_create(2)`).
     pub(super) fn memory() -> io::Result<Self> {
         let pages = rustix::fs::memfd_create("pages", rustix::fs::MemfdFlags::CLOEXEC)?;
         let file = File::from(descriptor::protected(pages));
@@ -204,8 +205,9 @@ impl BackingFile {
         Ok(Self { name, path, file, base: 0, bytes: FILE_BYTES, kind, is_handed_over: false })
     }
 
-    /// Makes another unnamed file in the same folder, or another file in memory, for pages of a
-    /// forked child. A device is refused, because a device has room for one store only.
+    /// Makes another file of the same kind, for pages of a forked child: an unnamed file in the
+    /// same folder, or a file in memory. A device is refused, because it has room for one store
+    /// only.
     pub(super) fn open_another(&self) -> Result<Self, StoreRefused> {
         let no = |why: String| StoreRefused {
             store: self.name.to_string(),
@@ -238,8 +240,8 @@ impl BackingFile {
         Ok(Self { file, name: Arc::clone(&self.name), path: self.path.clone(), ..*self })
     }
 
-    /// True if no other open file description of the file holds the lock of a store. A forked child
-    /// may have such a description.
+    /// True if no other open file description of the file holds a lock on it. A forked child may
+    /// have such a description.
     pub(super) fn is_alone(&self) -> bool {
         let is_alone = lock(&self.file, true).is_ok();
         is_alone && lock(&self.file, false).is_ok()
@@ -255,8 +257,8 @@ impl BackingFile {
         Ok(fallocate(&self.file, FallocateFlags::KEEP_SIZE, offset, bytes)?)
     }
 
-    /// Passes a descriptor of the file to a releaser process, which frees the blocks of the file
-    /// once no pager has it open.
+    /// Passes a descriptor of the file to a releaser process. The releaser frees the blocks of the
+    /// file once no pager has the file open.
     pub(super) fn hand_over(&mut self, releaser: &Releaser) {
         if self.kind == BackingKind::File {
             self.is_handed_over |= releaser.hand_over(&self.file).is_ok();
@@ -294,11 +296,11 @@ impl Drop for BackingFile {
     }
 }
 
-/// Bytes that a store at `path` can use: the free space of the file system if `path` is a folder.
-/// If `path` is a device, these are all bytes except the first `DEVICE_OFFSET`.
+/// Number of bytes that a store at `path` can use. For a folder, this is the free space of its file
+/// system. For a device, it is the size of the device without the first `DEVICE_OFFSET` bytes.
 ///
 /// # Errors
-/// When the path does not exist.
+/// When the path does not exist, or cannot be opened.
 pub fn free(path: &Path) -> io::Result<u64> {
     if path.is_dir() {
         let found = statvfs(path)?;
@@ -339,7 +341,8 @@ fn alignment(file: &File) -> Option<u64> {
     is_said.then(|| u64::from(found.stx_dio_offset_align.max(found.stx_dio_mem_align)))
 }
 
-/// Extends an empty file to the maximum length without allocating space. Returns the length.
+/// Extends an empty file to the greatest possible length, at most `FILE_BYTES`, without allocating
+/// space. Returns the length.
 fn lengthen(file: &File) -> io::Result<u64> {
     // Keep the length within the user's limit of the size of files (`RLIMIT_FSIZE`): `ftruncate(2)`
     // to a longer length would raise SIGXFSZ.

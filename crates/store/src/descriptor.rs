@@ -19,8 +19,8 @@ use std::{
 /// descriptors, which has an entry for each number up to the highest.
 const END: usize = 4096;
 
-/// Protected descriptors have the highest numbers below the limit of descriptors (`RLIMIT_NOFILE`,
-/// at most [`END`]): the highest `NUMBERS`, or the upper half below the limit if that is less.
+/// Size of the range of numbers for protected descriptors. The range ends at the limit of
+/// descriptors (`RLIMIT_NOFILE`, at most [`END`]), and begins at half of the limit or later.
 const NUMBERS: u64 = 256;
 
 /// One bit for each protected descriptor.
@@ -58,19 +58,19 @@ pub fn unprotect(fd: RawFd) {
 /// Closes a descriptor of the pager by its number.
 ///
 /// # Safety
-/// No value that owns the descriptor uses it any more, or is dropped.
+/// No value that owns the descriptor may use the descriptor afterwards, or be dropped.
 pub unsafe fn close(fd: RawFd) {
     unprotect(fd);
     // SAFETY: the caller upholds the contract of this function.
     unsafe { rustix::io::close(fd) };
 }
 
-/// The first protected descriptor from `fd` on.
+/// Returns the first protected descriptor with the number `fd` or a higher one.
 pub fn next_protected(fd: u32) -> Option<u32> {
     (fd..END as u32).find(|fd| is_protected(*fd as RawFd))
 }
 
-/// The word and the bit of a descriptor in [`PROTECTED`].
+/// Returns the word of [`PROTECTED`] with the bit of a descriptor, and the mask of the bit.
 fn place(fd: RawFd) -> Option<(&'static AtomicU64, u64)> {
     let fd = usize::try_from(fd).ok()?;
     Some((PROTECTED.get(fd / 64)?, 1 << (fd % 64)))

@@ -20,7 +20,7 @@ use std::{
     time::Duration,
 };
 
-/// The token of a job, and its result: the transferred bytes, or the error.
+/// A job's token, and the job's result: the number of transferred bytes, or the error.
 pub type JobResult = (u64, Result<usize, Errno>);
 
 /// Carries out jobs (transfers of one file) and timers.
@@ -29,7 +29,7 @@ pub trait Engine: Send {
     ///
     /// # Safety
     /// Until the job is done, the file is open, and the memory is mapped. No other code writes to
-    /// this memory, and no other code uses the memory of a read.
+    /// this memory. If the job is a read, no other code uses the memory at all.
     unsafe fn push(&mut self, token: u64, job: &Job);
 
     /// Starts a timer: after `time`, [`Engine::done`] reports `token` with 0 bytes.
@@ -44,10 +44,10 @@ pub trait Engine: Send {
     /// True if a job may have finished since the last call of [`Engine::done`].
     fn has_done(&mut self) -> bool;
 
-    /// Appends the results of finished jobs.
+    /// Appends the results of finished jobs and of ended timers to `outcomes`.
     fn done(&mut self, outcomes: &mut Vec<JobResult>);
 
-    /// A descriptor that is readable when jobs are finished.
+    /// A descriptor that is readable when jobs or timers are finished.
     fn ready(&self) -> BorrowedFd<'_>;
 
     /// Descriptors of the engine that a forked child would inherit.
@@ -118,8 +118,9 @@ impl Ring {
         Ok(Self { ring, waiting: VecDeque::new(), pieces, times })
     }
 
-    /// Completes finished requests. With `IORING_SETUP_COOP_TASKRUN`, the kernel posts their
-    /// completions only in a system call of this thread, which this function makes.
+    /// Completes finished requests. With `IORING_SETUP_COOP_TASKRUN`, the kernel posts a completion
+    /// only in a system call of the thread that has submitted the request. This function makes such
+    /// a call.
     fn run_deferred(&mut self) {
         if self.ring.submission().taskrun() {
             // If the call fails, the requests are completed by the next call of this function.

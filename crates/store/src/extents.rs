@@ -4,16 +4,16 @@ use rustix::fs::{FallocateFlags, SeekFrom, fallocate, fstatfs, seek};
 use std::{fs::File, ops::Range};
 
 /// `f_type` of ext2, ext3 and ext4 (`linux/magic.h`). Extents are merged on these file systems
-/// only. On other file systems, `FALLOC_FL_ZERO_RANGE` would free blocks and allocate new ones. The
-/// merge would also gain nothing there, because other file systems discard freed blocks in the
-/// background.
+/// only. On other file systems, `FALLOC_FL_ZERO_RANGE` would free blocks and allocate new ones.
+/// Other file systems also need no merge, because they discard freed blocks in the background.
 const EXT4: u64 = 0xef53;
 
 /// The extents of a file are merged range by range, with this number of bytes in a range. If the
 /// merge is interrupted, the finished ranges stay merged.
 const STEP: u64 = 16 << 20;
 
-/// Merges the extents of a range whose content is not needed any more. The content becomes zeros.
+/// Merges the extents of a byte range of `file`. The content of the range is lost: it becomes
+/// zeros.
 pub(super) fn merge_extents(file: &File, range: Range<u64>) {
     if !fstatfs(file).is_ok_and(|found| u64::try_from(found.f_type) == Ok(EXT4)) {
         return;

@@ -35,7 +35,7 @@ pub struct FaultPlan {
     pub delayed: u64,
     /// The delay of the transfers that `delayed` selects, ms.
     pub delay_ms: u64,
-    /// True if results that are collected together are reported in random order.
+    /// True if the results that one call of `Engine::done` collects are in random order.
     pub reordered: bool,
     /// Unreadable ranges of a file: 1 MiB in each `lost_mib` MiB; 0 or 1 means none.
     pub lost_mib: u64,
@@ -70,7 +70,7 @@ impl FromStr for FaultPlan {
     }
 }
 
-/// The result that replaces or delays the result of a job.
+/// The fault of a job that `Engine::done` applies to the drive's result.
 enum InjectedResult {
     Fails(Errno),
     /// The result is delayed until a timer ends. The value is the drive's result, or `None` if the
@@ -106,7 +106,8 @@ impl FaultyEngine {
         one_in > 0 && self.random().is_multiple_of(one_in)
     }
 
-    /// The error of a job whose file range the plan makes fail (`room`, `lost_mib`); else `None`.
+    /// Returns `ENOSPC` for a write beyond `room`, `EIO` for a read that overlaps an unreadable
+    /// range (`lost_mib`), and `None` for other jobs.
     fn refused(&self, job: &Job) -> Option<Errno> {
         let end = job.offset + bytes(job) as u64;
         if job.is_write && self.plan.room > 0 && end > self.plan.room {

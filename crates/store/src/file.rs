@@ -26,8 +26,8 @@ use std::{
 /// Pages of each file that are allocated and freed together: 16 MiB.
 const UNIT_PAGES: u64 = 4096;
 
-/// Number of transfers between two checks whether forked processes that share files have ended
-/// ([`FileStore::thaw`]).
+/// Number of transfers between two calls of [`FileStore::thaw`], which checks whether the other
+/// processes that share the files have ended.
 const CHECK_INTERVAL: u32 = 4096;
 
 /// Options of a store.
@@ -41,7 +41,7 @@ pub struct Options {
     pub threads: bool,
     /// The retries of failed transfers.
     pub retry: RetryPolicy,
-    /// Injected faults, for tests; `None` for none.
+    /// The faults to inject, for tests; `None` to inject no faults.
     pub faults: Option<FaultPlan>,
 }
 
@@ -62,13 +62,14 @@ type LayerFiles = BTreeMap<Layer, Vec<BackingFile>>;
 
 /// The files of a child that is about to be forked. After the fork, parent and child each have a
 /// copy of this value, with the same open file descriptions. A lock belongs to an open file
-/// description, so the parent cannot find out by the lock whether the child uses the files. A drop
-/// therefore changes no content; only the child, which takes the files out, frees their blocks.
+/// description, so the parent cannot find out by the lock whether the child uses the files. The
+/// drop of this value therefore changes no content. Only the child, which takes the files out,
+/// frees their blocks.
 #[derive(Debug)]
 struct ChildFiles(LayerFiles);
 
 impl ChildFiles {
-    /// Takes the files out, in the child.
+    /// Takes the files out of this value. Only the child calls this function.
     fn take(mut self) -> LayerFiles {
         std::mem::take(&mut self.0)
     }
@@ -407,8 +408,8 @@ impl FileStore {
         Ok(Self::build(self.stripes, layers, files.take(), self.options)?)
     }
 
-    /// Makes another file for each present file ([`BackingFile::open_another`]), for pages that
-    /// only one process uses.
+    /// Makes the files of a new layer: one beside each file of the first layer
+    /// ([`BackingFile::open_another`]).
     fn open_more(&self) -> Result<Vec<BackingFile>, StoreRefused> {
         let first = self.files.values().next();
         let open = |file: &BackingFile| {
@@ -535,8 +536,8 @@ impl Store for FileStore {
     }
 }
 
-/// The pieces of memory for a part of a transfer: `part` is a range of bytes of all `pieces` in
-/// order.
+/// Returns the memory of one part of a transfer. `part` is a byte range of the concatenation of all
+/// `pieces`.
 fn cut(pieces: &[Piece], part: Range<u64>) -> Vec<Piece> {
     let (mut at, mut cut) = (0, vec![]);
     for piece in pieces {

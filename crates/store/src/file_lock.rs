@@ -5,8 +5,9 @@
 
 use std::{fs::File, io, os::fd::AsRawFd};
 
-/// Takes a lock of the open file description of `file`: exclusive if `is_alone` is true, else
-/// shared. Fails if another open file description of the file holds a conflicting lock.
+/// Takes a lock for the open file description of `file`: an exclusive lock if `is_alone` is true,
+/// and a shared lock otherwise. Fails if another open file description of the file holds a
+/// conflicting lock.
 pub(super) fn lock(file: &File, is_alone: bool) -> io::Result<()> {
     set_lock(file, libc::F_OFD_SETLK, is_alone)
 }

@@ -111,8 +111,8 @@ pub trait Store: Send {
     /// Starts a transfer.
     ///
     /// # Safety
-    /// Until the transfer is done, the memory stays mapped. No other code writes to this memory,
-    /// and no other code uses the memory of a read.
+    /// Until the transfer is done, the memory stays mapped. No other code writes to this memory. If
+    /// the transfer is a read, no other code uses the memory at all.
     ///
     /// # Errors
     /// When the transfer cannot be started. The transfer then counts as failed.
@@ -130,7 +130,7 @@ pub trait Store: Send {
     /// True if a transfer may have finished since the last call of [`Store::done`].
     fn has_done(&mut self) -> bool;
 
-    /// The tokens of the transfers that finished since the last call, with their results. A
+    /// Returns the token and the result of each transfer that finished since the last call. A
     /// transfer of which only a part was done has failed.
     fn done(&mut self) -> Vec<(u64, Result<(), TransferError>)>;
 

@@ -46,7 +46,7 @@ impl Default for RetryPolicy {
     }
 }
 
-/// What the engine's caller must do with a job, after the drive has returned a result for the job.
+/// The action of the engine's caller after the drive has returned a result for a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextStep {
     Done,

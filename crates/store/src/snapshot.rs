@@ -11,8 +11,8 @@
 //! page 2   [2]             [2]            changed by both, each in its own layer 2
 //! ```
 //!
-//! When all other processes that use a frozen layer have ended, later writes to its remaining pages
-//! go to this layer again.
+//! When all other processes that use a frozen layer have ended, the layer is *thawed*: the last
+//! process writes to its remaining pages in this layer in place.
 //!
 //! Space is allocated and freed in units of some MiB, so that a file has few extents.
 
@@ -42,7 +42,7 @@ struct LayerUse {
     units: Vec<u32>,
 }
 
-/// Neighbouring pages in one layer, or in none.
+/// Neighbouring pages that are all in one layer, or that no layer holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LayerRun {
     /// The layer that holds all of the pages; `None` if no layer holds them.
@@ -55,8 +55,8 @@ pub struct LayerRun {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AllocationUnit {
     pub layer: Layer,
-    /// The index of the unit within the layer: its first page divided by the number of pages of a
-    /// unit.
+    /// The index of the unit within the layer: the unit's first page divided by the number of pages
+    /// of a unit.
     pub index: u64,
 }
 
@@ -67,14 +67,14 @@ impl Layers {
         Self { of: vec![], layers: Vec::from([top]), unit_pages }
     }
 
-    /// Splits `pages` into runs of pages that are in the same layer, for a read.
+    /// Splits `pages`, which are about to be read, into runs of pages that are in the same layer.
     pub fn read(&self, pages: Range<Page>) -> Vec<LayerRun> {
         runs(pages, |page| self.layer(page))
     }
 
-    /// Moves pages of frozen layers and new pages to the writable layer, for a write. Then returns
-    /// `pages`, split into runs of pages that are in the same layer. Allocation units that become
-    /// used are appended to `units`.
+    /// Prepares a write to `pages`: pages of frozen layers and new pages move to the writable
+    /// layer. Returns `pages`, split into runs of pages that are in the same layer. Allocation
+    /// units that become used are appended to `units`.
     pub fn write(&mut self, pages: Range<Page>, units: &mut Vec<AllocationUnit>) -> Vec<LayerRun> {
         if self.of.len() < pages.end as usize {
             self.of.resize(pages.end as usize, NOWHERE);
@@ -121,8 +121,8 @@ impl Layers {
         Some(new)
     }
 
-    /// The child's copy of the layers, right after [`Layers::fork`]: the frozen layers, and a layer
-    /// for the child's own writes, which is also returned.
+    /// Returns the child's layers, right after [`Layers::fork`]: the frozen layers, and one
+    /// writable layer for the child's own writes. Also returns the number of the writable layer.
     pub fn child(&self) -> (Self, Layer) {
         let mut child = self.clone();
         for layer in child.layers.iter_mut().filter(|layer| !layer.is_frozen) {
@@ -166,15 +166,15 @@ impl Layers {
         others.min_by_key(|(_, layer)| layer.pages).map(|(from, _)| (from, to))
     }
 
-    /// The pages in a layer, as runs of neighbours.
+    /// The pages in a layer, as ranges of neighbouring pages.
     pub fn pages_of(&self, layer: Layer) -> Vec<Range<Page>> {
         let mut found = runs(0..self.of.len() as Page, |page| self.layer(page));
         found.retain(|run| run.layer == Some(layer));
         found.into_iter().map(|run| run.pages).collect()
     }
 
-    /// Moves pages to a layer that is not frozen, after their content was copied there. Allocation
-    /// units that become unused are appended to `left`.
+    /// Moves pages to the layer `to`, which is not frozen, after their content was copied to the
+    /// files of `to`. Allocation units that become unused are appended to `left`.
     pub fn move_pages(&mut self, pages: Range<Page>, to: Layer, left: &mut Vec<AllocationUnit>) {
         for page in pages {
             self.leave(page, left);
@@ -182,7 +182,8 @@ impl Layers {
         }
     }
 
-    /// Removes a layer without pages. If the layer is not frozen, another such layer must exist.
+    /// Removes a layer without pages. If the layer is not frozen, another layer that is not frozen
+    /// must exist.
     pub fn remove(&mut self, layer: Layer) {
         self.layers[usize::from(layer) - 1] = LayerUse::default();
     }
@@ -410,8 +411,8 @@ mod tests {
     }
 
     proptest! {
-        /// Each process reads what it wrote last, or else the content that its parent had at the
-        /// fork.
+        /// Each process reads the content that it wrote last. If it has not written to a page, it
+        /// reads the content that its parent had at the fork.
         #[test]
         fn writes_of_one_process_are_invisible_to_others(
             steps in proptest::collection::vec((any::<prop::sample::Index>(), step()), 0..200),

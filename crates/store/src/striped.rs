@@ -1,4 +1,4 @@
-//! Striping: several files as one, so that a large transfer keeps all drives busy.
+//! Striping: several files form one store, so that a large transfer keeps all drives busy.
 
 use std::{iter, ops::Range};
 
@@ -10,7 +10,7 @@ pub struct Stripes {
     pub bytes: u64,
 }
 
-/// The part of a range that lies in one file.
+/// The part of a range of the store that lies in one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StripePart {
     /// The index of the file.
@@ -23,8 +23,8 @@ pub struct StripePart {
 }
 
 impl Stripes {
-    /// Splits a range of the store into one part for each file. One part suffices, because stripes
-    /// of the store that follow each other in one file are contiguous in this file.
+    /// Splits a range of the store into one part for each file. One part for each file suffices,
+    /// because the stripes of the range that are in one file are contiguous in this file.
     pub fn parts(&self, whole: Range<u64>) -> Vec<StripePart> {
         if self.files == 1 {
             return vec![StripePart {

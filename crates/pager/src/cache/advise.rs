@@ -5,7 +5,8 @@ use crate::ranges::Ranges;
 use interleaf_prefetch::{advice::Advice, page::Page};
 use std::ops::Range;
 
-/// The program may pin the budget divided by this number, in frames. All other pages use the rest.
+/// Maximum number of frames of pinned extents: the budget divided by this number. The other frames
+/// are for pages that are not pinned.
 const PINNED_DIVISOR: u32 = 2;
 
 /// Maximum number of pages that the program may pin. While the budget is smaller than
@@ -14,7 +15,8 @@ pub(crate) fn pinned_max(settings: Settings) -> u32 {
     settings.frames / PINNED_DIVISOR
 }
 
-/// The advice about pages that stays in force, and the pins.
+/// The advice that stays in force until the program changes it, and the pages that the program
+/// pins.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ProgramAdvice {
     /// Pages with [`Advice::Random`] or [`Advice::Sequential`].
@@ -31,15 +33,15 @@ impl ProgramAdvice {
         self.advised.get(page).unwrap_or(Advice::Normal)
     }
 
-    /// Removes the advice and pins of some pages.
+    /// Removes the advice and the pins of `pages`.
     fn clear(&mut self, pages: &Range<Page>) {
         self.advised.set(pages, None);
         self.pinned.set(pages, None);
     }
 
-    /// Decides whether to pin an extent, and returns true if so. An extent is pinned if the program
-    /// pins one of its pages, and if the pinned frames, with the frames of the extent, are at most
-    /// `budget` divided by [`PINNED_DIVISOR`]. The frames of the extent are then counted as pinned.
+    /// Returns true if an extent is to be pinned: the program pins one of its pages, and the pinned
+    /// frames, with the frames of this extent, are at most `budget` divided by [`PINNED_DIVISOR`].
+    /// Then also counts the frames of the extent as pinned.
     pub(super) fn pin(&mut self, extent: &Extent, budget: u32) -> bool {
         let is_pinned = self.pinned_frames + extent.frames() <= budget / PINNED_DIVISOR
             && extent.span().pages().any(|page| self.pinned.get(page).is_some());
@@ -103,9 +105,9 @@ impl Cache {
         }
     }
 
-    /// Removes each mapped extent of `pages` for which `is_due` returns true from its queue. Then
-    /// queues the extent again or pins the extent, according to the new advice. A pinned extent is
-    /// in no queue.
+    /// Applies a change of pins to the mapped extents of `pages` for which `is_due` returns true.
+    /// Removes each of these extents from its queue, and then pins the extent or queues it again. A
+    /// pinned extent is in no queue.
     fn requeue_mapped(&mut self, pages: &Range<Page>, is_due: fn(&Extent) -> bool) {
         for id in self.residency.all_in(pages) {
             if is_due(self.residency.extent(id)) {

@@ -16,7 +16,7 @@ const BACKLOG_MAX: u32 = 4096;
 /// number, each loaded page is a tick.
 pub(super) const BUDGET_TICKS: u32 = 1024;
 
-/// For each node, the frames that are released to other processes or nodes.
+/// The frames of each node that are released to other processes or nodes.
 #[derive(Clone, Debug)]
 pub(super) struct Released {
     nodes: Vec<ReleasedOfNode>,
@@ -30,7 +30,8 @@ struct ReleasedOfNode {
     blocks: Vec<(Frame, u8)>,
     /// Number of frames of all blocks.
     frames: u32,
-    /// The number of frames that the node should have released in total.
+    /// The number of frames that the node should have released in total: those above its share of
+    /// the budget.
     target: u32,
     /// Number of blocks in `blocks` that [`Cache::newly_released`] has returned.
     reported: usize,
@@ -108,8 +109,8 @@ impl Cache {
         (self.residency.loaded_pages() / u64::from(self.pages_per_tick())) as u16
     }
 
-    /// Number of pages loaded since a time of the clock of loaded pages. The number is too small
-    /// after the time has wrapped around: after loads of some 64 times the budget.
+    /// Number of pages loaded since the time `since` on the clock of loaded pages. The number is
+    /// too small after the time has wrapped around: after loads of some 64 times the budget.
     pub(super) fn pages_loaded_since(&self, since: u16) -> u32 {
         u32::from(self.time().wrapping_sub(since)).saturating_mul(self.pages_per_tick())
     }
@@ -167,8 +168,8 @@ impl Cache {
         }
     }
 
-    /// Takes back the frames that a node has released above its target, as far as the budget
-    /// allows. Other nodes may have to release their frames first.
+    /// Takes back the frames that a node has released above its target, but not more than the
+    /// budget of the process allows. Other nodes may have to release their frames first.
     fn take_back(&mut self, node: Node) {
         let used: u32 = self.nodes().map(|node| self.used_frames_of(node)).sum();
         let free = self.budget().saturating_sub(used);
@@ -185,7 +186,7 @@ impl Cache {
             }
             // The block is split into halves. The half that is not taken back stays released, and
             // `newly_released` will report this half a second time. The second report is harmless:
-            // the kernel receives the memory of the frames once more.
+            // the memory of the frames is given back to the kernel once more.
             let order = order - 1;
             released.blocks.extend([(frame + (1 << order), order), (frame, order)]);
         }

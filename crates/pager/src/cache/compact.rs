@@ -5,8 +5,9 @@
 //! has the fewest frames in use. The evicted pages are loaded into smaller gaps when they are
 //! touched again.
 //!
-//! In a long loop (`loop_detector.rs`), too few frames are free for that. An allocation then makes
-//! the free frames of a smaller block contiguous (`Cache::gather`), without evictions.
+//! In a long loop (`loop_detector.rs`), too few frames are free for such a compaction. An
+//! allocation then makes the free frames of a smaller block contiguous (`Cache::gather`), without
+//! evictions.
 
 use super::{
     Action, Cache, Extent, ExtentState,
@@ -29,20 +30,20 @@ const FREE_DIVISOR: u32 = 4;
 /// often in the huge page that is compacted. If compaction evicted new extents, a thread that needs
 /// two of them at once, or that runs late, would fault for ever.
 ///
-/// The value was measured with thirty replays (bench `replay`). With 512, they read as many pages
-/// as without this protection of new extents, and with 2048 they read 0.5 % more.
+/// The value was measured with thirty replays (bench `replay`). With 512, the replays read as many
+/// pages as without this protection of new extents; with 2048, they read 0.5 % more.
 const RECENT_PAGES: u32 = 512;
 const RECENT_DIVISOR: u32 = 2;
 
 /// Minimum order of a block of free frames that is made contiguous: 32 frames, 128 KiB.
 const GATHER_ORDER_MIN: u8 = 5;
 
-/// After an attempt without success, free frames are gathered again when the cache has loaded this
-/// number of pages, or half of the budget (`RECENT_DIVISOR`) if that is less. The number bounds the
-/// time of the search.
+/// After a failed attempt to make free frames contiguous (`Cache::gather`), the next attempt
+/// follows when the cache has loaded this number of pages, or half of the budget (`RECENT_DIVISOR`)
+/// if that is less. The pause bounds the time spent on searches.
 const GATHER_PAGES: u32 = 256;
 
-/// Number of huge pages of frames that are examined to gather free frames.
+/// Number of huge pages of frames in which `Cache::gather` looks for a block of frames.
 const GATHER_EXAMINED: usize = 16;
 
 /// The entry of a frame that is not the first frame of an extent.
@@ -77,9 +78,9 @@ impl FrameOwners {
 }
 
 impl Cache {
-    /// Evicts extents from one aligned huge page of frames (512) of a node: the one with the most
-    /// free frames among those that are in use. Evicts inactive extents, and mapped extents that
-    /// are neither pinned nor recently mapped. Does nothing if too few frames are free
+    /// Evicts extents from one aligned huge page of frames (512) of a node. Of the huge pages in
+    /// use, it is the one with the most free frames. Inactive extents are evicted, and mapped
+    /// extents that are neither pinned nor recently mapped. Does nothing if too few frames are free
     /// ([`FREE_DIVISOR`]).
     pub(super) fn compact(&mut self, node: Node, actions: &mut Vec<Action>) {
         let emptiest = self.residency.emptiest(node, 1);
@@ -109,11 +110,12 @@ impl Cache {
     }
 
     /// In a long loop, makes 2^`order` free frames of a node contiguous, and returns true if it
-    /// does. The mapped extents of an aligned block of frames get free frames elsewhere. No page
-    /// moves for that, because the memory of a mapped extent is in the region. Instead, the memory
-    /// of the free frames moves into the block. Examines the blocks of [`GATHER_EXAMINED`] huge
-    /// pages, and begins with those that have the most free frames. Returns false if each block has
-    /// an extent that is not mapped, or that is larger than the free blocks elsewhere.
+    /// succeeds. For that, the mapped extents of an aligned block of frames get free frames outside
+    /// the block. No page moves, because the memory of a mapped extent is in the region. Instead,
+    /// the memory of the free frames moves into the block. Examines the blocks of
+    /// [`GATHER_EXAMINED`] huge pages, and begins with the blocks that have the most free frames.
+    /// Returns false if each block has an extent that is not mapped, or that is larger than the
+    /// free blocks elsewhere.
     pub(super) fn gather(&mut self, node: Node, order: u8, actions: &mut Vec<Action>) -> bool {
         let is_long = self.reclaim.loop_detector.is_long_loop();
         if !is_long || order < GATHER_ORDER_MIN || self.residency.free_frames(node) < 1 << order {
@@ -140,8 +142,9 @@ impl Cache {
         is_gathered
     }
 
-    /// The number of free frames of a block of frames, the block, and its extents. `None` if no
-    /// frame is free, or if an extent is not mapped or larger than the block.
+    /// Returns the number of free frames in a block of frames, the block, and its extents. `None`
+    /// if no frame of the block is free, or if an extent in the block is not mapped or larger than
+    /// the block.
     fn mapped_in_block(&self, block: Range<Frame>) -> Option<(u32, Range<Frame>, Vec<ExtentId>)> {
         let (mut frame, mut mapped, mut free) = (block.start, vec![], 0);
         while frame < block.end {
@@ -161,9 +164,9 @@ impl Cache {
         (free > 0 && frame == block.end).then_some((free, block, mapped))
     }
 
-    /// Gives the mapped extents `ids` of a block free frames outside the block. Returns false, and
-    /// changes nothing, if not each extent finds frames in a free block that is smaller than this
-    /// block.
+    /// Gives free frames outside a block to the mapped extents `ids` of this block, which has
+    /// 2^`block_order` frames. Returns false, and changes nothing, if one of the extents does not
+    /// fit into any free block with fewer than 2^`block_order` frames outside.
     fn empty_block(
         &mut self,
         block: &Range<Frame>,
@@ -189,7 +192,7 @@ impl Cache {
         true
     }
 
-    /// True if a mapped extent was mapped a short time ago, on the clock of loaded pages.
+    /// True if a mapped extent was mapped a short time ago (`RECENT_PAGES`).
     fn is_recent(&self, extent: &Extent) -> bool {
         self.pages_loaded_since(extent.since) <= RECENT_PAGES.min(self.budget() / RECENT_DIVISOR)
     }

@@ -6,8 +6,8 @@ use interleaf_prefetch::page::Page;
 use std::ops::Range;
 
 impl Cache {
-    /// Discards the queued ranges whose pages are idle. A range with a transfer or move in progress
-    /// stays queued.
+    /// Discards each queued range of which no page is being transferred or moved. The other ranges
+    /// stay queued.
     pub(super) fn discard(&mut self, actions: &mut Vec<Action>) {
         for pages in self.durability.take_discards() {
             if self.discard_extents(&pages, actions) {
@@ -20,8 +20,8 @@ impl Cache {
         }
     }
 
-    /// Drops the ready extents of these pages, and unmaps the mapped extents. Returns true if
-    /// extents are left, which are being unmapped or transferred.
+    /// Drops the ready extents of `pages`, and unmaps the mapped extents. Returns true if some
+    /// extents remain for now, because they are being unmapped or transferred.
     fn discard_extents(&mut self, pages: &Range<Page>, actions: &mut Vec<Action>) -> bool {
         let mut is_left = false;
         let mut rest = pages.clone();

@@ -9,8 +9,7 @@ use std::{collections::BTreeSet, ops::Range};
 /// reach this limit, because a successful write resets the count.
 const FAILED_WRITES_MIN: usize = 256;
 
-/// For each page: whether the store holds its content, whether the content is lost, and whether the
-/// page is being discarded.
+/// The state of the content of each page: held by the store, lost, or being discarded.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Durability {
     /// A bit for each page whose content the store holds. An absent page without the bit reads as
@@ -30,14 +29,14 @@ pub(super) struct Durability {
 }
 
 impl Durability {
-    /// The number of these pages whose content the store holds.
+    /// Number of pages of `pages` whose content the store holds.
     pub(super) fn stored_in(&self, pages: Range<Page>) -> u64 {
         let words = pages.start / 64..pages.end.div_ceil(64).min(self.stored.len() as u64);
         let stored = |at: u64| self.stored[at as usize] & mask(at, &pages);
         words.map(|at| u64::from(stored(at).count_ones())).sum()
     }
 
-    /// The number of these pages whose content the store does not hold.
+    /// Number of pages of `pages` whose content the store does not hold.
     pub(super) fn unstored_in(&self, pages: Range<Page>) -> u64 {
         pages.end - pages.start - self.stored_in(pages)
     }
@@ -88,7 +87,7 @@ impl Durability {
         self.poisoned.contains(&page)
     }
 
-    /// True if one of these pages is poisoned.
+    /// True if one of `pages` is poisoned.
     pub(super) fn has_poisoned(&self, pages: Range<Page>) -> bool {
         self.poisoned.range(pages).next().is_some()
     }
@@ -113,7 +112,7 @@ impl Durability {
         self.erasing.push(pages);
     }
 
-    /// Records that the store has erased the discarded range that begins with this page.
+    /// Records that the store has erased the discarded range whose first page is `first`.
     pub(super) fn end_erase(&mut self, first: Page) {
         self.erasing.retain(|pages| pages.start != first);
     }
@@ -123,7 +122,7 @@ impl Durability {
         self.discards.is_empty() && self.erasing.is_empty()
     }
 
-    /// True if some of these pages are being discarded.
+    /// True if some of `pages` are being discarded.
     pub(super) fn is_discarding(&self, pages: &Range<Page>) -> bool {
         let mut all = self.discards.iter().chain(&self.erasing);
         all.any(|other| other.start < pages.end && pages.start < other.end)

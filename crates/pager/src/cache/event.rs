@@ -84,8 +84,8 @@ impl DirtyPages {
         *self == Self::EMPTY
     }
 
-    /// Ranges of dirty pages among the first `pages`; ranges with at most `gap` clean pages between
-    /// them are joined.
+    /// Returns the ranges of dirty pages among the first `pages` pages of the extent. Two ranges
+    /// with at most `gap` clean pages between them are joined.
     pub fn ranges(&self, pages: usize, gap: usize) -> Vec<Range<usize>> {
         let mut ranges: Vec<Range<usize>> = vec![];
         for page in (0..pages).filter(|page| self.contains(*page)) {
@@ -141,18 +141,18 @@ pub enum Action {
     MoveOut(ExtentId, Span),
     /// Unmap an extent with pinned pages and drop its content, which the program has discarded.
     Drop(ExtentId, Span),
-    /// Move the memory of 2^`order` frames. A mapped extent, whose memory is in the region, has
-    /// left the frames at `to` and now has those at `from`. The caller does this before any later
-    /// action. There is no answer.
+    /// Move the memory of the 2^`order` frames at `from` to the frames at `to`, before any later
+    /// action. A mapped extent, whose memory is in the region, has left the frames at `to`, which
+    /// are free now, and has the frames at `from` instead. The caller answers with no event.
     MoveMemory { from: Frame, to: Frame, order: u8 },
     /// Write the dirty pages of an extent from its frames back to the store.
     Write(ExtentId, Span, DirtyPages),
-    /// Wake the threads that wait for the `.1` pages from `.0` on. A woken thread repeats its
-    /// access: the page is mapped now, or the thread faults again.
+    /// Wake the threads that wait for pages, given as the first page and the number of pages. A
+    /// woken thread repeats its access: the page is mapped now, or the thread faults again.
     Wake(Page, u64),
     /// Poison a page, so that each touch raises SIGBUS: the content of the page is lost.
     Poison(Page),
-    /// Erase `.1` pages from `.0` on in the store, so that these pages read as zeros; the answer is
-    /// [`Event::Erased`].
+    /// Erase pages in the store, given as the first page and the number of pages, so that these
+    /// pages read as zeros. The answer is [`Event::Erased`].
     Erase(Page, u64),
 }

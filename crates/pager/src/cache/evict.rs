@@ -29,11 +29,12 @@ use std::ops::Range;
 const RESERVE_DIVISOR: u32 = 16;
 const RESERVE_MAX: u32 = 1 << 14;
 
-/// The maximum of the reserve is raised by the budget times the share of early evictions (0 to 1,
-/// `loop_detector.rs`) divided by `EARLY_SHARE_DIVISOR`, at most by the budget divided by
-/// `INACTIVE_DIVISOR`. With a larger reserve, more pages are inactive. The pager sees touches of
-/// inactive pages as refaults, and keeps the touched pages resident. A matrix product needs such a
-/// reserve: for each row of one matrix, it reads all of another matrix again.
+/// Early evictions (`loop_detector.rs`) raise the maximum of the reserve: by the node's share of
+/// the budget times the share of early evictions (0 to 1), divided by `EARLY_SHARE_DIVISOR`; at
+/// most by the node's share divided by `INACTIVE_DIVISOR`. With a larger reserve, more pages are
+/// inactive. The pager sees touches of inactive pages as refaults, and keeps the touched pages
+/// resident. A matrix product needs such a reserve: for each row of one matrix, it reads all of
+/// another matrix again.
 const EARLY_SHARE_DIVISOR: f64 = 2.0;
 const INACTIVE_DIVISOR: u32 = 4;
 
@@ -65,12 +66,13 @@ const PROBATIONARY_MAX_DIVISOR: u32 = 8;
 const LONG_PROBATIONARY_MAX_DIVISOR: u32 = 32;
 
 /// In a long loop, a new extent becomes protected if the protected extents, plus this multiple of
-/// its size, would not exceed their maximum ([`Cache::protected_max`]).
+/// the new extent's size, would not exceed the maximum of protected extents
+/// ([`Cache::protected_max`]).
 const PROTECT_SLACK: u32 = 2;
 
-/// In a loop that is not a long loop, a new extent displaces a protected extent if the upper end of
-/// its range of reuse distances is at most the lower end of the range of the protected extent,
-/// divided by this number.
+/// In a loop that is not a long loop, a new extent displaces a protected extent if its reuse
+/// distances are much shorter: the upper end of the new extent's range of distances is at most the
+/// lower end of the protected extent's range, divided by this number.
 const DISPLACE_DIVISOR: u32 = 2;
 
 /// Maximum number of protected extents that are examined to make room for one new protected extent.
@@ -88,8 +90,8 @@ const BIMODAL_ONE_IN: u64 = 16;
 /// (`loop_detector.rs`) also find protected pages that the loop does not use.
 const LONG_BIMODAL_ONE_IN: u64 = 64;
 
-/// Bimodal insertion selects other huge pages in each round. In a round, loops map this number
-/// times as many frames as the cache has.
+/// Bimodal insertion selects other huge pages in each round. A round ends when loops have mapped
+/// this number times as many frames as the cache has.
 const BIMODAL_ROUND: u64 = 4;
 
 /// True if bimodal insertion protects a page of a loop in this round. All pages of a huge page have
@@ -99,12 +101,12 @@ const fn is_bimodal_sample(page: Page, round: u64, one_in: u64) -> bool {
     hash(page >> ORDER_MAX, round).is_multiple_of(one_in)
 }
 
-/// Fibonacci hashing (Knuth, The Art of Computer Programming vol. 3, section 6.4).
+/// Fibonacci hashing of two numbers (Knuth, The Art of Computer Programming vol. 3, section 6.4).
 const fn hash(low: u64, high: u64) -> u64 {
     (low ^ high << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
 }
 
-/// The state of eviction of all nodes.
+/// The state of eviction: of the whole cache, and of each node.
 #[derive(Clone, Debug)]
 pub(super) struct Reclaim {
     pub(super) loop_detector: LoopDetector,
@@ -438,9 +440,8 @@ impl Cache {
     }
 
     /// The lower end of the range of reuse distances of a mapped extent, in evicted pages. If no
-    /// distance is known, the number of pages loaded since the extent was mapped, because at least
-    /// as long a time has passed without an eviction and another read of the extent. About as many
-    /// pages are evicted as are loaded.
+    /// distance is known, returns the number of pages loaded since the extent was mapped: in this
+    /// time the extent was not read again, and about as many pages were evicted as were loaded.
     fn least_reuse_distance(&self, id: ExtentId) -> u32 {
         let extent = self.residency.extent(id);
         let known = self.reclaim.loop_detector.reuse_distance(extent.span().page);

@@ -30,13 +30,13 @@ const NO_WAITER: u16 = u16::MAX;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extent {
-    /// First page. Page numbers of 32 bits cover 16 TiB.
+    /// The first page of the extent. Page numbers of 32 bits cover 16 TiB.
     page: u32,
     frame: Frame,
     /// The stream that prefetched the extent; 0 for none, and after the first touch of the extent.
     pub(super) stream: u32,
-    /// The page that the last waiting thread waits for, as its index in the extent; [`NO_WAITER`]
-    /// if no thread waits.
+    /// The index in the extent of the page that the last waiting thread waits for; [`NO_WAITER`] if
+    /// no thread waits.
     waiting_page: u16,
     /// The time at which the extent was mapped last, or was prefetched if it was not mapped yet: in
     /// ticks of the clock of loaded pages ([`Cache::time`](super::Cache::time)).

@@ -44,14 +44,15 @@ impl Cache {
     }
 
     /// Processes the faults that threads have served without the pager's thread since the last call
-    /// of this method, in the order of the faults. Appends an [`Action::MoveIn`] for each of these
-    /// faults to `actions`, which the caller must answer like any other.
+    /// of this method. `faults` has these faults in their order. Appends an [`Action::MoveIn`] for
+    /// each fault to `actions`. The caller must answer this action like any other.
     pub fn commit_mapped(
         &mut self,
         faults: impl Iterator<Item = PageFault> + Clone,
         actions: &mut Vec<Action>,
     ) {
-        // First map the extents of all faults: `progress`, which evicts, then evicts none of them.
+        // Map the extents of all faults before the call of `progress`, so that `progress` evicts
+        // none of these extents.
         for PageFault { page, is_write, node, .. } in faults.clone() {
             self.on_fault(WaitingFault { page, is_write, node }, actions);
         }

@@ -12,7 +12,7 @@ use interleaf_prefetch::{advice::Advice, page::Page};
 const FREE_FOR_ZEROS_DIVISOR: u32 = 4;
 
 impl Cache {
-    /// Counts a fault, also for the fault-around of its region, and serves the fault.
+    /// Counts a fault, reports it to the fault-around of its region, and serves it.
     pub(super) fn on_fault(&mut self, fault: WaitingFault, actions: &mut Vec<Action>) {
         self.counts.faults += 1;
         let page = fault.page;
@@ -77,9 +77,9 @@ impl Cache {
         self.shares.count_demand(node, frames);
     }
 
-    /// Loads the pages of waiting faults, as far as frames of their nodes are free. If
-    /// `may_fall_back` is true, a page may also be loaded into a frame of another node, and a page
-    /// for which no frame will become free is poisoned.
+    /// Loads the pages of waiting faults until no frame of their nodes is free. If `may_fall_back`
+    /// is true, a page may also be loaded into a frame of another node, and a page for which no
+    /// frame will become free is poisoned.
     pub(super) fn serve_waiting(&mut self, may_fall_back: bool, actions: &mut Vec<Action>) {
         // Faults that wait for a frame of one node do not delay faults on other nodes.
         for node in self.nodes() {
@@ -145,7 +145,7 @@ impl Cache {
         (size.order(), size.is_next_a_probe())
     }
 
-    /// The order of the largest extent around a page of which each page can be loaded; at most
+    /// The order of the largest extent around a page in which every page can be loaded; at most
     /// `max`.
     pub(super) fn largest_loadable_order(&self, page: Page, max: u8) -> u8 {
         let region = self.regions.containing(page);

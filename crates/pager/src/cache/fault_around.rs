@@ -15,7 +15,8 @@ use std::{collections::BTreeMap, mem, ops::Range};
 /// accesses would place all probes on the same page of their blocks.
 const PROBE_ONE_IN: u32 = 7;
 
-/// A probe is judged after this number of faults in its region, unless late use counts (see below).
+/// A probe is judged after this number of faults in its region, unless late use counts for the
+/// votes ([`RESIDENT_DIVISOR`]).
 const JUDGED_AFTER: u32 = 64;
 
 /// A probe has *late use* if its order turns out to be too small (`Probe::is_too_small`) only after
@@ -34,8 +35,8 @@ const PATIENCE_MAX: i32 = 8;
 /// late use counts.
 const PATIENCE_MIN: i32 = -24;
 
-/// A probe that was watched for late use, and ends without, subtracts this number from `patience`.
-/// The number is above 1, because random accesses also use many pages late.
+/// A probe that was watched for late use, and had none, subtracts this number from `patience`. The
+/// number is above 1, because random accesses also use many pages late.
 const DISUSE_WEIGHT: i32 = 6;
 
 /// Maximum number of probes of a region that are watched for late use at the same time. Also the
@@ -77,7 +78,7 @@ impl FaultAround {
         Self { initial_order, sizes: BTreeMap::new(), of_order: [0; ORDERS] }
     }
 
-    /// The fault-around size of the region that begins with this page.
+    /// The fault-around size of the region that begins with the page `region`.
     pub(super) fn size_mut(&mut self, region: Page) -> &mut FaultAroundSize {
         let order = self.initial_order;
         self.sizes.entry(region).or_insert_with(|| {
@@ -96,7 +97,7 @@ impl FaultAround {
         self.of_order[usize::from(after)] += 1;
     }
 
-    /// The fault-around order of the region that begins with this page.
+    /// The fault-around order of the region that begins with the page `region`.
     fn order(&self, region: Page) -> u8 {
         self.sizes.get(&region).map_or(self.initial_order, FaultAroundSize::order)
     }
@@ -106,8 +107,8 @@ impl FaultAround {
         self.of_order.iter().rposition(|count| *count > 0).unwrap_or(0) as u8
     }
 
-    /// Forgets regions that no longer exist, after a change of the regions in a range of pages. A
-    /// region that begins outside of the range is not affected.
+    /// Forgets the sizes of regions that no longer exist, after the regions in `pages` have
+    /// changed. A region that begins outside of `pages` is not affected.
     pub(super) fn forget_removed(&mut self, regions: &Regions, pages: &Range<Page>) {
         let all = self.sizes.range(pages.start..=pages.end);
         let gone: Vec<Page> =
@@ -187,7 +188,8 @@ pub(super) struct FaultAroundSize {
     order: u8,
     /// Votes for a larger order, minus votes for a smaller order.
     votes: i32,
-    /// Above 0, a probe that is found too small late ([`RESIDENT_DIVISOR`]) counts for the votes.
+    /// While this number is above 0, late use of a probe ([`RESIDENT_DIVISOR`]) counts for the
+    /// votes.
     patience: i32,
     loads: u32,
     faults: u32,
@@ -249,7 +251,7 @@ impl FaultAroundSize {
             }
         }
         if self.order != order {
-            // Probes of the former order say nothing about the new order.
+            // Probes of the former order do not apply to the new order.
             self.probes.clear();
         }
     }
@@ -260,7 +262,7 @@ impl FaultAroundSize {
         self.loads.is_multiple_of(PROBE_ONE_IN) && self.watched(false) < WATCHED_MAX
     }
 
-    /// Starts to watch a probe: the block around a page, of which only this page is mapped.
+    /// Starts to watch a probe: the block around `page`, of which only `page` is mapped.
     fn watch(&mut self, page: Page, clock: LoadClock) {
         let order = self.order;
         if self.probes.iter().any(|probe| probe.page >> order == page >> order) {
@@ -288,10 +290,10 @@ impl FaultAroundSize {
         if probe.is_too_small() {
             self.patience = (self.patience + i32::from(probe.is_late)).min(PATIENCE_MAX);
             if !probe.is_late {
-                // This vote counts for two probes. A program that uses two neighbouring blocks one
-                // after the other touches the second block while the probe of the first block is
-                // watched. A probe of the second block begins after the touches of the first block,
-                // and sees no touched neighbour.
+                // Vote for two probes. A program that uses two neighbouring blocks one after the
+                // other touches the second block while the probe of the first block is watched. A
+                // probe of the second block begins after the touches of the first block, and sees
+                // no touched neighbour.
                 self.vote(2);
             } else if self.patience > 0 {
                 self.vote(1);
@@ -314,8 +316,8 @@ impl FaultAroundSize {
         }
     }
 
-    /// Votes for a smaller order if fewer than three quarters of a probe's pages were touched, else
-    /// for the present order, which moves the votes towards 0.
+    /// Votes for a smaller order if fewer than three quarters of a probe's pages were touched.
+    /// Otherwise moves the votes towards 0, in favour of the present order.
     fn judge(&mut self, probe: &Probe) {
         self.vote(if probe.is_used() { -self.votes.signum() } else { -1 });
     }

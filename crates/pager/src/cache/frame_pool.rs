@@ -54,8 +54,8 @@ impl FramePool {
         self.free
     }
 
-    /// Allocates 2^`order` contiguous frames, and returns the first; `None` if no such block is
-    /// free.
+    /// Allocates 2^`order` contiguous frames, and returns the first of them; `None` if no block of
+    /// this size is free.
     pub fn allocate(&mut self, order: u8) -> Option<Frame> {
         let (frame, found) =
             (order..=ORDER_MAX).find_map(|order| Some((self.pop_free_block(order)?, order)))?;
@@ -100,8 +100,8 @@ impl FramePool {
         (order != NONE).then(|| 1 << order)
     }
 
-    /// The aligned huge pages with the most free frames, at most `count`, among those with free and
-    /// used frames: the first frame of each, and the number of its free frames.
+    /// Returns at most `count` aligned huge pages that have both free and used frames: those with
+    /// the most free frames. Each is given by its first frame, and the number of its free frames.
     pub fn emptiest(&self, count: usize) -> Vec<(Frame, u32)> {
         let whole = self.order.len() >> ORDER_MAX;
         let blocks = self.free_in_huge_page.iter().take(whole).enumerate();

@@ -13,8 +13,8 @@ const NONE: ExtentId = ExtentId::MAX;
 
 pub(crate) const PAGES_PER_HUGE_PAGE: usize = 1 << ORDER_MAX;
 
-/// The extents of the pages of one aligned huge page (2^9 pages). Mostly one extent has all of the
-/// pages (`Whole`), or none of the pages belongs to an extent (`Whole` with `NONE`).
+/// The extents of the pages of one aligned huge page (2^9 pages). In most cases, all of the pages
+/// belong to one extent (`Whole`), or no page belongs to an extent (`Whole` with `NONE`).
 #[derive(Clone, Debug)]
 enum HugePage {
     Whole(ExtentId),
@@ -37,7 +37,7 @@ impl Index {
         (id != NONE).then_some(id)
     }
 
-    /// The first of these pages that belongs to an extent, and that extent.
+    /// The first page of `pages` that belongs to an extent, and this extent.
     pub fn first_extent(&self, pages: Range<Page>) -> Option<(Page, ExtentId)> {
         let mut page = pages.start;
         let end = pages.end.min((self.huge_pages.len() * PAGES_PER_HUGE_PAGE) as Page);

@@ -108,8 +108,8 @@ pub struct LoopDetector {
     /// Recent share of early evictions: pages that were read for a fault soon after their eviction,
     /// or refaulted, divided by all pages that were read or refaulted.
     early_share: f64,
-    /// Estimated length of a pass, in evicted pages: the longest reuse distances of pages of the
-    /// loop.
+    /// Estimated length of a pass, in evicted pages. The estimate follows the longest reuse
+    /// distances of pages that the loop prefetches.
     pass_length: f64,
     /// Cost of reading again the probationary pages that were evicted since the last eviction of
     /// protected pages, in units of [`read_cost`].
@@ -205,8 +205,8 @@ impl LoopDetector {
         self.reuse_distances.get(page).filter(|_| is_of_use)
     }
 
-    /// Counts the samples that overlap the mapped pages as touched, and stops watching these
-    /// samples.
+    /// Notes that pages were mapped. Samples that overlap these pages count as touched, and are not
+    /// watched any more.
     pub fn on_map(&mut self, mapped: &Range<Page>) {
         let samples = self.samples.len();
         self.samples.retain(|(it, _)| it.end <= mapped.start || mapped.end <= it.start);
@@ -299,9 +299,9 @@ impl LoopDetector {
     }
 }
 
-/// The cost of a read of `pages` pages, in units of the fixed cost of any read. The transfer of
-/// each 24 pages adds one unit: by measurement, the fixed cost is 70 us and the bandwidth 1.4 GB/s,
-/// at which 24 pages take 70 us.
+/// The cost of a read of `pages` pages, in units of the fixed cost of a read. Every 24 pages add
+/// one unit: by measurement, the fixed cost is 70 us and the bandwidth 1.4 GB/s, at which the
+/// transfer of 24 pages takes 70 us.
 const fn read_cost(pages: u32) -> u32 {
     1 + pages / 24
 }

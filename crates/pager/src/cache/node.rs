@@ -114,7 +114,7 @@ impl Division {
     }
 }
 
-/// The shares of the nodes, frames.
+/// The shares of the budget that the nodes have, and the demand of each node.
 #[derive(Clone, Debug)]
 pub(super) struct Shares {
     division: Division,
@@ -122,7 +122,7 @@ pub(super) struct Shares {
     shares: Vec<u32>,
     /// Recent loads and refaults of each node, frames.
     demand: Vec<u64>,
-    /// Frames loaded or refaulted since the demand was halved.
+    /// Number of frames loaded or refaulted since the demand was halved last.
     loads: u64,
 }
 
@@ -145,8 +145,8 @@ impl Shares {
         self.shares[usize::from(node)]
     }
 
-    /// Divides a changed budget among the nodes: in proportion to the present shares if the shares
-    /// follow the demand, else in proportion to the fixed shares.
+    /// Divides a changed budget among the nodes: in proportion to their present shares if the
+    /// shares follow the demand, and otherwise in proportion to their fixed shares.
     pub(super) fn resize(&mut self, budget: u32) {
         if budget != self.budget() {
             self.divide(budget);
@@ -211,10 +211,10 @@ impl Shares {
     }
 
     /// Moves one step of frames from the share of another node to the share of `node`. Returns true
-    /// if frames were moved. If a node has a step of spare frames (`spare`), the node with the most
-    /// spare frames gives them. Otherwise, if the demand of `node` calls for a larger share, the
-    /// node whose share exceeds its desired share most gives them. Otherwise, if `node` is below
-    /// its minimum share, the node with the largest share gives them.
+    /// if frames were moved. The other node is the first of these three that exists: the node with
+    /// the most spare frames (`spare`), if these are at least a step; if the demand of `node` calls
+    /// for a larger share, the node whose share exceeds its desired share most; if `node` is below
+    /// its minimum share, the node with the largest share.
     fn take_for(&mut self, node: Node, spare: &[u32]) -> bool {
         let step = self.step();
         if self.share(node) + step > self.division.max(node) {

@@ -115,7 +115,7 @@ impl QueuedPrefetch {
         Self { ranges: [pages].into(), ..Self::new(stream, false, node) }
     }
 
-    /// True if this queue belongs to the stream `stream` and has the direction `is_descending`.
+    /// True if this is the queue of the stream `stream` in the direction `is_descending`.
     const fn is_of(&self, stream: u32, is_descending: bool) -> bool {
         self.stream == stream && self.is_descending == is_descending
     }
@@ -424,8 +424,8 @@ impl Cache {
         }
     }
 
-    /// The next block of pages to load for `queued`, after its resident pages were skipped. `None`
-    /// if no queued page is left.
+    /// Returns the next block of pages to load for `queued`, and skips pages that are resident.
+    /// `None` if no queued page is left.
     fn next_block(&self, queued: &mut QueuedPrefetch) -> Option<NextBlock> {
         // First load the rest of a fault-around that an earlier block has begun. A fault-around is
         // loaded as several extents if free frames are fragmented.
@@ -454,9 +454,10 @@ impl Cache {
         }
     }
 
-    /// The first page of the range that can be loaded, or for a descending stream the last such
-    /// page: a page of a region that is neither resident, poisoned nor being discarded. The pages
-    /// that the stream would touch before this page are removed from the range.
+    /// Returns the first page of the range that can be loaded, or the last one for a descending
+    /// stream. A page can be loaded if it is in a region, and is neither resident, poisoned nor
+    /// being discarded. The pages that the stream would touch before this page are removed from the
+    /// range.
     fn skip_resident(&self, range: &mut Range<Page>, is_descending: bool) -> Option<Page> {
         while !range.is_empty() {
             let page = if is_descending { range.end - 1 } else { range.start };

@@ -56,14 +56,14 @@ impl Regions {
         region.map_or(page..page + 1, |(start, end)| *start..*end)
     }
 
-    /// The pages around this page that are in no region; `None` if this page is in a region.
+    /// The range of pages around `page` that are in no region; `None` if `page` is in a region.
     pub(super) fn gap(&self, page: Page) -> Option<Range<Page>> {
         let start = self.ends.range(..=page).next_back().map_or(0, |(_, end)| *end);
         let end = || self.ends.range(page..).next().map_or(Page::MAX, |(start, _)| *start);
         (start <= page).then(|| start..end())
     }
 
-    /// True if a region begins with this page.
+    /// True if a region begins with `page`.
     pub(super) fn begins_at(&self, page: Page) -> bool {
         self.ends.contains_key(&page)
     }

@@ -17,7 +17,8 @@ use super::{
 use interleaf_prefetch::page::Page;
 use std::ops::Range;
 
-/// Maximum number of extents examined on each side of a page to find the mapped pages around it.
+/// Maximum number of extents that are examined on each side of some pages to find the mapped pages
+/// around them.
 const MAPPED_AROUND_MAX: u32 = 64;
 
 /// The free frames of a node, and the replacement queues of the extents in its other frames.
@@ -121,12 +122,12 @@ impl Residency {
         self.extents.is_empty()
     }
 
-    /// The first extent that contains one of these pages.
+    /// The first extent that contains one of `pages`.
     pub(super) fn first_in(&self, pages: Range<Page>) -> Option<ExtentId> {
         self.index.first_extent(pages).map(|(_, id)| id)
     }
 
-    /// The extents that contain at least one of these pages.
+    /// All extents that contain at least one of `pages`.
     pub(super) fn all_in(&self, pages: &Range<Page>) -> Vec<ExtentId> {
         let mut found = vec![];
         let mut rest = pages.clone();
@@ -183,7 +184,8 @@ impl Residency {
         id
     }
 
-    /// Replaces an extent by a part of it. The caller adds the rest as another extent.
+    /// Replaces the extent with the identifier `id` by `extent`: a part of it, or the same pages in
+    /// other frames. If `extent` is a part, the caller adds the rest as another extent.
     pub(super) fn replace(&mut self, id: ExtentId, extent: Extent) {
         self.owners.set(extent.span().frame, id);
         self.extents[id as usize] = extent;
@@ -199,7 +201,8 @@ impl Residency {
         span
     }
 
-    /// Allocates 2^`order` contiguous frames of a node; `None` if no such block is free.
+    /// Allocates 2^`order` contiguous frames of a node, and returns the first of them; `None` if no
+    /// block of this size is free.
     pub(super) fn allocate(&mut self, node: Node, order: u8) -> Option<Frame> {
         let frame = self.nodes[usize::from(node)].pool.allocate(order)?;
         Some(self.division.first(node) + frame)
@@ -216,8 +219,9 @@ impl Residency {
         self.node(node).pool.free_frames()
     }
 
-    /// The aligned huge pages of a node with the most free frames, at most `count`, among those
-    /// with free and used frames: the first frame of each, and the number of its free frames.
+    /// Returns at most `count` aligned huge pages of a node that have both free and used frames:
+    /// those with the most free frames. Each is given by its first frame, and the number of its
+    /// free frames.
     pub(super) fn emptiest(&self, node: Node, count: usize) -> Vec<(Frame, u32)> {
         let first = self.division.first(node);
         let found = self.node(node).pool.emptiest(count);
@@ -246,7 +250,8 @@ impl Residency {
         Some(first + frame)
     }
 
-    /// Gives an extent other frames of the same node, which are allocated. Frees its former frames.
+    /// Gives an extent the frames from `frame` on, which are allocated, on the same node. Frees the
+    /// former frames of the extent.
     pub(super) fn change_frames(&mut self, id: ExtentId, frame: Frame) {
         let extent = *self.extent(id);
         let span = extent.span();

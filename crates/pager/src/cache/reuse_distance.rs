@@ -9,7 +9,7 @@
 use interleaf_prefetch::page::Page;
 use std::ops::Range;
 
-/// The order n of a block of 2^n pages. One mean reuse distance is kept for each block.
+/// A block has 2^`BLOCK_ORDER` pages. One mean reuse distance is kept for each block.
 const BLOCK_ORDER: u8 = 6;
 
 /// When a whole block is read, the reuse distance of this read has this weight in the mean distance

@@ -366,7 +366,7 @@ const SETTINGS: Settings =
     Settings { frames: 64, order: 2, prefetch: Limits { initial: 4, max: 16 } };
 
 /// Returns the next page that a thread touches, and true if the thread writes. One page in eight is
-/// random. The other pages belong to a sweep that advances by 3 pages with each write.
+/// random. The other pages follow each other: the position advances by 3 pages with each write.
 fn mixed(simulation: &mut Simulation, thread: usize) -> (Page, bool) {
     let pages = simulation.expected.len();
     let is_write = simulation.random.next_u64().is_multiple_of(2);
@@ -645,8 +645,9 @@ fn a_loop_over_several_arrays_keeps_a_share_resident() {
     assert!(part < 0.75, "{part} of all touches are reads");
 }
 
-/// Sweeps three times over twice the budget, and then 30 times over `count` pages that are `stride`
-/// pages apart. Returns the numbers of minor faults and of read pages in the last 10 rounds.
+/// Makes three passes over twice the budget, and then 30 passes over `count` pages that are
+/// `stride` pages apart. Returns the numbers of minor faults and of read pages in the last 10
+/// passes.
 fn rounds(frames: u32, count: Page, stride: Page) -> (u64, u64) {
     let sweep = 2 * Page::from(frames);
     let settings = Settings { frames, order: 2, prefetch: Limits { initial: 16, max: 256 } };

@@ -48,7 +48,8 @@ const RESERVE_DIVISOR: u64 = 16;
 /// A detector of thrashing.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ThrashDetector {
-    /// Number of pages loaded in this period, and the number of these pages read for a fault.
+    /// Number of pages loaded in this period. `demanded` is the number of those pages that were
+    /// read for a fault.
     loaded: u64,
     demanded: u64,
     /// Number of thrashing periods in a row, and the number of pages loaded in these periods.
@@ -82,9 +83,9 @@ impl ThrashDetector {
     }
 
     /// Ends a period in which the stall time of all threads was `stall_share` of the elapsed time.
-    /// Returns the estimated number of pages from which the loads were drawn, and the caller must
-    /// then call [`Self::end_count`]. `None` if the program does not thrash, if the number is not
-    /// known yet, or if the user was told already.
+    /// Returns the estimated number of pages that the threads use, without pages that stayed
+    /// resident. The caller must then call [`Self::end_count`]. `None` if the program does not
+    /// thrash, if the number is not known yet, or if the user was told already.
     fn end_period(&mut self, stall_share: f64) -> Option<u64> {
         let share = self.demanded as f64 / self.loaded.max(1) as f64;
         let is_thrashing = stall_share >= STALL_SHARE_MIN
@@ -116,7 +117,7 @@ impl ThrashDetector {
         self.sample.clear();
     }
 
-    /// Estimates from the sample how many of these pages were not loaded since thrashing began.
+    /// Estimates from the sample how many of `pages` were not loaded since thrashing began.
     fn unloaded(&self, pages: impl Iterator<Item = Page>) -> u64 {
         let hash_max = match self.sample.last() {
             Some(last) if self.sample.len() == SAMPLE_MAX => *last,

@@ -173,8 +173,8 @@ impl Cache {
         self.residency.remove_ready(id);
     }
 
-    /// Pins a mapped extent if the program pins one of its pages, else puts the extent into a
-    /// queue.
+    /// Pins a mapped extent if the program pins one of its pages and the limit of pins allows it.
+    /// Otherwise puts the extent into a queue.
     pub(super) fn push_mapped(&mut self, id: ExtentId) {
         let is_pinned = self.advice.pin(self.residency.extent(id), self.budget());
         if is_pinned {
@@ -229,7 +229,7 @@ impl Cache {
         }
     }
 
-    /// Maps ready extents of these pages before the program touches them: extents that the stream
+    /// Maps ready extents of `pages` before the program touches them: extents that the stream
     /// `stream` prefetched, and inactive extents.
     pub(super) fn map_early(
         &mut self,

@@ -4,9 +4,9 @@
 use super::{Action, Cache, DirtyPages, ExtentState, Failed, WaitingFault, index::ExtentId};
 
 impl Cache {
-    /// Transition from Unmapping to Writing if the extent is dirty and not wholly discarded, else
-    /// to Ready. If a thread waits for the extent again, and the process does not fork, the extent
-    /// is mapped without write-back.
+    /// Transition from Unmapping to Writing, if the extent is dirty and not wholly discarded.
+    /// Otherwise the transition is to Ready. If a thread waits for the extent again, and the
+    /// process does not fork, the extent is mapped without write-back.
     pub(super) fn on_moved_out(
         &mut self,
         id: ExtentId,

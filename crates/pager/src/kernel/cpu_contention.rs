@@ -109,9 +109,9 @@ impl CpuContention {
     }
 }
 
-/// A number in the text of a short file. The file is opened each time, because a program may close
-/// all its files. The function allocates no memory, because the program's allocator may wait for a
-/// page.
+/// Reads a short file, and returns the number that `number` finds in its text. The file is opened
+/// each time, because a program may close all its files. The function allocates no memory, because
+/// the program's allocator may wait for a page.
 fn number_in(path: &CStr, number: fn(&[u8]) -> Option<u64>) -> Option<u64> {
     let mut buffer = [0; 256];
     number(read_into(path, &mut buffer).ok()?)

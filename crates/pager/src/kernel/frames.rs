@@ -121,7 +121,8 @@ impl Frames {
             *split += 1;
             if *split > COLLAPSED_AT_USE {
                 *split = 0;
-                // If the kernel has no free huge page for the copy, these frames stay single pages.
+                // If the kernel has no free huge page for the copy, the frames of `part` stay
+                // single pages.
                 memory::collapse(self.memory.start() + part.start);
             }
         }

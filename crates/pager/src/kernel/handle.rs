@@ -20,7 +20,7 @@ pub(crate) struct FaultHandle {
 }
 
 impl FaultHandle {
-    /// Opens a userfaultfd, and registers these addresses for faults.
+    /// Opens a userfaultfd, and registers `addresses` for faults.
     pub(crate) fn new(
         addresses: impl IntoIterator<Item = Range<usize>>,
         frames: &Frames,

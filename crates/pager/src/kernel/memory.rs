@@ -54,10 +54,10 @@ impl Memory {
             protection.is_empty() || unsafe { protect(&mapped, protection.bits()) }.is_ok();
         let start = mapped.start.next_multiple_of(HUGE_BYTES);
         for advice in [huge, Advice::LinuxDontFork] {
-            // SAFETY: the mapping was just made, and advice of these kinds changes no content. A
-            // failure is ignored: a kernel without huge pages refuses advice about huge pages, and
-            // the pager is then only slower. No kernel refuses `MADV_DONTFORK` of an anonymous
-            // mapping.
+            // SAFETY: the mapping was just made, and the advice about huge pages and
+            // `MADV_DONTFORK` changes no content. A failure is ignored: a kernel without huge pages
+            // refuses advice about huge pages, and the pager is then only slower. No kernel refuses
+            // `MADV_DONTFORK` of an anonymous mapping.
             let _ = unsafe { mm::madvise(address, length, advice) };
         }
         let memory = Self { mapped, start, bytes };
@@ -218,7 +218,7 @@ fn set_policy(pages: &Range<usize>, mode: c_int, mask: &[c_ulong]) -> io::Result
     if outcome == 0 { Ok(()) } else { Err(errno()) }
 }
 
-/// True if the calling thread has a NUMA memory policy, of its own or inherited from the thread or
+/// True if the calling thread has a NUMA memory policy: its own, or the policy of the thread or
 /// process that has started it.
 pub(crate) fn has_policy() -> bool {
     let mut mode: c_int = libc::MPOL_DEFAULT;
@@ -244,8 +244,8 @@ pub(crate) fn collapse(address: usize) {
     let _ = unsafe { libc::madvise(address as *mut _, HUGE_BYTES, COLLAPSE) };
 }
 
-/// Replaces the mapping at these addresses by inaccessible memory, so that the pager can allocate
-/// regions there again.
+/// Replaces the mapping at `pages` by inaccessible memory, so that the pager can allocate regions
+/// there again.
 ///
 /// # Safety
 /// The addresses are in the range that the pager reserves for regions, and no code uses the mapping

@@ -113,8 +113,8 @@ impl Relocator {
         let _ = faults.wake(&(page..page + PAGE_BYTES));
     }
 
-    /// Moves the pages of `bytes` bytes from `page` on to the frames at address `frame`. Returns
-    /// true if some pages were missing; their frames are filled with zeros.
+    /// Moves `bytes` bytes of pages, which begin at `page`, to the frames at address `frame`.
+    /// Returns true if some pages were missing; their frames are filled with zeros.
     pub(crate) fn unmap_out(
         &self,
         faults: &Userfault,
@@ -161,8 +161,8 @@ impl Relocator {
         Ok(true)
     }
 
-    /// Moves a page to a frame in two steps, first to `lift_area`. Returns true if the page is
-    /// missing.
+    /// Moves a page to a frame in two steps: first to `lift_area`, then to the frame. Returns true
+    /// if the page is missing.
     fn lift(
         &self,
         faults: &Userfault,
@@ -239,8 +239,8 @@ fn put_back(faults: &Userfault, pages: &Range<usize>, area: usize, protection: u
     let _ = faults.wake(pages);
 }
 
-/// The protection (`PROT_...`) of the private mapping at an address; `None` if there is none, or if
-/// the mappings cannot be read.
+/// The protection (`PROT_...`) of the private mapping at an address; `None` if no private mapping
+/// is there, or if the mappings cannot be read.
 fn protection_of(address: usize) -> Option<u32> {
     let text = Files::live().read("proc/self/maps").ok().flatten()?;
     let mut found = maps::mappings(&text);

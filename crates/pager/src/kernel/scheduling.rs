@@ -26,7 +26,7 @@ const SLICE_MIN: Duration = Duration::from_micros(100);
 /// The lowest real-time priority.
 const PRIORITY_MIN: u32 = 1;
 
-/// The policy of the calling thread, which is the pager's thread.
+/// The scheduling of the pager's thread, which is the calling thread of all functions.
 #[derive(Debug)]
 pub(crate) struct Scheduling {
     /// The attributes of the thread while it has no real-time priority: its original attributes,

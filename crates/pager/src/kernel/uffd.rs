@@ -177,7 +177,7 @@ pub struct Fault {
 }
 
 impl Fault {
-    /// The fault of an access to this byte.
+    /// The fault of an access to the byte at the address `byte`.
     pub(crate) const fn at(byte: usize, is_write: bool, thread: u32) -> Self {
         let offset = (byte % PAGE_BYTES) as u16;
         Self { address: byte - byte % PAGE_BYTES, offset, is_write, thread }
@@ -225,7 +225,7 @@ impl Userfault {
         Ok(userfault)
     }
 
-    /// Registers these addresses for faults on missing pages.
+    /// Registers `addresses` for faults on missing pages.
     ///
     /// # Errors
     /// When the addresses are not anonymous memory of this process.
@@ -266,7 +266,7 @@ impl Userfault {
         Ok(())
     }
 
-    /// If `on` is true, write-protects all pages at these addresses, also absent pages. Otherwise
+    /// If `on` is true, write-protects all pages at `addresses`, also absent pages. Otherwise
     /// removes the write protection, and wakes the threads that wait to write.
     ///
     /// # Errors
@@ -282,7 +282,7 @@ impl Userfault {
         }
     }
 
-    /// Unregisters addresses, and wakes the threads that wait for pages at these addresses.
+    /// Unregisters `addresses`, and wakes the threads that wait for pages there.
     ///
     /// # Errors
     /// When the addresses were not registered.
@@ -290,7 +290,7 @@ impl Userfault {
         self.call::<UNREGISTER, _>(&mut to_range(addresses))
     }
 
-    /// Wakes the threads that wait for pages at these addresses; these threads repeat the access.
+    /// Wakes the threads that wait for pages at `addresses`; these threads repeat the access.
     ///
     /// # Errors
     /// When the addresses are not registered.
@@ -435,7 +435,8 @@ fn open_device(flags: UserfaultfdFlags) -> io::Result<OwnedFd> {
     unsafe { ioctl(&device, NewDescriptor(flags)) }
 }
 
-/// `USERFAULTFD_IOC_NEW`: the ioctl of [`DEVICE`] that opens a userfaultfd with these flags.
+/// `USERFAULTFD_IOC_NEW`: the ioctl of [`DEVICE`] that opens a userfaultfd. The field has the flags
+/// of the new descriptor.
 struct NewDescriptor(UserfaultfdFlags);
 
 // SAFETY: `USERFAULTFD_IOC_NEW` takes its flags by value, and returns a new descriptor.

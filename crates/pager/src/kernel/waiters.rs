@@ -1,6 +1,7 @@
-//! Threads in a handler of SIGBUS that could not map the page themselves, and wait for the fault
-//! server. [`Waiters::wait_for`] may be called in a signal handler, because the function allocates
-//! no memory and takes no lock: it uses a fixed table of slots, atomic operations, and futexes.
+//! Threads in a handler of SIGBUS that could not map a page themselves, and therefore wait for the
+//! fault server. [`Waiters::wait_for`] may be called in a signal handler, because the function
+//! allocates no memory and takes no lock: it uses a fixed table of slots, atomic operations, and
+//! futexes.
 
 use crate::kernel::{handle::FaultHandle, uffd::Fault};
 use interleaf_prefetch::page::Page;
@@ -129,9 +130,9 @@ impl Waiters {
         faults
     }
 
-    /// Wakes the threads that wait for pages at these addresses, if [`Waiters::faults`] has
-    /// returned their faults. `may_access` is true if the threads can repeat their accesses, and
-    /// false if the addresses are in no region or on poisoned pages.
+    /// Wakes the threads that wait for pages at `addresses`, if [`Waiters::faults`] has returned
+    /// their faults. `may_access` is true if the threads can repeat their accesses, and false if
+    /// the addresses are in no region or on poisoned pages.
     pub(crate) fn wake(&self, addresses: &Range<usize>, may_access: bool) {
         if self.count.load(SeqCst) == 0 {
             return;

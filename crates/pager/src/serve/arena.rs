@@ -26,15 +26,15 @@ pub enum Owner {
     /// No owner: the addresses can be allocated.
     Free,
     Region,
-    /// The program has mapped other memory at these addresses of the range.
+    /// The program has mapped other memory at the addresses of the piece.
     Foreign,
 }
 
 /// The owner of each page of the reserved address range.
 #[derive(Clone, Debug)]
 pub struct Arena {
-    /// Remembered searches for small regions, for large regions that can double their length, and
-    /// for other large regions.
+    /// Remembered searches: `small` for small regions, `growing` for large regions that can double
+    /// their length, and `tight` for other large regions.
     small: Searches,
     growing: Searches,
     tight: Searches,
@@ -82,7 +82,8 @@ impl Arena {
         Some(start..start + bytes)
     }
 
-    /// The address of a free range for a small region, in an existing slab or else in a new one.
+    /// The address of a free range for a small region. The range is in an existing slab, or in a
+    /// new slab if no existing slab has room.
     fn find_small(&mut self, bytes: usize, align: usize) -> Option<usize> {
         let from = self.small.start(bytes, align);
         let first = self.slabs.range(..=from).next_back().copied().unwrap_or(0);
@@ -249,8 +250,8 @@ impl Arena {
         regions.map(|(start, (end, _))| *start..*end)
     }
 
-    /// Extends the region that ends at `end` by `bytes`, if these addresses and the [`SPACING`]
-    /// bytes after them are free. Returns true on success.
+    /// Extends the region that ends at `end` by `bytes`, if the addresses of the extension and the
+    /// [`SPACING`] bytes after it are free. Returns true on success.
     pub fn grow(&mut self, end: usize, bytes: usize) -> bool {
         let Some(last) = end.checked_add(bytes) else { return false };
         let Some(behind) = last.checked_add(SPACING) else { return false };
@@ -262,7 +263,7 @@ impl Arena {
         is_free
     }
 
-    /// The pages of the allocated block at this address.
+    /// The pages of the allocated block at `address`.
     pub fn block(&self, address: usize) -> Option<Range<usize>> {
         self.blocks.get(&address).cloned()
     }
@@ -299,7 +300,7 @@ impl Searches {
         Self(vec![])
     }
 
-    /// The address at which a search begins.
+    /// The address at which a search for `bytes` bytes, aligned to `align`, begins.
     fn start(&self, bytes: usize, align: usize) -> usize {
         let known = self.0.iter().filter(|other| other.bytes <= bytes && other.align <= align);
         known.map(|other| other.from).max().unwrap_or(0)
@@ -307,8 +308,8 @@ impl Searches {
 
     /// Remembers a search that has found the first free range at the address `from`.
     fn end(&mut self, bytes: usize, align: usize, from: usize) {
-        // Keep an older search only if it says more: for fewer bytes, less alignment, or a later
-        // address.
+        // Keep an older search only if it excludes more addresses than the new one: for fewer
+        // bytes, less alignment, or up to a later address.
         let says_more =
             |other: &Search| other.bytes < bytes || other.align < align || other.from > from;
         self.0.retain(says_more);
@@ -318,7 +319,8 @@ impl Searches {
         self.0.push(Search { bytes, align, from });
     }
 
-    /// Lets all searches begin at or before an address, at which a free range may begin now.
+    /// Lets all later searches begin at `from` or before, because a free range may begin at `from`
+    /// now.
     fn begin_at(&mut self, from: usize) {
         self.0.iter_mut().for_each(|search| search.from = search.from.min(from));
     }

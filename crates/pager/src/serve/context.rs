@@ -154,8 +154,8 @@ impl Context {
         Arc::clone(&self.handle.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Forgets what the program has set for pages that it frees or unmaps: pins, and the treatment
-    /// of the pages in a forked child.
+    /// Forgets two settings of pages that the program frees or unmaps: their pins, and their
+    /// treatment in a forked child.
     pub(crate) fn forget_advice(&self, pages: &Range<Page>) {
         lock(&self.pinned).set(pages, None);
         lock(&self.inherit).set(pages, None);

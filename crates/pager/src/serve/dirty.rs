@@ -15,13 +15,12 @@ use interleaf_procfs::page::PAGE_BYTES;
 use std::{collections::HashMap, ops::Range};
 use twox_hash::XxHash3_64;
 
-/// Stands for the hash of a page whose content in the store is unknown. Such a page counts as
-/// dirty.
+/// The value that replaces the hash of a page whose content in the store is unknown. Such a page
+/// counts as dirty.
 const UNKNOWN: u64 = 0;
 
-/// For each page, the hash of the content that the store has. The hash of a page is kept while the
-/// page is absent, so that a page is hashed once for each eviction, and not again when it is read
-/// back.
+/// For each page, the hash of the content that the store has. The hash is kept while the page is
+/// absent, so that a page is hashed once for each eviction, and not again when it is read back.
 #[derive(Debug)]
 pub(crate) struct DirtyTracker {
     /// For each huge page, the hashes of its pages; `None` if all are unknown.

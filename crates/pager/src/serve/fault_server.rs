@@ -6,8 +6,8 @@
 //!   page moved     ->  Event::MovedIn    Action::MoveOut, Write  ->  address space, store
 //! ```
 //!
-//! The cache ([`crate::cache`]) makes all decisions. This file executes the decisions, and owns
-//! everything that touches the kernel.
+//! The cache ([`crate::cache`]) makes all decisions. This module executes the decisions, and owns
+//! the descriptors and the memory through which it calls the kernel.
 
 #![expect(unsafe_code, reason = "pages are moved under the program")]
 
@@ -292,7 +292,8 @@ impl FaultServer {
         (server, served)
     }
 
-    /// Passes the extents that faulting threads have mapped to the cache, before all other events.
+    /// Reports to the cache, before all other events, the extents that faulting threads have
+    /// mapped. Returns true if there were any.
     fn drain_mapped(&mut self, actions: &mut Vec<Action>) -> io::Result<bool> {
         if self.mapped.is_empty() {
             return Ok(false);
@@ -378,9 +379,9 @@ impl FaultServer {
         Ok(Some(is_busy))
     }
 
-    /// Executes the actions that no thread waits for, but only once no extent is left to unmap. At
-    /// that time all evicted frames are free, and prefetches into all of these frames have longer
-    /// transfers. Returns true if there is work.
+    /// Executes the actions that no thread waits for, but only once no extent is left to unmap. All
+    /// evicted frames are free then, and a prefetch into many free frames has long transfers.
+    /// Returns true if there is work.
     fn progress(&mut self, actions: &mut Vec<Action>) -> io::Result<bool> {
         let mut is_busy = !self.moving_out.is_empty();
         while self.moving_out.is_empty() && self.cache.progress(actions) {
@@ -585,7 +586,7 @@ impl FaultServer {
         Ok(())
     }
 
-    /// Ends the waits for these pages: wakes the threads in signal mode, and ends the stall time.
+    /// Ends the waits for `pages`: wakes the threads in signal mode, and ends the stall time.
     /// `may_access` is false if the pages are poisoned.
     fn end_waits(&mut self, pages: Range<Page>, may_access: bool) {
         if let Some(waiters) = &self.waiters {

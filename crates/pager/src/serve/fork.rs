@@ -38,9 +38,9 @@ use std::{
 /// `PROT_NONE`: each access to the pages raises SIGSEGV.
 const NO_ACCESS: u32 = 0;
 
-/// A process that is ready to fork. The value holds all locks of the pager at the fork. Otherwise
-/// another thread could hold one of the locks at the fork. This thread does not exist in the child,
-/// so the child could never take the lock.
+/// A process that is ready to fork. The value holds all locks of the pager at the fork. If another
+/// thread held one of the locks at the fork, the child could never take this lock, because the
+/// thread does not exist in the child.
 #[derive(Debug)]
 pub struct Fork<'a> {
     pager: &'a Pager,

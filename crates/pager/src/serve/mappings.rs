@@ -21,7 +21,7 @@ impl Pager {
         self.context.memory.addresses()
     }
 
-    /// True if some of these addresses belong to the pager: to regions, or to frames.
+    /// True if some of the addresses `pages` belong to the pager: to regions, or to frames.
     pub fn overlaps_pager(&self, pages: &Range<usize>) -> bool {
         let ranges = [self.addresses(), self.context.frames()];
         ranges.iter().any(|own| own.start < pages.end && pages.start < own.end)
@@ -134,7 +134,7 @@ impl Pager {
         ));
     }
 
-    /// Pins pages of regions in DRAM: all of these ranges, or no range if too many pages would be
+    /// Pins pages of regions in DRAM: all of `ranges`, or no range if too many pages would be
     /// pinned. Returns true if the ranges are pinned.
     pub fn pin(&self, ranges: &[Range<usize>]) -> bool {
         {
@@ -178,7 +178,8 @@ impl Pager {
         moved.into_iter().map(|(pages, ())| pages).collect()
     }
 
-    /// The values of pages at the mapping `to`, which may be outside of all regions.
+    /// Returns the values that pages have at the mapping `to` after `mremap(2)` has replaced the
+    /// mapping `from` by `to`. The mapping `to` may be outside of all regions.
     fn moved<T: Copy>(
         &self,
         values: &Ranges<T>,
@@ -198,12 +199,12 @@ impl Pager {
         lock(&self.context.arena).set_block(address, Some(region));
     }
 
-    /// The pages of the block at this address.
+    /// The pages of the block at `address`.
     pub fn block(&self, address: usize) -> Option<Range<usize>> {
         lock(&self.context.arena).block(address)
     }
 
-    /// Frees the block at this address. The pager later reuses the addresses of its pages.
+    /// Frees the block at `address`. The pager later reuses the addresses of its pages.
     pub fn free_block(&self, address: usize) {
         let block = {
             let mut arena = lock(&self.context.arena);

@@ -27,7 +27,7 @@ impl Stalls {
         self.waiting.entry(page).or_default().push(now);
     }
 
-    /// Ends the wait of all threads for these pages.
+    /// Ends the waits of all threads for `pages`.
     pub(crate) fn end(&mut self, pages: Range<Page>) {
         let mut now = None;
         while let Some((&page, _)) = self.waiting.range(pages.clone()).next() {

@@ -17,8 +17,8 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The identity of this process. The process ID is the ID in the PID namespace to which `/proc`
-    /// belongs. The ID differs from `getpid(2)` after a fork into a new PID namespace, until the
+    /// The identity of this process. Its process ID is the ID in the PID namespace to which `/proc`
+    /// belongs. This ID differs from `getpid(2)` after a fork into a new PID namespace, until the
     /// child mounts its own `/proc`.
     ///
     /// # Errors
@@ -62,7 +62,8 @@ impl Identity {
     }
 }
 
-/// The device number of `/proc`. Each PID namespace has a `/proc` with its own number.
+/// The device number of `/proc`. Each PID namespace has its own `/proc`, with another device
+/// number.
 ///
 /// # Errors
 /// When `/proc` cannot be read.

@@ -21,7 +21,7 @@ impl Session {
     /// frames of the process.
     ///
     /// # Errors
-    /// When all slots are taken.
+    /// When all slots are taken, or the session cannot identify this process by `/proc`.
     pub fn join(&self, name: &str) -> Result<(SlotGuard, u32), String> {
         let budget = self.ledger.budget();
         let is_outside = self.settings.children == Children::Own;

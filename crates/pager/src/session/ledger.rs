@@ -50,33 +50,33 @@ use std::{
     time::Duration,
 };
 
-/// Maximum number of processes that have a slot at the same time. Only the slots up to the last one
-/// that was in use so far are read.
+/// Maximum number of processes that have a slot at the same time. Slots with an index above those
+/// that were ever in use are not read.
 pub const SLOTS: usize = 4096;
 
 /// Number of 64-bit words in a slot for the counters of [`Counts`]. The last three words are not
 /// used yet.
 const COUNTS: usize = 16;
 
-/// The index of [`Counts::footprint`] among these words.
+/// The index of [`Counts::footprint`] among the counter words of a slot.
 const FOOTPRINT: usize = 8;
 
 /// Minimum number of pages that a process holds, even if all processes together then exceed the
-/// budget. Fewer pages cannot hold both the pages in use and the pages being read.
+/// budget. A process with fewer pages cannot hold both the pages in use and the pages being read.
 pub const PAGES_MIN: u64 = 1024;
 
 /// The value of `wanted` of a process whose pages are not part of the budget.
 pub const OUTSIDE_BUDGET: u64 = u64::MAX;
 
-/// Maximum number of times, 1 ms apart, that a new process without [`PAGES_MIN`] free pages checks
-/// whether ending processes have released pages.
+/// A new process that finds fewer than [`PAGES_MIN`] free pages checks at most this number of
+/// times, 1 ms apart, whether ending processes have released pages.
 const POLLS_MAX: u32 = 200;
 
 /// The version of [`Layout`].
 const VERSION: u32 = 7;
 
-/// The error for a ledger with another [`VERSION`]: `interleaf` makes the file, and the library in
-/// the extended program opens it.
+/// The error for a ledger with another [`VERSION`]. The versions can differ, because `interleaf`
+/// makes the file, and the library in the extended program opens it.
 const OTHER_VERSION: &str = "interleaf and libinterleaf_preload.so are of different versions; \
                              install both from the same build";
 
@@ -92,13 +92,15 @@ struct Layout {
     first: AtomicU64,
     /// Device number of the `/proc` whose process IDs are in the slots.
     proc_device: AtomicU64,
-    /// Number of slots up to the last one that was in use so far.
+    /// The highest index of a slot that was ever in use, plus 1.
     used_slots: AtomicU64,
-    /// Pages with content in all slots together, and the peak of this number. A process that is
-    /// killed while it publishes its counters may leave the pages of one step in the first number.
+    /// `content` is the number of pages with content in all slots together, and `footprint` is the
+    /// peak of `content`. If a process is killed while it publishes its counters, `content` may
+    /// keep the last change of this process for ever.
     content: AtomicU64,
     footprint: AtomicU64,
-    /// Sums of the counters of cleared slots; of their footprints the largest.
+    /// Sums of the counters of all slots that were cleared so far. The footprint is not a sum, but
+    /// the largest footprint of these slots.
     past: [AtomicU64; COUNTS],
     slots: [Slot; SLOTS],
 }
@@ -221,18 +223,18 @@ impl BudgetLedger {
         self.layout().budget.load(SeqCst)
     }
 
-    /// Pages that all processes hold together.
+    /// Number of pages that all processes hold together.
     pub fn held(&self) -> u64 {
         let slots = self.slots().iter();
         slots.map(|slot| slot.held.load(SeqCst)).fold(0, u64::saturating_add)
     }
 
-    /// The ID of the process that was started first; `None` before the ID was recorded.
+    /// The ID of the process that the session started first; `None` before the ID was recorded.
     pub fn first_process(&self) -> Option<u32> {
         u32::try_from(self.layout().first.load(SeqCst)).ok().filter(|pid| *pid != 0)
     }
 
-    /// Records the process that was started first.
+    /// Records the ID of the process that the session started first.
     pub fn set_first_process(&self, pid: u32) {
         self.layout().first.store(pid.into(), SeqCst);
     }
@@ -292,7 +294,8 @@ impl BudgetLedger {
         gone
     }
 
-    /// Clears a slot if its process has ended, and returns this process.
+    /// Clears a slot if its process has ended. Returns the ended process; `None` if the slot was
+    /// not cleared.
     fn clear_if_ended(&self, slot: &Slot) -> Option<Process> {
         let identity = Identity::from_word(slot.owner.load(SeqCst))?;
         if identity.is_alive() { None } else { self.clear(slot, identity) }
@@ -399,7 +402,8 @@ impl BudgetLedger {
         }
     }
 
-    /// The slots of the processes that share the budget, with the number of pages that each wants.
+    /// The processes that share the budget: the index of each slot, and the number of pages that
+    /// its process wants.
     fn demand(&self) -> Vec<(usize, u64)> {
         let slots = self.slots().iter().enumerate();
         let owned =
@@ -453,7 +457,8 @@ impl SlotGuard {
         &self.ledger.layout().slots[self.index]
     }
 
-    /// The share of this process, pages; `held` if its pages are outside the budget.
+    /// The share of this process, pages. For a process whose pages are outside the budget, the
+    /// number of pages that it holds.
     pub fn target(&self) -> u64 {
         match self.slot().wanted.load(SeqCst) {
             OUTSIDE_BUDGET => self.held(),
@@ -487,7 +492,7 @@ impl SlotGuard {
         }
     }
 
-    /// Sets `wanted`, unless the pages of this process are outside the budget.
+    /// Sets the number of pages that this process can use, unless its pages are outside the budget.
     pub fn set_wanted(&self, pages: u64) {
         let wanted = self.slot().wanted.load(SeqCst);
         if wanted != OUTSIDE_BUDGET && wanted != pages {
@@ -531,7 +536,7 @@ impl SlotGuard {
     /// slot. Returns the slot and the child's initial number of held pages.
     ///
     /// # Errors
-    /// When all slots are taken.
+    /// When all slots are taken, or `own_identity` fails.
     pub fn for_child(&self) -> io::Result<(Self, u64)> {
         let name = self.slot().process(self.identity).name;
         let wanted = self.slot().wanted.load(SeqCst);
@@ -611,8 +616,8 @@ impl Drop for SlotGuard {
     }
 }
 
-/// The counters of a process before and after an `execve(2)` together. The footprint is the larger
-/// one, because the memory of the first program is gone.
+/// Sums of the counters of a process before and after an `execve(2)`. The footprint is not a sum
+/// but the larger of both, because the memory of the first program is gone.
 fn sum(before: &[u64; COUNTS], after: &[u64; COUNTS]) -> [u64; COUNTS] {
     let mut sum = *before;
     sum.iter_mut().zip(after).for_each(|(sum, count)| *sum += count);

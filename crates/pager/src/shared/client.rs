@@ -47,7 +47,7 @@ pub struct Inheritance {
     /// The connection of the child to the server, which keeps the parent's files for the child;
     /// `None` if the parent has no shared memory.
     wire: Option<io::Result<Wire>>,
-    /// The addresses of the shared memory, with their protection (`PROT_...`).
+    /// The address ranges of the shared memory, each with its protection (`PROT_...`).
     ranges: Vec<(Range<usize>, u32)>,
 }
 
@@ -89,12 +89,12 @@ impl Client {
         Ok(start)
     }
 
-    /// True if shared memory is mapped at some of these addresses.
+    /// True if shared memory is mapped at some of `addresses`.
     pub fn overlaps(&self, addresses: &Range<usize>) -> bool {
         !self.pieces.parts(addresses).is_empty()
     }
 
-    /// Reports to the server that these addresses were unmapped, or mapped to other memory.
+    /// Reports to the server that `addresses` were unmapped, or mapped to other memory.
     pub fn unmapped(&mut self, addresses: &Range<usize>) {
         self.pieces.remove(addresses);
         let (address, bytes) = (addresses.start as u64, addresses.len() as u64);
@@ -157,7 +157,8 @@ impl Client {
         (Some(client), outcome.and(is_told).and(is_watched))
     }
 
-    /// Maps the shared pages from `page` on, of which the server has the file, at `addresses`.
+    /// Maps the shared pages from `page` on again, at `addresses` of a forked child. The server has
+    /// the file of these pages.
     fn map_again(
         &mut self,
         addresses: &Range<usize>,

@@ -17,7 +17,7 @@ pub(crate) enum Message {
     Get { page: u64 },
     /// The client has mapped a part of a file, from `page` on, at an address.
     Map { page: u64, address: u64, bytes: u64 },
-    /// The client has unmapped these addresses.
+    /// The client has unmapped `bytes` bytes at `address`.
     Unmap { address: u64, bytes: u64 },
     /// The process with the address space `space` is about to fork, and its child will use this
     /// connection. Requests that the server keeps the files that the process maps now, until

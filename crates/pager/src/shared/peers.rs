@@ -82,7 +82,8 @@ impl Peers {
         Ok(Arc::new(Self { table: Mutex::default(), epoll }))
     }
 
-    /// Adds an address space. The faults of the space are read from `faults`.
+    /// Adds an address space, whose faults are read from `faults`. Returns the identifier of the
+    /// space.
     pub(super) fn add_space(&self, faults: Userfault) -> io::Result<u64> {
         let mut table = self.table();
         table.last_id += 1;
@@ -93,7 +94,7 @@ impl Peers {
         Ok(id)
     }
 
-    /// Makes a file for these addresses of the range that the server has reserved.
+    /// Makes a file for `pages`, which are addresses in the range that the server has reserved.
     pub(super) fn add_file(&self, pages: &Range<usize>) -> io::Result<File> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = memfd_create("interleaf-shared", flags)?;
@@ -105,7 +106,7 @@ impl Peers {
         Ok(other)
     }
 
-    /// The first page of the file that contains a page, and the file.
+    /// Returns the file that contains `page`, and the first page of this file.
     pub(super) fn file(&self, page: usize) -> Option<(usize, File)> {
         let table = self.table();
         let (file, offset) = table.file_of(page)?;
@@ -129,14 +130,14 @@ impl Peers {
         true
     }
 
-    /// Records that these addresses are unmapped.
+    /// Records that an address space has unmapped `addresses`.
     pub(super) fn unmap(&self, space: u64, addresses: &Range<usize>) {
         if let Some(space) = self.table().spaces.get_mut(&space) {
             space.pieces.remove(addresses);
         }
     }
 
-    /// The files of which an address space maps at least one page, each by its first page.
+    /// Returns the first page of each file of which an address space maps at least one page.
     pub(super) fn files_of(&self, space: u64) -> Vec<usize> {
         let table = self.table();
         let Some(space) = table.spaces.get(&space) else { return vec![] };
@@ -164,7 +165,7 @@ impl Peers {
     }
 
     /// Removes the files of which no process maps a page, except the files whose first page is in
-    /// `but`. Returns the pages of the removed files.
+    /// `but`. Returns the page range of each removed file.
     pub(super) fn sweep(&self, but: &[usize]) -> Vec<Range<usize>> {
         let mut table = self.table();
         let Table { files, spaces, .. } = &mut *table;
@@ -191,7 +192,7 @@ impl Table {
 }
 
 impl PeerSpace {
-    /// Write-protects the pages at these addresses, except where the process has unmapped them.
+    /// Write-protects the pages at `addresses`, except where the process has unmapped them.
     fn protect(&self, addresses: &Range<usize>) -> Result<(), Pinned> {
         match self.faults.write_protect(addresses, true) {
             Ok(()) => Ok(()),
@@ -241,7 +242,8 @@ struct Waiter {
     page: usize,
 }
 
-/// The address spaces of all processes that share memory files, as one [`AddressSpace`] of a pager.
+/// The address spaces of all processes that share memory files. A pager uses them as one
+/// [`AddressSpace`].
 #[derive(Debug)]
 pub(super) struct SharedSpace {
     peers: Arc<Peers>,
@@ -254,7 +256,7 @@ impl SharedSpace {
         Self { peers, waiters: vec![], messages: Messages::default() }
     }
 
-    /// Removes the threads that wait for these pages from `waiters`, and returns these threads.
+    /// Removes the threads that wait for `pages` from `waiters`, and returns them.
     fn take_waiters(&mut self, pages: &Range<usize>) -> Vec<Waiter> {
         self.waiters.extract_if(.., |waiter| pages.contains(&waiter.page)).collect()
     }
@@ -295,7 +297,8 @@ impl AddressSpace for SharedSpace {
     }
 
     fn move_memory(&mut self, frames: &mut Frames, from: &Range<usize>, _: &Range<usize>) {
-        // The kernel allocates pages of plain frames at their first touch.
+        // Nothing needs to be moved: the memory of the frames `from` is released, and the kernel
+        // allocates memory for the destination frames at their first touch.
         frames.release(from);
     }
 
@@ -353,9 +356,9 @@ impl AddressSpace for SharedSpace {
     }
 
     fn drop_pinned(&mut self, frames: &mut Frames, part: &Range<usize>, page: usize) {
-        // The cache takes these pages for pinned, because their write protection has failed
-        // ([`Pinned`]). By now no process maps their file, since only then are pages discarded, so
-        // the unmap can succeed.
+        // The cache takes the pages for pinned, because their write protection has failed
+        // ([`Pinned`]). Pages are discarded only when no process maps their file any more, so the
+        // unmap can succeed now.
         if self.unmap_out(frames, part, page).is_err() {
             frames.part_mut(part.clone()).fill(0);
         }

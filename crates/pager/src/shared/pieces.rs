@@ -14,14 +14,13 @@ struct MappedPiece {
 }
 
 impl MappedPieces {
-    /// Records that the pages from `page` on are mapped at these addresses, in place of earlier
-    /// pieces.
+    /// Records that the pages from `page` on are mapped at `addresses`, in place of earlier pieces.
     pub(super) fn insert(&mut self, addresses: &Range<usize>, page: usize) {
         self.remove(addresses);
         self.0.insert(addresses.start, MappedPiece { end: addresses.end, page });
     }
 
-    /// Removes the pieces at these addresses.
+    /// Removes the pieces at `addresses`.
     pub(super) fn remove(&mut self, addresses: &Range<usize>) {
         for (part, page) in self.parts(addresses) {
             let Some((&start, &MappedPiece { end, page: first })) =
@@ -39,7 +38,7 @@ impl MappedPieces {
         }
     }
 
-    /// The mapped parts of these addresses, with the first page of each part.
+    /// The parts of `addresses` that are mapped, each with its first page.
     pub(super) fn parts(&self, addresses: &Range<usize>) -> Vec<(Range<usize>, usize)> {
         let over = self.0.range(..addresses.end).rev();
         let over = over.take_while(|(_, piece)| piece.end > addresses.start);
@@ -60,7 +59,7 @@ impl MappedPieces {
         self.0.iter().filter_map(mapped).collect()
     }
 
-    /// True if some of these pages are mapped.
+    /// True if some of `pages` are mapped.
     pub(super) fn has_pages(&self, pages: &Range<usize>) -> bool {
         !self.addresses(pages).is_empty()
     }

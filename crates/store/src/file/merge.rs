@@ -1,8 +1,8 @@
 //! Merging of layers: the pages of a small layer are copied to another layer.
 //!
 //! A process that forks again and again, and changes pages while its children run, has a new layer
-//! after each fork, and each layer needs a file. The layers stay when the children have ended, as
-//! long as they have pages.
+//! after each fork, and each layer needs a file. A layer that has pages stays after the children
+//! have ended.
 
 use super::{BLOCK, FileStore, Layer};
 use std::{io, ops::Range, os::unix::fs::FileExt};
@@ -48,7 +48,8 @@ impl FileStore {
         Ok(())
     }
 
-    /// Copies the content of pages from the files of one layer to those of another.
+    /// Copies the content of pages from the files of the layer `from` to the files of the layer
+    /// `to`.
     fn copy(
         &self,
         from: Layer,

@@ -38,7 +38,7 @@ impl World {
         self.random.next_u64() % end
     }
 
-    /// The first `count` frames in one or two pieces, rotated by a random number of frames.
+    /// Returns the first `count` frames as one or two pieces, which begin at a random frame.
     fn pieces(&mut self, count: u64) -> Vec<Piece> {
         let start = self.frames.0.as_ptr() as usize;
         let at = |frame: u64| start + (frame * BLOCK) as usize;

@@ -15,7 +15,7 @@ fn a_sweep_is_prefetched() {
     assert!(prefetch_wasted * 20 < prefetched, "{prefetch_wasted} of {prefetched}");
 }
 
-/// The first sweep over new memory prefetches zeros, which are neither read nor counted.
+/// The first pass over new memory prefetches zeros, which are neither read nor counted.
 #[test]
 fn prefetches_of_zeros_are_not_counted() {
     let mut simulation = Simulation::new(Settings { frames: 256, ..SETTINGS }, 1024, 1, 1);

@@ -12,8 +12,8 @@ use interleaf_thread::lock;
 use std::time::Instant;
 
 impl FaultServer {
-    /// Sets the budget of the cache to this process's share, at least [`PAGES_MIN`] pages. Adopts a
-    /// larger share only as far as other processes have released frames.
+    /// Sets the budget of the cache to this process's share, at least [`PAGES_MIN`] pages. A larger
+    /// share is adopted only in part while other processes have not released enough frames.
     pub(super) fn rebalance(&mut self, actions: &mut Vec<Action>) {
         let Some(slot) = lock(&self.context.slot).clone() else { return };
         let target = slot.target().max(PAGES_MIN);
