@@ -1,5 +1,6 @@
-//! Arbitration among submission queues (NVMe 1.1, 4.11), for the simulated card and for the
-//! controller that a driver sees.
+//! Arbitration among submission queues (NVMe 1.1, 4.11): the choice of the queue whose commands are
+//! fetched next. The engine of the simulated card and the NVMe controller of an emulated card both
+//! use it.
 
 use crate::settings::{Arbitration, Priority};
 
@@ -54,8 +55,8 @@ impl Arbiter {
         if self.classes[1..].iter().all(Vec::is_empty) {
             return None;
         }
-        // The first pass finds nothing if as many commands as the weight allows were already taken
-        // in this round from each class with commands. A second pass then begins a new round.
+        // The first pass finds nothing if each class with commands has used up its weight in this
+        // round. The second pass then begins a new round.
         for _ in 0..2 {
             for class in 1..4 {
                 let left = self.left[class - 1];

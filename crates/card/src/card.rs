@@ -1,7 +1,9 @@
-//! A card as data: link, NVMe front end, controller, memory, and the host in which it is used.
+//! The description of a card: its link, NVMe front end, controller and memory, and the host in
+//! which the card is used.
 //!
 //! The built-in cards are files in `devices/cards/` with the schema `interleaf.card/1`; a user's
-//! file has the same form. Each number in a built-in file has a source. Times are femtoseconds.
+//! card file has the same schema. Each number in a built-in file has a source. All times in this
+//! module are in femtoseconds.
 
 mod file;
 
@@ -10,20 +12,20 @@ use interleaf_sim::dimm::device::{Device, DeviceError};
 
 pub use file::{by_name, in_file, names, text_of};
 
-/// An NVRAM card.
+/// The description of an NVRAM card and of its host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Card {
     /// The name of the card, such as `flashtec-dram`.
     pub name: String,
-    /// The PCIe link.
+    /// The PCIe link between card and host.
     pub link: LinkSpec,
-    /// The NVMe front end.
+    /// The NVMe front end: queues, interrupts, and limits of a command.
     pub nvme: NvmeSpec,
-    /// The controller behind the front end.
+    /// The controller between the NVMe front end and the memory.
     pub controller: ControllerSpec,
-    /// The memory.
+    /// The memory channels and their modules.
     pub memory: MemorySpec,
-    /// The BAR that maps the memory, if the card has one.
+    /// The BAR that maps the memory; `None` for a card without such a BAR.
     pub bar: Option<BarSpec>,
     /// The times that the host takes for an I/O: its processors, interrupts and memory.
     pub host: HostSpec,
@@ -133,7 +135,7 @@ pub enum Durable {
     Precharge,
 }
 
-/// The memory channels.
+/// The memory channels of a card.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemorySpec {
     /// The memory module of each channel, with the card's number of ranks.
@@ -170,10 +172,10 @@ pub const SEGMENT_BYTES: u32 = 512;
 pub const BLOCK_BYTES: u32 = 512;
 
 impl Card {
-    /// Returns the built-in card of this name.
+    /// Returns the built-in card with the name `name`.
     ///
     /// # Errors
-    /// If no card has this name.
+    /// If no built-in card has the name.
     pub fn by_name(name: &str) -> Result<Self, DeviceError> {
         by_name(name)
     }

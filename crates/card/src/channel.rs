@@ -26,7 +26,7 @@ pub(crate) struct Transfer {
 }
 
 impl Transfer {
-    /// The time from which the controller counts written data as safe, fs.
+    /// The time from which the controller counts written data as safe from a power failure, fs.
     #[inline]
     pub(crate) const fn safe(self, durable: Durable) -> u64 {
         match durable {
@@ -41,9 +41,9 @@ impl Transfer {
 /// less than one clock.
 #[derive(Clone, Copy, Debug)]
 struct Clock {
-    /// Clocks per femtosecond, times 2^80.
+    /// Clocks per femtosecond, a fixed-point number with 80 fractional bits.
     clocks: u128,
-    /// Femtoseconds per clock, times 2^32.
+    /// Femtoseconds per clock, a fixed-point number with 32 fractional bits.
     fs: u128,
 }
 
@@ -58,9 +58,8 @@ impl Clock {
     /// the result may be this edge, because the factor is rounded down.
     #[inline]
     fn clock_at(self, fs: u64) -> u64 {
-        // After the first shift, the factor is the number of clocks per femtosecond times 2^64. The
-        // product of this factor and a time therefore has the number of clocks in its upper 64
-        // bits.
+        // `clocks >> 16` has 64 fractional bits, so the upper 64 bits of the product of `fs` and
+        // this factor are whole clocks.
         ((u128::from(fs) * (self.clocks >> 16)) >> 64) as u64 + 1
     }
 

@@ -276,7 +276,7 @@ impl Timeline {
         self.end
     }
 
-    /// The size of a block, bytes.
+    /// The size of a block, the unit of the reported damage, bytes.
     pub fn block_bytes(&self) -> u64 {
         self.block_bytes
     }

@@ -162,10 +162,10 @@ impl fmt::Display for SubmitError {
 
 impl std::error::Error for SubmitError {}
 
-// The kinds of events. The number of a kind is the index of its lane in the `EventQueue`: a queue
-// of the events of this kind, in order of time. The payload of an event is the slot of a command
-// (its index in `Engine::flights`) or the index of an I/O queue. Some kinds of events add a second
-// number to the payload, such as bytes or entries.
+// The kinds of events. The events of each kind are in a lane of the `EventQueue`, in order of time.
+// The constant of the kind is the index of the lane. The payload of an event is the slot of a
+// command (its index in `Engine::flights`) or the index of an I/O queue. Some kinds of events add a
+// second number to the payload, such as bytes or entries.
 const DOORBELL_WRITTEN: usize = 0;
 const DOORBELL_ARRIVED: usize = 1;
 const ENTRIES_READ: usize = 2;
@@ -254,16 +254,16 @@ pub struct Engine {
     /// reads and Write Zeroes commands, which need no read tags; the second queue has writes. Each
     /// queue is served in round robin.
     active: [VecDeque<u32>; 2],
-    /// The index in `active` of the queue that was served first last time: a command of the queue
-    /// got a burst, or the queue was empty. The next call of `request_data` serves the other queue
-    /// first.
+    /// The index in `active` of the queue that had the last turn. A queue has its turn when
+    /// `request_data` serves the queue first, and the queue gets a burst or is empty. The next call
+    /// serves the other queue first.
     turn: usize,
     buffers: Pool,
     tags: Pool,
     /// The number of chunks that a DMA engine requests in its turn.
     burst: u32,
-    /// The time at which a buffer is returned, and requests for data are tried again, fs;
-    /// `u64::MAX` if no such time is scheduled.
+    /// The time at which the next buffer is returned and `request_data` is called again, fs;
+    /// `u64::MAX` if no such call is scheduled.
     retry: u64,
     memory: Memory,
 }
@@ -476,7 +476,7 @@ impl Engine {
 }
 
 /// Packs two numbers into the payload of an event: `slot`, the index of a command or of a queue,
-/// and `more`, the second number.
+/// and `more`, a number whose meaning depends on the kind of event, such as bytes or entries.
 #[inline]
 fn payload(slot: u32, more: u32) -> u64 {
     u64::from(slot) | u64::from(more) << 32

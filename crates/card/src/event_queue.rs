@@ -55,7 +55,7 @@ impl EventQueue {
         }
     }
 
-    /// The time of the next event, fs; `None` without events.
+    /// The time of the next event, fs; `None` if the queue is empty.
     #[inline]
     pub(crate) fn next_at(&self) -> Option<u64> {
         let at = self.first[usize::from(self.winners[1]) % LANES];

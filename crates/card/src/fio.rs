@@ -18,7 +18,7 @@ use crate::load::Access;
 use core::str::FromStr;
 use value::{Size, ValueError, in_range};
 
-/// Options of a job file that are accepted and change nothing, with the reason.
+/// Options of a job file that are accepted and have no effect, each with the reason.
 ///
 /// `ioengine` and `direct` are not in this list, because [`FioOptions::set`] checks their values.
 pub const WITHOUT_EFFECT: [(&str, &str); 12] = [
@@ -146,7 +146,7 @@ pub struct FioOptions {
     /// True for random offsets without fio's map of used blocks. With the map, every block is used
     /// once before any block is used twice.
     pub norandommap: Option<bool>,
-    /// Seed of all randomness.
+    /// Seed of all random numbers (`randseed`).
     pub seed: Option<u64>,
     /// The I/O engine (`ioengine`).
     pub engine: Option<IoEngine>,
@@ -179,7 +179,7 @@ impl FioOptions {
         Ok(true)
     }
 
-    /// These options, with the values of `over` for the options that `over` sets.
+    /// A copy of `self` in which each option that `over` sets has the value of `over`.
     pub fn with(&self, over: &Self) -> Self {
         Self {
             rw: over.rw.or(self.rw),
@@ -197,7 +197,7 @@ impl FioOptions {
         }
     }
 
-    /// True if `option`, the name of an option in errors, is set.
+    /// True if the option that errors call `option` is set; false for an unknown name.
     fn sets(&self, option: &str) -> bool {
         match option {
             "rw" => self.rw.is_some(),
@@ -215,7 +215,7 @@ impl FioOptions {
         }
     }
 
-    /// The job with these options; options that are not set have fio's defaults.
+    /// The job `name` with the options of `self`. Options that are not set have fio's defaults.
     ///
     /// # Errors
     /// When `rw` is missing, or two options contradict each other.
@@ -273,9 +273,9 @@ impl FioOptions {
 pub struct OptionError {
     /// The name of the option in fio.
     pub option: &'static str,
-    /// The problem.
+    /// The problem, without the name of the option.
     pub problem: String,
-    /// The remedy.
+    /// The remedy, as text for the user.
     pub hint: String,
 }
 
@@ -304,7 +304,7 @@ pub struct Job {
     pub size: Size,
     /// True for random offsets without fio's map of used blocks.
     pub norandommap: bool,
-    /// Seed of all randomness; `None` for the default seed.
+    /// Seed of all random numbers (`randseed`); `None` for the default seed.
     pub seed: Option<u64>,
 }
 
@@ -316,7 +316,7 @@ pub fn depth(text: &str) -> Result<u32, ValueError> {
     in_range(text, "a queue depth", 1..=DEPTH_MAX)
 }
 
-/// Reads the number of equal jobs (`numjobs`).
+/// Reads `numjobs`, the number of equal jobs.
 ///
 /// # Errors
 /// When `text` is not a number from 1 to [`JOBS_MAX`].

@@ -19,7 +19,7 @@ use crate::card::LinkSpec;
 
 /// Bytes of framing, sequence number and LCRC around a TLP.
 const AROUND: u64 = 8;
-/// Bytes of a DLLP.
+/// Bytes of a DLLP (ACK or UpdateFC) with its framing.
 const DLLP: u64 = 8;
 /// Bytes of a read request with an address of 64 bits.
 pub(crate) const READ_REQUEST: u64 = 16 + AROUND;
@@ -35,10 +35,11 @@ pub(crate) const DOORBELL: u64 = WRITE_REQUEST + 4;
 pub(crate) const COMPLETION_ENTRY: u64 = WRITE_REQUEST + 16;
 /// Bytes of a submission queue entry.
 pub(crate) const SUBMISSION_ENTRY: u64 = 64;
-/// Bytes of a data credit.
+/// Bytes of payload for which one flow control data credit stands.
 pub(crate) const CREDIT_BYTES: u32 = 16;
 
-/// The time that a byte takes in one direction of the link with all of its lanes, fs.
+/// Serialisation time of a byte over all lanes of one direction, with the encoding and the SKP
+/// ordered sets, fs.
 pub(crate) fn byte_fs(link: &LinkSpec) -> f64 {
     let (gigatransfers, encoding, skip) = match link.generation {
         // One SKP ordered set of 4 symbols after 1180 symbols (PCI Express 3.1, 4.2.7.3).
@@ -135,7 +136,7 @@ impl Direction {
     }
 
     /// Sends, from the time `at` on, the DLLPs that answer `packets` packets of the opposite
-    /// direction. `of` gives the bytes of these DLLPs.
+    /// direction. `of` has the number of bytes of these DLLPs for one packet.
     #[inline]
     pub(crate) fn answer(&mut self, at: u64, packets: u32, of: &Packets) {
         let time = u64::from(packets) * of.answers * self.byte_fs / 256;

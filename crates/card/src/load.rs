@@ -24,17 +24,17 @@ use threads::Threads;
 /// The order and direction of I/Os: fio's `rw`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Access {
-    /// `read`.
+    /// fio's `read`: reads in the order of the offsets.
     Read,
-    /// `write`.
+    /// fio's `write`: writes in the order of the offsets.
     Write,
-    /// `randread`.
+    /// fio's `randread`: reads at random offsets.
     RandomRead,
-    /// `randwrite`.
+    /// fio's `randwrite`: writes at random offsets.
     RandomWrite,
-    /// `rw` or `readwrite`.
+    /// fio's `rw` or `readwrite`: reads and writes in the order of the offsets.
     Mixed,
-    /// `randrw`.
+    /// fio's `randrw`: reads and writes at random offsets.
     RandomMixed,
 }
 
@@ -77,7 +77,7 @@ impl Access {
 pub struct Group {
     /// The name of the job section.
     pub name: String,
-    /// `rw`. Default: `read`.
+    /// `rw`: direction of the I/Os, and order of their offsets. Default: `read`.
     pub access: Access,
     /// `bs`: bytes of each I/O. Default: 4096.
     pub block_bytes: u32,
@@ -121,7 +121,7 @@ impl Default for Group {
 /// The condition that ends a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// The run ends this time after the end of the ramp time (fio's `runtime`), fs.
+    /// The run ends when this time (fio's `runtime`) has passed since the end of the ramp time, fs.
     Time(u64),
     /// The run ends when this number of I/Os, summed over all groups, has completed after the ramp
     /// time.
@@ -137,20 +137,22 @@ pub struct Load {
     pub ramp_fs: u64,
     /// The condition that ends the run.
     pub stop: Stop,
-    /// `randseed`: the seed of all randomness.
+    /// `randseed`: the seed of all random numbers of the load, such as random offsets and the
+    /// choice between read and write.
     pub seed: u64,
 }
 
-/// A load that the card cannot run.
+/// The reason why a card cannot run a load.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadError {
-    /// The name of the job section.
+    /// The name of the job section. An error of the load as a whole names the first section, or
+    /// "load" if there is none.
     pub group: String,
-    /// fio's name of the option.
+    /// The name of the option in fio.
     pub option: &'static str,
-    /// The cause.
+    /// The cause, as text for the user.
     pub problem: String,
-    /// The remedy.
+    /// The remedy, as text for the user.
     pub hint: String,
 }
 
@@ -189,7 +191,7 @@ impl Load {
     /// Checks that `card` can run this load.
     ///
     /// # Errors
-    /// The first option that is out of range or exceeds the card.
+    /// The first option that is out of range or exceeds a limit of the card.
     pub fn check(&self, card: &Card) -> Result<(), LoadError> {
         self.groups.iter().try_for_each(|group| group.check(card))?;
         let group = || self.groups.first().map_or("load", |group| &group.name);

@@ -85,7 +85,7 @@ pub struct MemoryLoad {
     /// True for random addresses with repetition. If false, each address is used once before any
     /// address is used again.
     pub repeats: bool,
-    /// The number of bytes that are used, from the start of the BAR; `None` for all.
+    /// The number of bytes that the load uses, from the start of the BAR; `None` for the whole BAR.
     pub size: Option<u64>,
     /// The number of stores after which a thread reads the last stored address back, which makes
     /// the stores persistent; 0 if threads never read back.
@@ -94,7 +94,7 @@ pub struct MemoryLoad {
     pub ramp_fs: u64,
     /// The condition that ends the run.
     pub stop: Stop,
-    /// The seed of all randomness.
+    /// The seed of all random numbers of the load.
     pub seed: u64,
 }
 
@@ -117,14 +117,14 @@ impl Default for MemoryLoad {
     }
 }
 
-/// A load that the card does not allow.
+/// The reason why a card does not allow a load on its memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryLoadError {
-    /// The option, named as in fio.
+    /// The name of the option in fio.
     pub option: &'static str,
-    /// The problem.
+    /// The problem, as text for the user.
     pub problem: String,
-    /// The remedy.
+    /// The remedy, as text for the user.
     pub hint: String,
 }
 
@@ -181,7 +181,7 @@ impl MemoryLoad {
     /// Checks that `card` allows this load.
     ///
     /// # Errors
-    /// The first value that is out of range.
+    /// The first option of the load that is out of range, or a card without a BAR.
     pub fn check<'a>(&self, card: &'a Card) -> Result<&'a BarSpec, MemoryLoadError> {
         let error =
             |option, problem: String, hint: String| Err(MemoryLoadError { option, problem, hint });
@@ -229,7 +229,7 @@ impl MemoryLoad {
         Ok(Run::new(self, card, bar, settings).all())
     }
 
-    /// Bytes of the BAR that are used.
+    /// Bytes of the BAR that the load uses.
     fn size_on(&self, bar: &BarSpec) -> u64 {
         self.size.unwrap_or(bar.bytes)
     }

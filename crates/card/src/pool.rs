@@ -71,7 +71,7 @@ impl Pool {
         true
     }
 
-    /// Returns units at the time `now`.
+    /// Gives `units` units back to the pool at the time `now` (fs).
     #[inline]
     pub(crate) fn give_now(&mut self, now: u64, units: u32) {
         if self.limited {
@@ -100,7 +100,7 @@ impl Pool {
         at
     }
 
-    /// Returns units at the time `at`, which may be in the future.
+    /// Gives `units` units back to the pool at the time `at` (fs), which may be in the future.
     #[inline]
     pub(crate) fn give(&mut self, at: u64, units: u32) {
         if !self.limited {

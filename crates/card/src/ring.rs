@@ -1,6 +1,6 @@
 //! A queue in a ring, for timed entries that are added almost in order of time.
 //!
-//! An insertion moves only the entries with a later time, usually none.
+//! An insertion moves only the entries that are later than the new entry, usually none.
 
 /// A queue of entries, each with a time and a value of 64 bits.
 #[derive(Clone, Debug)]

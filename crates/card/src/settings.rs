@@ -1,7 +1,7 @@
 //! Choices of a run that are not properties of the card: the host, the arbitration, and ablations.
 
-/// The kind of host: its processors wait for interrupts, poll for completions, or are outside of
-/// the simulation.
+/// The kind of host: the processors of the host wait for interrupts, poll for completions, or are
+/// outside of the simulation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HostMode {
     /// The processor of each queue waits for interrupts.
@@ -56,9 +56,9 @@ pub enum Component {
     LinkDown,
     /// The controller's cores.
     Cores,
-    /// The DMA engines.
+    /// The controller's DMA engines.
     DmaEngines,
-    /// The data buffers.
+    /// The controller's data buffers.
     Buffers,
     /// Tags of outstanding read requests for the data of writes.
     ReadTags,
@@ -70,7 +70,7 @@ pub enum Component {
 }
 
 impl Component {
-    /// All components.
+    /// All components. Arrays with an element for each component have this order.
     pub const ALL: [Self; 9] = [
         Self::Host,
         Self::LinkUp,
@@ -83,7 +83,7 @@ impl Component {
         Self::Memory,
     ];
 
-    /// The name in records: `link up`, `memory`.
+    /// The name of the component in records, such as `link up` or `memory`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Host => "host",
@@ -105,7 +105,7 @@ impl Component {
 pub struct Ideal(u16);
 
 impl Ideal {
-    /// The set that contains only this component.
+    /// The set that contains only `component`.
     pub const fn of(component: Component) -> Self {
         Self(1 << component as u16)
     }

@@ -18,9 +18,9 @@ const POWER_MANAGEMENT: usize = 0x40;
 const MSIX: usize = 0x50;
 const EXPRESS: usize = 0x60;
 
-/// Offset of the register device control in the PCI Express capability.
+/// Offset of the Device Control register of the PCI Express capability.
 const DEVICE_CONTROL: usize = EXPRESS + 8;
-/// A bit of device control: the host initiates a function level reset.
+/// The bit of the Device Control register by which the host initiates a function level reset.
 const FUNCTION_RESET: u16 = 1 << 15;
 
 /// The class code, lowest byte first: NVM Express (02h), non-volatile memory (08h), mass storage
@@ -75,7 +75,7 @@ impl ConfigSpace {
         // Bits of the command register that a host may change: memory space, bus master, parity
         // error response, SERR#, interrupt disable.
         self.allow(0x04, &0x0546_u16.to_le_bytes());
-        // Status: the capabilities list is present.
+        // Status register: the capabilities list is present.
         self.put(0x06, &(1_u16 << 4).to_le_bytes());
         self.put(0x09, &CLASS);
         self.allow(0x0c, &[0xff]);
@@ -141,7 +141,7 @@ impl ConfigSpace {
     }
 
     /// Writes `data` from `offset` on: changes the writable bits of registers, and ignores all
-    /// other bits. Returns the effect besides this change.
+    /// other bits. Returns the effect of the write other than the change of bits.
     pub fn write(&mut self, offset: u64, data: &[u8]) -> ConfigEffect {
         let mut effect = ConfigEffect::None;
         for (byte, at) in data.iter().zip(byte_offsets(offset)) {
@@ -155,8 +155,8 @@ impl ConfigSpace {
     }
 }
 
-/// The indices, in the configuration space, of the bytes of an access. The indices saturate at
-/// `usize::MAX`, which is outside of the space.
+/// The indices in the configuration space of the bytes from `offset` on, without end. The indices
+/// saturate at `usize::MAX`, which is outside of the space.
 fn byte_offsets(offset: u64) -> impl Iterator<Item = usize> {
     let offset = usize::try_from(offset).unwrap_or(usize::MAX);
     (0..).map(move |at| offset.saturating_add(at))

@@ -24,8 +24,8 @@ pub struct FileContents {
 }
 
 impl FileContents {
-    /// Opens or creates the file, locks it until the contents are dropped, and gives it the size of
-    /// the namespace.
+    /// Opens or creates the file `path`, locks the file until the contents are dropped, and extends
+    /// the file to `capacity` bytes, the size of the namespace.
     ///
     /// # Errors
     ///
@@ -96,8 +96,8 @@ impl Contents for FileContents {
 pub struct WriteBack {
     durable: Box<dyn Contents + Send>,
     unit: u64,
-    /// The units whose latest data are only in the cache, and these data. The key is the index of
-    /// the unit in the contents.
+    /// The data of the units whose latest data are only in the cache. The key is the index of the
+    /// unit in the contents.
     cached: BTreeMap<u64, Vec<u8>>,
 }
 

@@ -39,7 +39,8 @@ pub enum Event {
     /// The guest's memory is not shared with the server: QEMU needs
     /// `-object memory-backend-memfd,share=on`.
     MemoryNotShared,
-    /// The power of the card failed, with this many bytes in the volatile write cache.
+    /// The power of the card failed. The number is the bytes in the volatile write cache at the
+    /// failure.
     PowerLost(u64),
     /// A unit of the volatile write cache that survives the power failure could not be written to
     /// the contents. The number is the unit's offset in bytes. This unit and all later units are
@@ -79,7 +80,7 @@ pub struct Device {
     config: ConfigSpace,
     /// The configuration space after power-on, which a reset of the device restores.
     initial_config: ConfigSpace,
-    /// The eventfd of each MSI-X vector.
+    /// The eventfd of each MSI-X vector; `None` if QEMU has sent no eventfd for the vector.
     vectors: Vec<Option<File>>,
     /// MSI-X vectors to raise. The next answer to the plugin of the guest's clock contains them,
     /// and the plugin raises them.
@@ -118,7 +119,7 @@ impl Device {
         }
     }
 
-    /// Switches the power on, at the start of a connection: registers have their initial values.
+    /// Switches the power on, at the start of a connection. The registers get their initial values.
     pub fn power_on(&mut self) {
         self.disconnect();
         self.config = self.initial_config.clone();
@@ -126,7 +127,7 @@ impl Device {
         self.has_power = true;
     }
 
-    /// Removes the guest's memory and interrupts and resets the controller, at the end of a
+    /// Removes the guest's memory and interrupts, and resets the controller, at the end of a
     /// connection.
     pub fn disconnect(&mut self) {
         self.memory.clear();
@@ -310,7 +311,8 @@ impl Shared {
         Self { device: Mutex::new(device), submitted, clock }
     }
 
-    /// The guest's clock, to whose plugin the server announces doorbells.
+    /// The connection to the plugin that reports the guest's clock. The server announces doorbells
+    /// on this connection.
     pub(crate) fn clock(&self) -> &Arc<GuestClock> {
         &self.clock
     }

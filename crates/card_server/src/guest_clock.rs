@@ -11,12 +11,12 @@
 //!                                     2 bytes for each vector
 //! ```
 //!
-//! Both connections come to one socket. The first byte that the plugin sends on a connection is `D`
-//! or `C` and names the use of the connection. Each connection has one request at a time. Numbers
-//! are little-endian. The card acts on a doorbell only when the guest's time of the doorbell is
-//! known. Until then the guest executes no instruction: QEMU first waits for the reply to the write
-//! of the doorbell (`x-no-posted-writes`), and then for the server's answer to the report of the
-//! time.
+//! The plugin makes both connections to the same socket. The first byte that the plugin sends on a
+//! connection, `D` or `C`, tells the server which of the two connections it is. Each connection has
+//! one request at a time. Numbers are little-endian. The card acts on a doorbell only when the
+//! guest's time of the doorbell is known. Until then the guest executes no instruction: QEMU first
+//! waits for the reply to the write of the doorbell (`x-no-posted-writes`), and then for the
+//! server's answer to the report of the time.
 
 use std::{
     io::{self, Read, Write},
@@ -30,11 +30,11 @@ use std::{
     time::Duration,
 };
 
-/// The suffix that makes the path of the socket of the guest's clock from the path of the card's
-/// socket.
+/// The suffix that is added to the path of the card's socket to get the path of the socket for the
+/// guest's clock.
 const SUFFIX: &str = ".clock";
 
-/// The path of the socket of the guest's clock, for the card's socket `card`.
+/// The path of the socket for the guest's clock. `card` is the path of the card's socket.
 #[must_use]
 pub fn socket_of(card: &Path) -> PathBuf {
     let mut path = card.as_os_str().to_os_string();
@@ -134,7 +134,7 @@ const KIND_LIMIT: Duration = Duration::from_secs(5);
 /// time limit of QEMU's requests (`x-msg-timeout`, docs/cards.md).
 const ARM_LIMIT: Duration = Duration::from_secs(30);
 
-/// Answers each report of the guest's time on `stream` by the result of `tell`, until the plugin
+/// Answers each report of the guest's time on `stream` with the result of `tell`, until the plugin
 /// disconnects.
 fn answer_times(mut stream: UnixStream, tell: &impl Fn(Duration) -> Answer) -> io::Result<()> {
     loop {

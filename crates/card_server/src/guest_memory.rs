@@ -36,14 +36,14 @@ impl GuestMemory {
         self.mappings.insert(at, Mapping { address, bytes, file, offset });
     }
 
-    /// Removes all ranges that share a byte with this range.
+    /// Removes all mapped ranges that share a byte with the `bytes` bytes from `address` on.
     pub fn unmap(&mut self, address: u64, bytes: u64) {
         let end = address.saturating_add(bytes);
         self.mappings
             .retain(|other| other.address >= end || other.address + other.bytes <= address);
     }
 
-    /// Removes all ranges.
+    /// Removes all mapped ranges.
     pub fn clear(&mut self) {
         self.mappings.clear();
     }

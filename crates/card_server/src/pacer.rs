@@ -153,8 +153,9 @@ impl Pacer {
         accepted
     }
 
-    /// The tags of commands that are complete by now. After four hours of engine time, all
-    /// outstanding commands count as complete, and the pacer is reset (see [`HOUR`]).
+    /// Returns the tags of the commands that have completed since the last call. After four hours
+    /// of engine time, all outstanding commands count as complete, and the pacer is reset (see
+    /// [`HOUR`]).
     pub(crate) fn completed(&mut self) -> Vec<u32> {
         let now = self.now();
         if now > 4 * HOUR {

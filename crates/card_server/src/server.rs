@@ -44,10 +44,10 @@ pub enum Storage {
     File(PathBuf),
 }
 
-/// Options of a server.
+/// Options of a card server.
 #[derive(Clone)]
 pub struct ServeOptions {
-    /// The path of the socket, which must not exist.
+    /// The path of the Unix socket to which QEMU connects. The path must not exist.
     pub socket: PathBuf,
     /// The properties of the NVMe controller.
     pub settings: NvmeSettings,
@@ -97,7 +97,7 @@ pub enum ServeError {
     /// The socket cannot be made.
     #[error("{path}: {why}")]
     Socket {
-        /// The path of the socket.
+        /// The path of the Unix socket to which QEMU connects.
         path: PathBuf,
         /// The error of the system.
         why: io::Error,
@@ -121,7 +121,8 @@ pub enum ServeError {
 pub struct CardServer {
     shared: Arc<Shared>,
     socket: PathBuf,
-    /// The path of the socket for the guest's clock; `None` if the card does not follow this clock.
+    /// The path of the socket for the guest's clock; `None` if the card does not follow the guest's
+    /// clock.
     clock: Option<PathBuf>,
     ends: Arc<AtomicBool>,
 }
@@ -134,8 +135,8 @@ impl CardServer {
     /// Invalid settings of the controller, a socket that exists or cannot be made, or a file that
     /// cannot be used.
     pub fn start(options: &ServeOptions) -> Result<Self, ServeError> {
-        // Check the socket and the settings first: a server that they prevent makes no file of
-        // contents.
+        // Check the socket and the settings first, so that a server that cannot start because of
+        // them creates no file for the contents.
         check_free(&options.socket)?;
         let settings = options.settings.clone();
         let controller = NvmeController::new(settings.clone())?;
@@ -196,7 +197,7 @@ impl CardServer {
         Ok(started)
     }
 
-    /// The path of the socket.
+    /// The path of the Unix socket to which QEMU connects.
     #[must_use]
     pub fn socket(&self) -> &Path {
         &self.socket

@@ -33,8 +33,8 @@ use vfio_user::Client;
 const BAR: u32 = 0;
 const CONFIG: u32 = 7;
 const MSIX: u32 = 2;
-/// Flags of a message with one descriptor for each vector: the eventfd that receives its interrupts
-/// (`VFIO_IRQ_SET_DATA_EVENTFD` and `VFIO_IRQ_SET_ACTION_TRIGGER`).
+/// Flags of a message with one descriptor for each vector: the eventfd that receives the interrupts
+/// of the vector (`VFIO_IRQ_SET_DATA_EVENTFD` and `VFIO_IRQ_SET_ACTION_TRIGGER`).
 const TRIGGER_BY_EVENTFD: u32 = 0x24;
 
 /// Bus address at which the driver's memory begins.

@@ -112,7 +112,7 @@ fn parse(mut args: impl Iterator<Item = String>) -> Option<ActuateArgs> {
     (!found.weights.is_empty()).then_some(found)
 }
 
-/// The goal for weights such as `60:40`: the weights of node 0, node 1 and so on.
+/// The goal of the actuator for weights such as `60:40`: the weights of node 0, node 1 and so on.
 fn goal(args: &ActuateArgs, weights: &str) -> io::Result<Goal> {
     let weights: Result<Vec<u32>, _> = weights.split(':').map(str::parse).collect();
     let weights = weights.map_err(io::Error::other)?;
@@ -124,8 +124,8 @@ fn goal(args: &ActuateArgs, weights: &str) -> io::Result<Goal> {
     })
 }
 
-/// DAMON's features; `None`, after a message, if they cannot be probed. A probe works even while
-/// `damon_stat` uses DAMON.
+/// Probes the features of DAMON. Prints a message and returns `None` if the probe fails. A probe
+/// works even while `damon_stat` uses DAMON.
 fn probed(root: &Root, out: &mut impl Write) -> io::Result<Option<probe::Probed>> {
     match probe::probe(root) {
         Ok(found) => Ok(Some(found)),

@@ -1,7 +1,7 @@
 //! `drain SOCKET DURATION`
 //!
-//! Listens to a feed ([`crate::feed`]) for at least this duration, until all tiers have the same
-//! number of lines. Prints the sum of the traffic for each domain and tier:
+//! Listens to a feed ([`crate::feed`]) for at least DURATION, and then until all tiers have the
+//! same number of lines. Prints the sum of the traffic for each domain and tier:
 //!
 //! ```text
 //! fed 2.013 20 {"domain":0,"tier":0,"read_bytes":580,"written_bytes":420}
@@ -61,7 +61,7 @@ pub fn main(args: impl Iterator<Item = String>, out: &mut impl Write) -> ExitCod
 }
 
 fn drain(socket: &Path, duration: Duration, out: &mut impl Write) -> io::Result<()> {
-    // A killed instance of `drain` leaves its socket, at which no other instance could listen.
+    // A killed instance of `drain` leaves its socket behind, and `bind` would fail on this socket.
     if socket.exists() {
         fs::remove_file(socket)?;
     }

@@ -108,7 +108,7 @@ fn direct(device: &str, write: bool) -> io::Result<File> {
     OpenOptions::new().read(true).write(write).custom_flags(flags).open(device)
 }
 
-/// A page-aligned buffer, because direct I/O requires alignment.
+/// A buffer of [`TRANSFER`] bytes, aligned to a page, because direct I/O requires alignment.
 fn buffer() -> io::Result<memmap2::MmapMut> {
     memmap2::MmapMut::map_anon(TRANSFER)
 }
@@ -131,7 +131,8 @@ fn fill(device: &str, range: [u64; 2], seed: u64) -> io::Result<()> {
     file.sync_data()
 }
 
-/// Compares a range of the device with data that `expect` makes.
+/// Compares a range of the device with expected data. `expect` gets an offset on the device and a
+/// buffer, and fills the buffer with the data that are expected at the offset.
 fn compare(device: &str, range: [u64; 2], expect: impl Fn(u64, &mut [u8])) -> io::Result<()> {
     let file = direct(device, false)?;
     let mut buffer = buffer()?;

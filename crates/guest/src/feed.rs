@@ -72,7 +72,7 @@ impl Fed {
     }
 }
 
-/// The current time by the clock of `time_ns`.
+/// The current time by `CLOCK_MONOTONIC`, the clock of `Fed::time_ns`, ns.
 pub(crate) fn time_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
@@ -89,8 +89,9 @@ impl Feeder {
         Self { path, stream: None }
     }
 
-    /// Writes the lines if a listener exists, and drops them otherwise. If lines were kept, a later
-    /// listener would count all traffic from before its start as the traffic of one short interval.
+    /// Writes `all` to the feed if a listener exists, and drops these lines otherwise. If lines
+    /// were kept, a later listener would count all traffic from before its start as the traffic of
+    /// one short interval.
     pub(crate) fn send(&mut self, all: &[Fed]) {
         let done = lines(all).and_then(|text| {
             let mut stream = match self.stream.take() {

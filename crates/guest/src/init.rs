@@ -1,4 +1,5 @@
-//! Process 1, the only process that the kernel starts.
+//! `/init`: process 1, the only process that the kernel starts. It mounts the file systems,
+//! executes the steps, reports their results on the second serial port, and powers off.
 
 use std::{
     collections::BTreeMap,
@@ -29,7 +30,7 @@ use crate::{
 /// The serial port to which the report is written.
 const PORT: &str = "/dev/ttyS1";
 
-/// The steps, in the language of [`step`].
+/// The file of the steps, in the language of [`step`].
 const STEPS: &str = "/steps";
 
 /// Time limit of a wait for a program or a file. It is long, because emulated processors are slow.

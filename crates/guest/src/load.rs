@@ -14,7 +14,7 @@
 //! delay the counters. The program runs until it is killed, or for the time of `--for`.
 //!
 //! Tier `i` of the platform is node `i`, or the i-th node of `--nodes`. The inherited memory policy
-//! places the pages; with `--bind` all pages are on these nodes.
+//! places the pages; with `--bind` all pages are on the nodes that `--bind` lists.
 //!
 //! With `--speed 20`, emulated time runs twenty times as fast as the clock: a second of the clock
 //! counts the traffic of 20 s on a server. The duration of a phase is the emulated time that the
@@ -60,8 +60,8 @@ use counting::Counting;
 const STEP: Duration = Duration::from_millis(100);
 
 /// Minimum time between two samples of the placement. A sample walks the page tables of the
-/// program, which takes as long as a sweep of the pages. The minimum is a time and not a number of
-/// steps, because in a slow guest a step takes much longer than [`STEP`].
+/// program, which takes as long as one pass over the pages. The minimum is a time and not a number
+/// of steps, because in a slow guest a step takes much longer than [`STEP`].
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(300);
 
 /// Runs the program. `args` excludes the program's name.
@@ -202,7 +202,7 @@ impl LoadMemory {
     }
 }
 
-/// The share of the pages that is on each of the nodes.
+/// The share of the pages that is on each node of `nodes`. A page on any other node is an error.
 fn shares(found: &NodeBytes, nodes: &[u32]) -> io::Result<Vec<f64>> {
     if let Some(other) = found.0.keys().find(|node| !nodes.contains(node)) {
         return Err(io::Error::other(format!("pages are on node {other}, which is not a tier")));

@@ -1,4 +1,4 @@
-//! Anonymous memory whose placement can be read.
+//! Anonymous memory whose placement on the nodes can be read from `numa_maps`.
 
 use std::{
     io,
@@ -78,8 +78,8 @@ pub fn mappings() -> io::Result<Vec<Mapping>> {
     Ok(mine.unwrap_or_default())
 }
 
-/// The bytes on each node of all mappings that begin in `addresses`. The kernel may have split one
-/// mapping into several.
+/// The bytes on each node, summed over all mappings that begin in `addresses`. The kernel may have
+/// split the memory into several mappings.
 #[must_use]
 pub fn within(mappings: &[Mapping], addresses: &Range<u64>) -> NodeBytes {
     let mine = mappings.iter().filter(|mapping| addresses.contains(&mapping.start));

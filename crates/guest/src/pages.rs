@@ -1,4 +1,4 @@
-//! Pages by node, as steps print them.
+//! The number of pages on each node, as the guest's programs print it.
 
 use std::fmt;
 

@@ -147,7 +147,8 @@ fn word(text: &str) -> (&str, &str) {
 }
 
 impl Step {
-    /// The step with each `@NAME` replaced by a process ID.
+    /// The step with each `@NAME` replaced by `pid(NAME)`, the process ID of the program that was
+    /// started as NAME.
     ///
     /// # Errors
     ///
@@ -181,7 +182,7 @@ impl Step {
     }
 }
 
-/// Replaces each `@NAME` in a text by a process ID. An `@` after a letter or digit, or without a
+/// Replaces each `@NAME` in `text` by `pid(NAME)`. An `@` after a letter or digit, or without a
 /// name after it, stays as it is.
 fn fill(text: &str, pid: &dyn Fn(&str) -> Option<u32>) -> Result<String, StepError> {
     let is_name = |c: char| c.is_alphanumeric() || c == '-' || c == '_';

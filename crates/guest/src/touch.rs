@@ -3,10 +3,10 @@
 //!
 //! Maps anonymous memory, touches all pages, and prints `pages 0:12288 1:4096` and `touched`.
 //!
-//! - `--weights`: writes these weights for the whole machine, and interleaves its own pages by
-//!   them.
+//! - `--weights`: writes the listed weights for the whole machine, and interleaves the program's
+//!   pages by these weights.
 //! - `--interleave`: interleaves by the machine's weights.
-//! - `--bind`: allocates pages from these nodes only.
+//! - `--bind`: allocates pages from the listed nodes only.
 //! - `--huge`: requests transparent huge pages; without the option, the program has small pages
 //!   only.
 //! - `--stay`: idles until killed.

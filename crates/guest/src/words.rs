@@ -2,7 +2,7 @@
 
 use interleaf_linux::machine::id_list::IdList;
 
-/// Parses a list separated by commas.
+/// Parses a list separated by commas; `item` parses an element.
 pub(crate) fn list<T>(
     text: &str,
     item: &dyn Fn(&str) -> Result<T, String>,
@@ -10,7 +10,7 @@ pub(crate) fn list<T>(
     text.split(',').map(item).collect()
 }
 
-/// Parses a list of nodes in any order.
+/// Parses a list of NUMA nodes, which may be in any order.
 pub(crate) fn nodes(text: &str) -> Result<IdList, String> {
     Ok(list(text, &number)?.into_iter().collect())
 }

@@ -82,8 +82,9 @@ pub struct Ready {
 }
 
 impl Ready {
-    /// Keeps the clients for which `serve` returns true; its second argument is true if the client
-    /// is ready. `clients` has to be the list that was watched.
+    /// Calls `serve` with each client, and with true if the client is ready. Keeps the clients for
+    /// which `serve` returns true. `clients` must be the list from which [`PollSet::clients`] was
+    /// made.
     pub fn retain<C>(&self, clients: &mut Vec<C>, mut serve: impl FnMut(&mut C, bool) -> bool) {
         let mut ready = self.clients.iter();
         clients.retain_mut(|client| serve(client, ready.next().copied().unwrap_or(false)));

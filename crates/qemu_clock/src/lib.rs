@@ -1,5 +1,5 @@
-//! A plugin of QEMU that reports the guest's time to a card server, and raises interrupts at the
-//! times of the guest that the server chooses.
+//! A plugin of QEMU that reports the guest's time to a card server, and raises interrupts when the
+//! guest's time reaches the times that the server chooses.
 //!
 //! ```text
 //! vCPU                     plugin                      card server (crates/card_server)
@@ -19,7 +19,7 @@
 //! qemu-system-x86_64 -plugin libinterleaf_qemu_clock.so,socket=card.sock.clock,device=card ...
 //! ```
 //!
-//! - [`qemu`]: QEMU's functions.
+//! - [`qemu`]: the functions of QEMU that the plugin calls.
 //! - [`server`]: the messages to and from the server.
 
 #![warn(missing_docs)]

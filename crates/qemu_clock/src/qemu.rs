@@ -1,5 +1,6 @@
-//! QEMU's functions. QEMU exports them to its modules, so the loader resolves them. If a function
-//! is missing, the loader refuses the plugin and names the function.
+//! The functions of QEMU that the plugin calls. QEMU exports these functions to its modules, so the
+//! dynamic loader resolves them. If a function is missing, the loader refuses the plugin and names
+//! the function.
 //!
 //! QEMU's plugin interface has neither timers nor interrupts. The functions for both are internal
 //! to QEMU. Their declarations here are those of `include/qemu/timer.h`, `include/hw/pci/pci.h` and
@@ -85,7 +86,7 @@ pub(crate) fn report(message: &str) {
     }
 }
 
-/// The `id=` of a PCI device of QEMU.
+/// The identifier of a PCI device: `ID` in QEMU's option `-device DRIVER,id=ID`.
 pub(crate) struct DeviceId(CString);
 
 impl DeviceId {
@@ -102,7 +103,8 @@ pub(crate) type OnTimer = Box<dyn FnMut(u64, &Locked) -> Option<u64> + Send>;
 pub(crate) struct Locked(());
 
 impl Locked {
-    /// Raises an MSI-X vector. Does nothing if the device does not exist.
+    /// Raises the MSI-X vector `vector` of the device `id`. Does nothing if the device does not
+    /// exist.
     pub(crate) fn raise(&self, id: &DeviceId, vector: u16) {
         let mut device = ptr::null_mut();
         // SAFETY: QEMU's lock protects its devices; `device` is set if the result is 0. The server

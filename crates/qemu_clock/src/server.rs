@@ -1,7 +1,7 @@
-//! The messages to and from the card server, on two connections to its clock socket. The first byte
-//! that the plugin sends on a connection tells the purpose of the connection: `D` for doorbells,
-//! `C` for the guest's time. A connection has one request at a time. Numbers are little-endian. The
-//! server's code is in `crates/card_server/src/guest_clock.rs`.
+//! The messages to and from the card server, on two connections to the server's clock socket. The
+//! first byte that the plugin sends on a connection tells the purpose of the connection: `D` for
+//! doorbells, `C` for the guest's time. A connection has one request at a time. Numbers are
+//! little-endian. The server's code is in `crates/card_server/src/guest_clock.rs`.
 
 use std::{
     io::{self, Read, Write},

@@ -37,8 +37,8 @@ pub(crate) const LIMIT: Duration = Duration::from_secs(1800);
 const ACCELERATOR: &str = "tcg,thread=single";
 
 /// QEMU's processor without the instruction `cmpxchg16b`, for which kernels have a fallback. QEMU
-/// 7.2 sometimes leaves wrong flags after the instruction: with it, 15 of 70 boots of a 6.12 kernel
-/// crashed, most in `kmalloc`.
+/// 7.2 sometimes leaves wrong flags after the instruction: with this instruction, 15 of 70 boots of
+/// a 6.12 kernel crashed, most in `kmalloc`.
 const PROCESSOR: &str = "qemu64,-cx16";
 
 /// The QEMU arguments for a clock of the guest that counts executed instructions and skips idle
@@ -94,11 +94,11 @@ pub struct Boot<'a> {
     pub steps: &'a str,
     /// Additional parameters for the kernel's command line. Default: none.
     pub command_line: &'a str,
-    /// Time limit. Default: half an hour.
+    /// Time limit of the boot and all steps. Default: half an hour.
     pub limit: Duration,
     /// The socket of a vfio-user device that QEMU presents to the guest. With a device, the guest's
-    /// memory is shared, and QEMU comes from [`Unpacked`]. Unless `clock` is given, the guest then
-    /// has the host's clock, because the device has it too. Default: no device.
+    /// memory is shared, and QEMU comes from [`Unpacked`]. If `clock` is not given, the guest then
+    /// has the host's clock, because the device follows that clock. Default: no device.
     pub device: Option<&'a Path>,
     /// Path of QEMU's plugin `interleaf-qemu-clock`, with which the device follows the guest's
     /// clock. The guest's clock then counts instructions. Default: none.
@@ -227,7 +227,7 @@ impl<'a> Boot<'a> {
         format!("{machine:?} {contents:?}")
     }
 
-    /// The text files of this guest alone, and its steps.
+    /// The text files of this guest alone, and the file of its steps.
     fn texts(&self) -> Vec<(String, String)> {
         let steps = ("/steps".to_string(), self.steps.to_string());
         self.texts.iter().cloned().chain([steps]).collect()
@@ -276,7 +276,8 @@ impl<'a> Boot<'a> {
         Ok(command)
     }
 
-    /// The QEMU arguments with which the guest starts.
+    /// The QEMU arguments for the start of the guest: from a kernel and an initramfs, or from a
+    /// snapshot.
     fn start(
         &self,
         kernel: &Kernel,
@@ -306,7 +307,8 @@ impl<'a> Boot<'a> {
         Ok(words)
     }
 
-    /// The root file system with these text files.
+    /// The guest's root file system, with the text files `texts`: the path of each in the guest,
+    /// and its text.
     fn initramfs(&self, texts: &[(String, String)]) -> io::Result<Vec<u8>> {
         let mut initramfs = Initramfs::default();
         initramfs.program("/init", self.guest)?;

@@ -29,13 +29,13 @@ pub struct Expected {
     pub platform: PathBuf,
     /// The demand's file, on the host.
     pub demand: PathBuf,
-    /// The value of `--threads`.
+    /// The value of the option `--threads` of `load`.
     pub threads: u32,
-    /// The value of `--hot`, bytes.
+    /// The value of the option `--hot` of `load`, bytes.
     pub hot_bytes: u64,
-    /// The value of `--cold`, bytes.
+    /// The value of the option `--cold` of `load`, bytes.
     pub cold_bytes: u64,
-    /// The values of `--phase`.
+    /// The values of the options `--phase` of `load`.
     pub phases: Vec<ActivePhase>,
     /// Migration rate in emulated time, GB/s.
     pub migration_gbps: f64,
@@ -67,8 +67,8 @@ pub struct Settled {
 }
 
 impl Expected {
-    /// A run with these files in which all threads are active. The run has no cold pages, and the
-    /// default migration rate of a scenario.
+    /// A run of `load` with the files `platform` and `demand`, in which all `threads` threads are
+    /// active. The run has no cold pages, and the default migration rate of a scenario.
     #[must_use]
     pub fn new(platform: PathBuf, demand: PathBuf, threads: u32, hot_bytes: u64) -> Self {
         let migration_gbps = Migration::default().bandwidth_gbps;
@@ -86,7 +86,7 @@ impl Expected {
         Ok(Emulated::new(platform, &measured_on, &demand, self.threads, &self.phases))
     }
 
-    /// The best weights in each phase.
+    /// The best weights of each phase, in the order of the phases.
     ///
     /// # Errors
     ///
@@ -107,8 +107,8 @@ impl Expected {
         (0..emulated.phases()).map(best).collect()
     }
 
-    /// The simulated scenario. The simulated counters have no noise, because the counts that `load`
-    /// feeds to the daemon have none.
+    /// The scenario that simulates this run of `load`. The simulated counters have no noise,
+    /// because the counts that `load` feeds to the daemon have none.
     ///
     /// # Errors
     ///

@@ -109,7 +109,7 @@ pub fn on_each(all: &[Series], test: impl Fn(Series) + Sync) {
     });
 }
 
-/// The first step with this text.
+/// The first step of `record` whose text is `text`.
 ///
 /// # Panics
 ///
@@ -119,7 +119,7 @@ pub fn step<'a>(record: &'a Record, text: &str) -> &'a StepRecord {
     record.step(text).unwrap_or_else(|| panic!("no step {text} in\n{record}"))
 }
 
-/// The output of a step that succeeded.
+/// The output of the first step whose text is `text`, which must have succeeded.
 ///
 /// # Panics
 ///
@@ -148,7 +148,7 @@ pub fn in_workspace(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
 }
 
-/// The files below a folder of the workspace, with their paths in the guest.
+/// The files below a folder of the workspace, each with its path in the guest.
 fn data(folder: &str) -> Vec<(String, PathBuf)> {
     let path = in_workspace(folder);
     let entries = fs::read_dir(&path).unwrap_or_else(|why| panic!("{}: {why}", path.display()));

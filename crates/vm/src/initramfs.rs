@@ -32,16 +32,16 @@ enum Kind {
 }
 
 impl Initramfs {
-    /// Adds a text file.
+    /// Adds the text file `path`, with the content `text`.
     pub fn text(&mut self, path: &str, text: &str) {
         self.add_entry(path, Kind::Text, text.as_bytes().to_vec());
     }
 
-    /// Adds a program.
+    /// Adds a copy of the host's file `file`, as the executable file `path`.
     ///
     /// # Errors
     ///
-    /// The program's file cannot be read.
+    /// `file` cannot be read.
     pub fn program(&mut self, path: &str, file: &Path) -> io::Result<()> {
         let why = |why: io::Error| io::Error::new(why.kind(), format!("{}: {why}", file.display()));
         self.add_entry(path, Kind::Program, fs::read(file).map_err(why)?);
@@ -70,7 +70,7 @@ impl Initramfs {
         Ok(())
     }
 
-    /// Adds a symbolic link.
+    /// Adds the symbolic link `path`, which points to `target`.
     pub fn link(&mut self, path: &str, target: &str) {
         self.add_entry(path, Kind::Link, target.as_bytes().to_vec());
     }

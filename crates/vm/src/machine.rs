@@ -66,7 +66,7 @@ pub(crate) enum ListenEnd {
 }
 
 impl Machine {
-    /// Starts QEMU for a guest with this clock, as soon as the host has capacity for the guest.
+    /// Starts QEMU as soon as the host has capacity for a guest with the clock `clock`.
     ///
     /// # Errors
     ///

@@ -1,4 +1,5 @@
-//! The possible results of a run, and the guest's report of the run.
+//! The result of booting a guest and running its steps (`Outcome`), and the report that the guest
+//! writes to its serial port meanwhile (`Record`).
 
 use std::{fmt, time::Duration};
 
@@ -6,7 +7,7 @@ use interleaf_guest::report::{Ending, Line};
 
 use crate::kernel::Series;
 
-/// The result of a run.
+/// The result of booting a guest and running its steps.
 #[derive(Clone, Debug)]
 pub enum Outcome {
     /// The guest executed all its steps and powered off.
@@ -38,7 +39,7 @@ pub enum Outcome {
         /// The reason, and a remedy.
         why: String,
     },
-    /// No kernel of this series is installed.
+    /// No kernel of the series `series` is installed.
     KernelMissing {
         series: Series,
         /// The reason, and a remedy.
@@ -46,7 +47,7 @@ pub enum Outcome {
     },
 }
 
-/// The guest's report of a run.
+/// The guest's report of its steps, with the kernel's log and the times of the run.
 #[derive(Clone, Debug, Default)]
 pub struct Record {
     /// The kernel's release, as reported by the guest; `None` if the run ended before this report.
@@ -98,7 +99,7 @@ impl Record {
         }
     }
 
-    /// The first step with this text.
+    /// The first step whose text is `text`.
     #[must_use]
     pub fn step(&self, text: &str) -> Option<&StepRecord> {
         self.steps.iter().find(|taken| taken.step == text)

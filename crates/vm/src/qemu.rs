@@ -26,8 +26,8 @@ impl Unpacked {
         Ok(Self { folder })
     }
 
-    /// The command that starts QEMU. Its loader finds the libraries of the folder, not those of the
-    /// host.
+    /// The command that starts QEMU. The command runs the folder's dynamic loader, so that QEMU
+    /// gets the libraries of the folder, not those of the host.
     #[must_use]
     pub fn command(&self) -> Vec<OsString> {
         let library = self.folder.join("lib");

@@ -29,7 +29,7 @@ impl GuestClock {
     }
 }
 
-/// The numbers of guests of this process that run: those with the host's clock, and those with a
+/// The number of running guests of this process with the host's clock, and the number with a
 /// virtual clock.
 static RUNNING: Mutex<[usize; 2]> = Mutex::new([0; 2]);
 

@@ -1,7 +1,7 @@
 //! Snapshots of booted guests. Most guests of the tests have one of a few kernels, topologies and
-//! command lines. The test process boots one guest for each combination of these. While this guest
-//! waits for its steps, the process saves the memory and the devices of the guest. The other guests
-//! start from this snapshot, in a twentieth of the time of a boot.
+//! command lines. The test process boots one guest for each combination of kernel, topology and
+//! command line. While this guest waits for its steps, the process saves the memory and the devices
+//! of the guest. The other guests start from this snapshot, in a twentieth of the time of a boot.
 
 use std::{
     collections::BTreeMap,

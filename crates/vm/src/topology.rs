@@ -61,9 +61,10 @@ pub struct Node {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Path {
-    /// The node with processors. A path with only a distance may begin at any node.
+    /// The node whose processors access the memory. A path with only a distance may begin at any
+    /// node.
     pub from: u32,
-    /// The node with memory.
+    /// The node whose memory is accessed.
     pub to: u32,
     /// Access latency in the HMAT.
     pub latency_ns: Option<u32>,

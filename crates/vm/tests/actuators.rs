@@ -93,8 +93,8 @@ fn vaddr_reaches_and_keeps() {
     });
 }
 
-/// The actuator steers the whole machine through `paddr`. The placement reaches each target, and
-/// stays near the last target for 15 s.
+/// The actuator `paddr` steers the whole machine. The placement reaches each target, and stays near
+/// the last target for 15 s.
 #[test]
 fn paddr_reaches_and_keeps() {
     let actuate = "run actuate --way paddr --weights 60:40 --then 30:70 --within 4 --leave \
@@ -200,8 +200,8 @@ fn the_hottest_stay_on_the_first_node() {
     nothing_changed(&record);
 }
 
-/// A program has 128 MiB in 64 huge pages, each of which migrates as one page. The placement
-/// reaches the ratio of the weights with so few pages too.
+/// A program has 128 MiB in 64 huge pages, each of which migrates as one page. Even with 64 pages,
+/// the placement reaches the ratio of the weights within 6 percentage points.
 #[test]
 fn huge_pages_reach_the_ratio() {
     let actuate = "run actuate @sweep --way vaddr --weights 60:40 --then 38:62 --within 6 --leave";

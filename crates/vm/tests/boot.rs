@@ -78,7 +78,7 @@ type Change = fn(&mut Boot<'_>);
 fn boot(series: Series, topology: &str, steps: &str) -> Option<Record> {
     let machine = Topology::named(topology).unwrap();
     // An instruction takes 2^4 ns of the guest's clock, so the kernel's waits take few
-    // instructions. The larger step changes no result, because no step of these tests depends on
+    // instructions. The larger shift changes no result, because no step of these tests depends on
     // durations.
     match run(series, &machine, steps, |boot| boot.clock_shift = 4)? {
         Outcome::Completed(record) => {
@@ -136,8 +136,9 @@ fn four_nodes(kernel: &Kernel) {
     topology(kernel, "four-nodes", "", &["0-1", "2-3"], &[3, 3, 1, 1]);
 }
 
-/// The kernel divides 32 pages among the nodes by their shares of the bandwidth, rounds each weight
-/// down, and cancels common factors.
+/// Checks the automatic weights of three nodes with different bandwidths. The kernel divides 32
+/// pages among the nodes in proportion to their bandwidths, rounds each node's number of pages down
+/// to get its weight, and divides the weights by their common factors.
 fn three_tiers(kernel: &Kernel) {
     topology(kernel, "three-tiers", "", &["0", "1", "2"], &[19, 9, 2]);
 }
@@ -193,7 +194,7 @@ fn topology(
     Some(record)
 }
 
-/// A range of nodes in the kernel's list format.
+/// The nodes 0 to `count` - 1 in the kernel's list format, such as `0-3`.
 fn range(count: usize) -> String {
     if count == 1 { "0".to_string() } else { format!("0-{}", count - 1) }
 }
@@ -352,7 +353,7 @@ fn nearly_full_node(kernel: &Kernel) {
     assert_eq!(pages[0].1 + pages[1].1, 49152, "{record}");
 }
 
-/// Parses the counts of `pages 0:12288 1:4096`.
+/// Parses a line such as `pages 0:12288 1:4096`: the number of pages on each node.
 fn pages(line: &str) -> Vec<(u32, u64)> {
     let words = line.strip_prefix("pages ").unwrap().split(' ');
     let pair = |word: &str| {

@@ -15,8 +15,8 @@ const LOCAL_MIN: f64 = 0.99;
 
 /// Minimum number of resident pages of a thread. A thread that ends its sweep first loses frames to
 /// the other thread, until its node has only the minimum share: 128 frames, an eighth of the even
-/// share of 1,024 frames. Less than a third of the minimum share is the reserve, whose frames may
-/// have no pages. The bound is half of the minimum share.
+/// share of 1,024 frames. Less than a third of the minimum share is the pager's reserve of free
+/// frames, which may hold no pages. The bound is half of the minimum share.
 const RESIDENT_MIN: f64 = 64.0;
 
 /// For each thread of the program `extend`, its node and the numbers of its resident pages on nodes

@@ -36,7 +36,7 @@ const BALANCE: &str = "interleaf balance --json --stop-rivals --config /balance.
 /// Steps that start a program that verifies the content of its pages, all on node 0 at first.
 const SWEEP: &str = "start sweep touch 48MiB --bind 0 --check --tell 60:40\nawait sweep touched\n";
 
-/// Steps that end the program `sweep`.
+/// Steps that end the program `sweep`, which then reports whether its pages are intact.
 const INTACT: &str = "kill sweep TERM\nwait sweep\n";
 
 fn readings() -> String {
@@ -283,8 +283,8 @@ fn children_that_exit_all_the_time_are_dropped() {
     });
 }
 
-/// Pages of a protected control group and its children are not migrated, whether the scope is some
-/// processes or the whole machine. A control group can also be the scope.
+/// Pages of a protected control group and of its child groups are not migrated, whether the scope
+/// is some processes or the whole machine. A control group can also be the scope.
 #[test]
 fn the_protected_are_left_alone() {
     let config = |scope: &str, weights: &str| {
@@ -298,8 +298,8 @@ fn the_protected_are_left_alone() {
     let machine = config(kept, "20:80");
     let group = config("kind = \"cgroup\"\ncgroup = \"/kept\"", "20:80");
     let of_all = "interleaf balance --stop-rivals --config /machine.toml";
-    // The step waits for two targets, because the pages pass 40:60 on their way from 60:40 to
-    // 20:80.
+    // The program prints `reached` twice: at 60:40, and at 40:60, which the pages pass on their way
+    // from 60:40 to 20:80.
     let start_sweep = SWEEP.replace("--tell 60:40", "--tell 60:40 --tell 40:60");
     let of_group = "interleaf balance --stop-rivals --config /group.toml --way paddr";
     let steps = format!(

@@ -14,8 +14,8 @@ const PROBE: &str = "run interleaf doctor --probe --json";
 
 const KDAMONDS: &str = "read /sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds";
 
-/// Output of `show`, `doctor` and `doctor --probe` on a topology; `None` if the guest cannot be
-/// booted here. Checks that the probe leaves no kdamond behind.
+/// Output of `show`, `doctor` and `doctor --probe` on a topology; `None` if the kernel or QEMU is
+/// missing. Checks that the probe leaves no kdamond behind.
 fn documents(series: Series, topology: &str) -> Option<[Value; 3]> {
     let steps = format!("{SHOW}\n{DOCTOR}\n{PROBE}\n{KDAMONDS}\n");
     let change = &harness::with_all_processors;
@@ -27,7 +27,7 @@ fn documents(series: Series, topology: &str) -> Option<[Value; 3]> {
     Some([SHOW, DOCTOR, PROBE].map(document))
 }
 
-/// A field of a capability in the output of `doctor`.
+/// The field `field` of the capability `name` in the output of `doctor`.
 fn field<'a>(doctor: &'a Value, name: &str, field: &str) -> &'a str {
     let all = doctor["capabilities"].as_array().unwrap();
     let found = all.iter().find(|capability| capability["name"] == name);
@@ -38,8 +38,9 @@ fn status<'a>(doctor: &'a Value, name: &str) -> &'a str {
     field(doctor, name, "status")
 }
 
-/// DAMON, its actions, destinations and goals, in the output of `doctor --probe`. Checks that
-/// `doctor` without a probe reports the last three as unknown.
+/// For DAMON and for its actions, destinations and goals, the status and the description in the
+/// output of `doctor --probe`. Checks that `doctor` without a probe reports the actions,
+/// destinations and goals as unknown.
 fn damon([_, doctor, probed]: &[Value; 3]) -> [String; 4] {
     let all = ["DAMON", "DAMON actions", "DAMON destinations", "DAMON goals"];
     for name in &all[1..] {

@@ -75,8 +75,8 @@ fn nodes_are_measured(series: Series) {
             let pages = point["pages_by_node"].as_object().unwrap();
             let node = point["memory_node"].to_string();
             assert_eq!(pages.keys().collect::<Vec<_>>(), [&node], "{point}\n{record}");
-            // Each thread of a kernel has a buffer of 4 MiB (1024 pages); a pointer chase has 4
-            // MiB.
+            // In a bandwidth measurement, each thread has a buffer of 4 MiB (1024 pages). A pointer
+            // chase has one such buffer.
             let threads = point["threads"].as_u64().unwrap().max(1);
             assert_eq!(pages[&node].as_u64().unwrap(), 1024 * threads, "{point}\n{record}");
         }

@@ -71,7 +71,7 @@ fn placement_is_exact(series: Series) {
     assert_eq!(app["signal"].as_i64(), Some(15));
     assert_eq!(app["tiers"][1]["kind"], "cxl");
     // A quarter of the memory is on the second tier. A demand describes a run with at least 95 % of
-    // the memory on the first tier, so none is written.
+    // the memory on the first tier, so no demand is written.
     let output = step(&record, "wait app").output.join("\n");
     assert!(output.contains("no demand is written: only 7"), "{record}");
     assert!(!shown(&record, "list /tmp").contains(&"d.toml".to_string()), "{record}");

@@ -53,8 +53,9 @@ fn text(record: &Record, move_pages: &str) -> String {
     step(record, move_pages).output.join("\n")
 }
 
-/// All pages of a running program are on node 0. `interleaf run --pid` migrates the pages to 60:40.
-/// A second run with 60:40 migrates no page, and a run with 0:1 migrates all pages to node 1.
+/// All pages of a running program are on node 0 at first. `interleaf run --pid` migrates the pages
+/// to 60:40. A second run with 60:40 migrates no page, and a run with 0:1 migrates all pages to
+/// node 1.
 #[test]
 fn pages_of_a_running_program_reach_the_ratio() {
     let to_ratio = "run interleaf run --pid @sweep --weights 60:40";
@@ -82,7 +83,7 @@ fn pages_of_a_running_program_reach_the_ratio() {
     });
 }
 
-/// A counter of `/proc/vmstat`, or a line of a node's `meminfo` in KiB.
+/// The value of the line `name` of `/proc/vmstat`, or of a node's `meminfo` (KiB).
 fn count(lines: &[String], name: &str) -> Option<u64> {
     let mut values = lines.iter().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     values.find_map(|value| value.split_whitespace().next()?.parse().ok())

@@ -8,11 +8,11 @@ use interleaf_vm::{
 };
 use serde_json::Value;
 
-/// Upper limit of the daemon's peak resident memory without mapped files, kB. Mapped files are left
-/// out, because they are in memory in the guest: with each fault, the kernel maps more pages of the
-/// program text than it would with files on a drive. The allocator of the static program keeps free
-/// pages for each thread: with this allocator the peak is 7500 kB, with the allocator of the GNU C
-/// library below 4000 kB.
+/// Upper limit of the daemon's peak resident memory without mapped files, kB. Mapped files
+/// (`RssShmem`) are left out, because all files of the guest are in memory: with each fault, the
+/// kernel maps more pages of the program text than it would with files on a drive. The allocator of
+/// the static program keeps free pages for each thread: with this allocator the peak is 7500 kB,
+/// with the allocator of the GNU C library below 4000 kB.
 const MEMORY_MAX_KB: u64 = 10_000;
 
 /// A monitor that starts after the daemon's first period receives all periods that the daemon

@@ -125,8 +125,8 @@ fn signals_end_the_run_and_settings_are_restored() {
     });
 }
 
-/// A killed `interleaf run` cannot restore the settings that it changed. The journal has their old
-/// values, which the next run or `--restore` restores.
+/// A killed `interleaf run` cannot restore the settings that it changed. The journal has the old
+/// values of these settings, which the next run or `--restore` restores.
 #[test]
 fn settings_of_a_killed_run_are_restored() {
     let start = "interleaf run --weights 7:2 -- touch 16MiB --sweep";

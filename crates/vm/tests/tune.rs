@@ -60,7 +60,7 @@ fn three_to_one_is_found_by_time() {
     }
 }
 
-/// `tune` finds 3:1 by a metric that the program prints, which has no noise. With `--json` the
+/// `tune` finds 3:1 by a metric that the program prints. The metric has no noise. With `--json` the
 /// document is printed on stdout.
 #[test]
 fn three_to_one_is_found_by_a_metric() {

@@ -1,4 +1,4 @@
-//! Reads a card from its file.
+//! Reads a card from a card file (TOML, schema `interleaf.card/1`).
 
 use super::{
     BarSpec, Card, ControllerSpec, Durable, HostSpec, LinkSpec, MemorySpec, NvmeSpec, SEGMENT_BYTES,
@@ -127,16 +127,16 @@ pub fn names() -> Vec<&'static str> {
     FILES.iter().filter_map(|(file, _)| file.strip_suffix(".toml")).collect()
 }
 
-/// The file name and the text of the built-in card of this name; `None` if no built-in card has
-/// this name.
+/// The file name and the text of the built-in card with the name `name`; `None` if no built-in card
+/// has the name.
 pub fn text_of(name: &str) -> Option<(&'static str, &'static str)> {
     FILES.into_iter().find(|(file, _)| file.strip_suffix(".toml") == Some(name))
 }
 
-/// Returns the built-in card of this name.
+/// Returns the built-in card with the name `name`.
 ///
 /// # Errors
-/// If no card has this name.
+/// If no built-in card has the name.
 pub fn by_name(name: &str) -> Result<Card, DeviceError> {
     let Some((file, text)) = text_of(name) else {
         return Err(DeviceError::Choice {
@@ -154,7 +154,7 @@ pub fn by_name(name: &str) -> Result<Card, DeviceError> {
 /// Reads a card from `text`, the content of the file `file`.
 ///
 /// # Errors
-/// If the text is invalid, or the card cannot work.
+/// If the text is invalid, or describes a card that cannot work.
 pub fn in_file(file: &str, text: &str) -> Result<Card, DeviceError> {
     let text = TomlText::new(file, text);
     let parsed: CardToml = text.read_as(SCHEMA)?;

@@ -102,7 +102,8 @@ pub struct ComparisonRow {
     pub name: String,
     /// The unit of the values.
     pub unit: String,
-    /// A value for each card, in the order of the cards; `None` if the card has no such figure.
+    /// A value for each card, in the order of the cards that `compare` got; `None` if the card does
+    /// not have the figure.
     pub values: Vec<Option<f64>>,
 }
 
@@ -124,7 +125,7 @@ impl CostInputs {
 
 impl CardFigures {
     /// Computes the figures of `card` for the I/O size, the write rate and the power failures in
-    /// `settings`; with its price if `prices` are given.
+    /// `settings`. The figures include the price of the card if `prices` are given.
     pub fn of(card: &CostInputs, settings: &CostSettings, prices: Option<&Prices>) -> Self {
         let energy = CardEnergy::new(
             &card.energy,

@@ -25,7 +25,7 @@ pub struct Wear {
     pub cycles: f64,
     /// The capacity, bytes.
     pub capacity: u64,
-    /// Bytes that are written together: a row.
+    /// Bytes of a row. A write wears at least one row.
     pub row_bytes: u32,
     /// The lifetime with wear levelling, divided by the lifetime with perfectly even writes.
     pub levelling_efficiency: f64,

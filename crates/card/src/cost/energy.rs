@@ -92,9 +92,10 @@ pub const fn stt_mram_currents() -> Currents {
 }
 
 impl CardEnergy {
-    /// A card with `channels` channels, each with this module. If the module has no currents,
-    /// [`stt_mram_currents`] are used. `command_fs` is the time of a core for a command and its
-    /// completion, fs. Each access of `segment_bytes` bytes activates one row.
+    /// Computes the energies of a card with `channels` channels, each with one module `device`. If
+    /// `device` has no currents, [`stt_mram_currents`] are used. `command_fs` is the time for which
+    /// a core works on a command and its completion, fs. Each access of `segment_bytes` bytes
+    /// activates one row.
     pub fn new(
         spec: &EnergySpec,
         device: &Device,
@@ -122,7 +123,7 @@ impl CardEnergy {
         }
     }
 
-    /// The energy of a read or a write of `bytes`.
+    /// The energy of a read or a write of `bytes` bytes.
     pub fn of_io(&self, bytes: u32, is_write: bool) -> IoEnergy {
         let Self { spec, .. } = self;
         let data = f64::from(bytes);

@@ -29,17 +29,17 @@ const SCHEMA: &str = "interleaf.prices/1";
 /// A part of a card that has a price.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Item {
-    /// DRAM, with a price for a GB.
+    /// DRAM, priced per GB.
     Dram,
-    /// STT-MRAM, with a price for a GB.
+    /// STT-MRAM, priced per GB.
     SttMram,
-    /// NAND, with a price for a GB.
+    /// NAND, priced per GB.
     Nand,
-    /// Super-capacitor and converter, with a price for the piece.
+    /// Super-capacitor and converter, priced per piece.
     Capacitor,
-    /// Controller, with a price for the piece.
+    /// Controller, priced per piece.
     Controller,
-    /// Board and assembly, with a price for the piece.
+    /// Board and assembly, priced per piece.
     Board,
 }
 
@@ -53,12 +53,12 @@ const ITEMS: [(&str, Item); 6] = [
 ];
 
 impl Item {
-    /// True if the price is for a GB, false if it is for a piece.
+    /// True if the item is priced per GB, false if it is priced per piece.
     pub fn is_by_capacity(self) -> bool {
         matches!(self, Self::Dram | Self::SttMram | Self::Nand)
     }
 
-    /// The name in files and tables.
+    /// The name of the item in price files and in tables.
     pub fn name(self) -> &'static str {
         ITEMS.iter().find(|(_, item)| *item == self).map_or("", |(name, _)| name)
     }
@@ -67,7 +67,7 @@ impl Item {
 /// A price with its origin.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Price {
-    /// The price of a GB or a piece.
+    /// The price per GB or per piece, in the currency of the price file.
     pub amount: f64,
     /// The publication that states the price.
     pub source: String,
@@ -88,12 +88,12 @@ pub struct Prices {
 pub struct CardPrice {
     /// The currency of the prices.
     pub currency: String,
-    /// The parts of the card for which the file has a price, each with the price of its GB or
-    /// pieces in the card: 8 USD/GB and 2 GB give 16 USD.
+    /// The parts of the card for which the price file has a price. The number is the price of the
+    /// part in this card: 16 USD for 2 GB at 8 USD/GB.
     pub parts: Vec<(Item, f64)>,
     /// The price of all `parts` together, divided by the capacity of the card in GB.
     pub per_gb: f64,
-    /// Parts of the card for which the file has no price; `per_gb` lacks these parts.
+    /// Parts of the card for which the price file has no price; `per_gb` does not include them.
     pub missing: Vec<Item>,
 }
 
@@ -175,8 +175,8 @@ impl Prices {
         self.prices.iter().map(|(item, price)| (*item, price))
     }
 
-    /// The price of a card of `capacity` bytes. `parts` are items, each with its number of GB or
-    /// pieces.
+    /// The price of a card of `capacity` bytes. `parts` lists the items of the card, each with its
+    /// number of GB or pieces.
     pub fn of_card(&self, parts: &[(Item, f64)], capacity: u64) -> CardPrice {
         let mut priced = vec![];
         let mut missing = vec![];

@@ -17,10 +17,10 @@ pub enum Damage {
 /// A block that a power failure within a span of time would damage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DamageInterval {
-    /// The first moment with the damage, fs.
+    /// The first moment at which a power failure causes the damage, fs.
     pub from: u64,
-    /// The first moment without the damage, fs; `u64::MAX` if the damage lasts to the end of the
-    /// run.
+    /// The first moment at which a power failure no longer causes the damage, fs; `u64::MAX` if no
+    /// such moment is in the run.
     pub until: u64,
     /// The 0-based index of the block.
     pub block: u64,
@@ -138,9 +138,9 @@ pub(super) fn damage_of_block(
     changes.sort_unstable();
     let piece_at = |position: usize| &pieces[entries[position].piece as usize];
     let number = |position: usize| piece_at(position).write;
-    // `last` is the acknowledged write that was submitted last, as submission time and number.
-    // `last_promised` is the write that was submitted last among the writes whose durability a
-    // completed FLUSH or FUA promises.
+    // `last` is the acknowledged write that was submitted last, as a pair of (submission time,
+    // number). `last_promised` is the write that was submitted last among the writes whose
+    // durability a completed FLUSH or FUA promises, as the same pair.
     let (mut last, mut last_promised) = (None::<(u64, u32)>, None::<(u64, u32)>);
     let mut content = None::<usize>;
     let mut open = None::<DamageInterval>;
@@ -176,9 +176,11 @@ pub(super) fn damage_of_block(
     intervals.extend(open);
 }
 
-/// The damage of a power failure at `at` to a block. `content` is the piece that the block
-/// contains; `None` stands for data from before the run. `last` and `last_promised` are the newest
-/// acknowledged and the newest flushed write of the block, each as submission time and number.
+/// The damage that a power failure at the time `at` does to a block, and the number of the lost or
+/// torn write; `None` if the block is not damaged. `content` is the piece that the block contains;
+/// `None` stands for data from before the run. `last` and `last_promised` are the newest
+/// acknowledged and the newest flushed write of the block, each as a pair of (submission time,
+/// number).
 fn damage_of(
     content: Option<&Piece>,
     writes: &[WriteTimes],

@@ -16,8 +16,8 @@ impl Engine {
         self.fetch();
     }
 
-    /// Reads entries of submission queues, as long as the controller has room for commands and may
-    /// send a further read of entries.
+    /// Fetches entries of submission queues, until the controller has no room for more commands or
+    /// has its maximum number of outstanding fetches.
     pub(super) fn fetch(&mut self) {
         let (entries, burst) = (self.card.nvme.entries, self.card.nvme.arbitration_burst);
         loop {
@@ -129,8 +129,8 @@ impl Engine {
         }
     }
 
-    /// Starts the completion of a command on a core. The data of a read have been sent to the host.
-    /// The data of a write are safe, except on a card that acknowledges early.
+    /// Starts the completion of a command on a core. At this time the data of a read have been sent
+    /// to the host, and the data of a write are safe, except on a card that acknowledges early.
     pub(super) fn safe<O: WriteObserver>(&mut self, slot: u32, observer: &mut O) {
         let flight = &self.flights[slot as usize];
         observer.completing(&flight.io, flight.safe, self.now);

@@ -43,8 +43,8 @@ impl Engine {
         sent + self.card.link.delay_fs
     }
 
-    /// Handles all completion queue entries of a queue that have arrived. The cause is an
-    /// interrupt, or, on a polling processor, the arrival of an entry.
+    /// Handles all completion queue entries of a queue that have arrived. Called when an interrupt
+    /// arrives or, for a polling processor, when an entry arrives.
     pub(super) fn interrupt(&mut self, number: u32) {
         let now = self.now;
         let queue = &mut self.queues[number as usize];

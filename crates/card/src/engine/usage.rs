@@ -17,9 +17,9 @@ pub struct Usage {
     /// The time for which requests waited for a unit of a pool, fs; 0 for components that are not
     /// pools. For credits: the time for which the link was idle while a packet waited for credits.
     pub waited: [u64; Component::ALL.len()],
-    /// Bytes of TLPs, with their headers and without DLLPs, from the card and to the card.
+    /// Bytes of the TLPs from the card, and to the card, with their headers and without DLLPs.
     pub link_bytes: [u64; 2],
-    /// TLPs from the card and to the card.
+    /// The number of TLPs from the card, and to the card.
     pub link_packets: [u64; 2],
     /// The counts of the commands of all memory channels together.
     pub memory: RowCounts,
@@ -84,9 +84,9 @@ impl Utilisation {
         if let Some(server) = busiest.filter(|server| self.of(*server) >= BOUND) {
             return Some(server);
         }
-        // Credits are the bottleneck on two conditions. For nearly all of the time, the link is
-        // busy, or is idle because a packet waits for credits. The waits for credits are more than
-        // 3 % of the time.
+        // Credits are the bottleneck if two conditions hold: for at least 97 % of the time, the
+        // link is busy, or is idle because a packet waits for credits; and packets wait for credits
+        // for more than 3 % of the time.
         if self.waited(Credits) > 1.0 - BOUND && self.of(link) + self.waited(Credits) >= BOUND {
             return Some(Credits);
         }

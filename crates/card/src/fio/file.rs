@@ -58,7 +58,7 @@ struct Section {
 /// # Errors
 /// When a section header is malformed, a line is in no section, the file has no job or too many, an
 /// option is not modelled or has an invalid value, or `check` refuses a group of jobs. The error
-/// has the line, or the option of the command line that replaced the option of the file.
+/// names the line, or the option of the command line that replaced the option of the file.
 pub fn parse(
     file: &str,
     text: &str,
@@ -69,7 +69,8 @@ pub fn parse(
     let mut groups: Vec<Vec<Job>> = vec![];
     for section in &sections {
         let wrong = |why: OptionError| {
-            // A job file has no options such as `fsync`, so the command line has set them.
+            // A job file cannot set an option that is not in `MODELLED`, such as `fsync`, so the
+            // command line has set the option.
             if over.sets(why.option) || !MODELLED.contains(&why.option) {
                 let problem = format!("{} (job {} of {file})", why.problem, section.name);
                 return JobError::CommandLine(OptionError { problem, ..why });

@@ -40,7 +40,7 @@ impl Job {
 /// The load of jobs that run together. The jobs share one ramp time, one runtime and one seed.
 ///
 /// # Errors
-/// When times or seeds differ, or the card cannot run the load.
+/// When the jobs differ in ramp time, runtime or seed, or the card cannot run the load.
 pub fn load(jobs: &[Job], card: &Card) -> Result<Load, OptionError> {
     let one = |option: &'static str, of: fn(&Job) -> Option<u64>| {
         let set: Vec<(&str, u64)> =

@@ -10,7 +10,7 @@ use crate::{
     memory_mode::{Initiator, MemoryLoad, MemoryLoadError},
 };
 
-/// Options of loads and stores, beside the options of a job.
+/// The options that loads and stores have in addition to the options of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryOptions {
     /// The device that reads and writes.
@@ -51,8 +51,8 @@ pub fn load(job: &Job, options: &MemoryOptions, card: &Card) -> Result<MemoryLoa
             hint: "leave it out, or set rw to write, randwrite, rw or randrw".into(),
         });
     }
-    // A percentage as `size` is a percentage of the BAR, the part of the card that loads and stores
-    // reach.
+    // If `size` is a percentage, it is a percentage of the BAR, the part of the card that loads and
+    // stores reach.
     let size = card.bar.as_ref().map(|bar| job.size.of(bar.bytes));
     let load = MemoryLoad {
         initiator: options.initiator,

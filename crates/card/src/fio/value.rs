@@ -32,13 +32,13 @@ const TIME_UNITS: [(&str, u64); 7] = [
     ("d", 86_400_000_000_000),
 ];
 
-/// An invalid value.
+/// The error for a value that is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}: write {allowed}")]
 pub struct ValueError {
-    /// The problem, with the value.
+    /// The problem, with the invalid value.
     pub problem: String,
-    /// The allowed values.
+    /// The allowed values, as the text that follows "write" in the error message.
     pub allowed: String,
 }
 
@@ -51,17 +51,17 @@ impl ValueError {
 /// The size of the part of a card that a job covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// A number of bytes.
+    /// The size is given as a number of bytes.
     Bytes(u64),
-    /// A percentage of the capacity, or of the BAR for loads and stores.
+    /// The size is given as a percentage of the capacity, or of the BAR for loads and stores.
     Percent(u32),
 }
 
 impl Size {
-    /// The whole card.
+    /// The whole card, or the whole BAR for loads and stores.
     pub const WHOLE: Self = Self::Percent(100);
 
-    /// The size in bytes on a card of this capacity.
+    /// The size in bytes, on a card (or in a BAR) of `capacity` bytes.
     pub const fn of(self, capacity: u64) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes,
@@ -209,7 +209,7 @@ pub fn in_range<T: FromStr + PartialOrd + core::fmt::Display>(
     }
 }
 
-/// Queue depths in the order of their simulation.
+/// Queue depths, in the order in which they are simulated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Depths(pub Vec<u32>);
 

@@ -44,7 +44,7 @@ impl Latencies {
         self.max_ns = self.max_ns.max(ns);
     }
 
-    /// Adds the latencies of `other`.
+    /// Adds the latencies of `other` to `self`.
     pub fn add(&mut self, other: &Self) {
         // The addition cannot fail, because both histograms have the same bounds.
         let added = self.histogram.add(&other.histogram);
@@ -54,12 +54,12 @@ impl Latencies {
         self.max_ns = self.max_ns.max(other.max_ns);
     }
 
-    /// The number of latencies.
+    /// The number of recorded latencies.
     pub fn count(&self) -> u64 {
         self.histogram.len()
     }
 
-    /// The mean, ns; 0 without latencies.
+    /// The mean, ns; 0 if no latency was recorded.
     pub fn mean_ns(&self) -> f64 {
         if self.count() == 0 { 0.0 } else { self.sum_ns as f64 / self.count() as f64 }
     }
@@ -69,12 +69,12 @@ impl Latencies {
         self.histogram.stdev()
     }
 
-    /// The smallest latency, ns; 0 without latencies.
+    /// The smallest latency, ns; 0 if no latency was recorded.
     pub fn min_ns(&self) -> u64 {
         if self.count() == 0 { 0 } else { self.min_ns }
     }
 
-    /// The largest latency, ns; 0 without latencies.
+    /// The largest latency, ns; 0 if no latency was recorded.
     pub fn max_ns(&self) -> u64 {
         self.max_ns
     }
@@ -84,9 +84,9 @@ impl Latencies {
         self.histogram.value_at_percentile(percent).clamp(self.min_ns(), self.max_ns)
     }
 
-    /// Counts in bins whose ends grow by the factor `ratio`, for a logarithmic axis. Returns the
-    /// exclusive end of each bin in ns, and its count. The first bin ends at `first_ns`; the last
-    /// bin contains the largest latency.
+    /// Counts the latencies in bins whose ends grow by the factor `ratio`, for a logarithmic axis.
+    /// Returns the exclusive end of each bin in ns, and its count. The first bin ends at
+    /// `first_ns`; the last bin contains the largest latency.
     pub fn bins(&self, first_ns: u64, ratio: f64) -> Vec<(u64, u64)> {
         if self.count() == 0 {
             return vec![];
@@ -146,17 +146,17 @@ impl DirectionResult {
 /// The cause that limits the number of I/Os per second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bound {
-    /// The component that is saturated.
+    /// A saturated component limits the rate.
     Component(Component),
     /// The latency limits the rate: with more outstanding I/Os, there would be more I/Os per
     /// second.
     Depth,
-    /// The rate that the load sets (`rate_iops`).
+    /// The load itself limits the rate (`rate_iops`).
     Rate,
 }
 
 impl Bound {
-    /// The name in records.
+    /// The name of the limit in records: that of the component, `depth` or `rate`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Component(component) => component.name(),

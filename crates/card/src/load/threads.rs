@@ -26,8 +26,7 @@ struct Thread {
     interval: Option<u64>,
     /// For a thread with a rate, the time of its next I/O, fs.
     due: u64,
-    /// The tags that the thread may use for its next I/Os: no outstanding I/O has one of these
-    /// tags.
+    /// The tags of the thread that no outstanding I/O uses.
     idle: Vec<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! The algorithms as data: elements, operations, backgrounds.
+//! The algorithms of the memory test, described as data: steps, operations and backgrounds.
 
 use super::fault::FaultClass;
 use core::str::FromStr;
@@ -55,7 +55,7 @@ pub enum Background {
     Zero,
 }
 
-/// An operation at each address of an element.
+/// An operation that a march element does at each address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TestOperation {
     /// Reads the word, and compares the word with this value.
@@ -84,7 +84,7 @@ const NAMES: [(&str, Algorithm); 7] = [
 ];
 
 impl Algorithm {
-    /// All algorithms.
+    /// All algorithms, in the order of the table in the documentation of the [module](super).
     pub const ALL: [Self; 7] = [
         Self::Pattern,
         Self::WalkingOnes,
@@ -134,8 +134,8 @@ impl Algorithm {
         }
     }
 
-    /// The background at an address. `pattern` is for [`Self::Pattern`] only; `seed` and `cycle`
-    /// are for [`Self::Random`] only.
+    /// The background of the algorithm at `address`. Only [`Self::Pattern`] uses `pattern`, and
+    /// only [`Self::Random`] uses `seed` and `cycle`.
     pub fn background(self, address: u64, pattern: u32, seed: u64, cycle: u64) -> u32 {
         match self {
             Self::Pattern => pattern,
@@ -147,9 +147,9 @@ impl Algorithm {
         }
     }
 
-    /// The fraction of the faults of the class that one cycle finds. Assumes that all words are 0
-    /// before the cycle, that the fault is the only one, and that coupled cells are in different
-    /// words.
+    /// The fraction of the faults of `class` that one cycle of the algorithm finds. Assumes that
+    /// all words are 0 before the cycle, that the fault is the only one, and that coupled cells are
+    /// in different words.
     pub fn detects(self, class: FaultClass) -> Detection {
         use Detection::{All, None, Some};
         use FaultClass as Class;

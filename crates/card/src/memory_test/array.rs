@@ -44,11 +44,11 @@ const fn with(value: u32, cell: MemoryCell, is_set: bool) -> u32 {
 }
 
 impl TestArray {
-    /// Words from `start` to `stop`, both included. Their content after power-up is pseudo-random,
-    /// from `seed`.
+    /// A memory of the words from `start` to `stop`, both included. The content of the words after
+    /// power-up is pseudo-random, from `seed`.
     ///
     /// # Panics
-    /// If a fault has an address outside of the range. [`super::run()`] checks this.
+    /// If a fault has an address outside of the range. [`super::run()`] refuses such faults.
     pub fn new(
         (start, stop): (u64, u64),
         faults: &[InjectedFault],
@@ -137,8 +137,8 @@ impl TestArray {
         self.words[word] = with(self.words[word], cell, value);
     }
 
-    /// Stores `value` in the word with the index `word`, as the faults of its cells allow. Then
-    /// applies the coupling faults whose aggressors have changed.
+    /// Stores `value` in the word with the index `word`, with the effects of stuck-at and
+    /// transition faults. Then applies the coupling faults whose aggressors have changed.
     fn store(&mut self, word: usize, value: u32) {
         let old = self.words[word];
         let mut new = value;
@@ -178,8 +178,8 @@ impl TestArray {
         }
     }
 
-    /// Returns the word with the index `word`, after applying the faults that change a word at each
-    /// read.
+    /// Returns the word with the index `word`, after applying its stuck-at and coupling-state
+    /// faults.
     fn load(&mut self, word: usize) -> u32 {
         for at in 0..self.faults.len() {
             match self.faults[at] {

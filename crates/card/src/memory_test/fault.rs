@@ -31,7 +31,7 @@ pub enum FaultClass {
 }
 
 impl FaultClass {
-    /// All classes.
+    /// All classes, in the order of the columns of the table in the documentation of `memory_test`.
     pub const ALL: [Self; 7] = [
         Self::StuckAt,
         Self::Transition,
@@ -204,9 +204,9 @@ impl fmt::Display for InjectedFault {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}")]
 pub struct FaultSyntax {
-    /// The problem.
+    /// The problem, as text for the user.
     pub problem: String,
-    /// The remedy.
+    /// The remedy, as text for the user.
     pub hint: String,
 }
 

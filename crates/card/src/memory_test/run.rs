@@ -27,7 +27,7 @@ pub struct MemoryTest {
     pub pattern: u32,
     /// True if zero is written to all words before the first cycle.
     pub init: bool,
-    /// True if the result has a log of all operations, up to [`MemoryTest::LOG_MAX`].
+    /// True if the result has a log of the first [`MemoryTest::LOG_MAX`] operations.
     pub debug: bool,
     /// Seed of random values, and of the content after power-up.
     pub seed: u64,
@@ -62,14 +62,14 @@ pub struct ReadMismatch {
 /// An entry of the log that the debug mode writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogEntry {
-    /// A write.
+    /// A write of a word.
     Write {
         /// The address of the word.
         address: u64,
         /// The value that was written.
         value: u32,
     },
-    /// A read.
+    /// A read of a word.
     Read {
         /// The address of the word.
         address: u64,
@@ -85,9 +85,9 @@ pub enum LogEntry {
 pub struct MemoryTestResult {
     /// Number of cycles of the algorithm.
     pub cycles: u64,
-    /// The number of reads.
+    /// The number of reads, each of one word.
     pub reads: u64,
-    /// The number of writes, including the initialisation.
+    /// The number of writes, each of one word, including those of the initialisation.
     pub writes: u64,
     /// The number of power cycles.
     pub power_cycles: u64,
@@ -105,15 +105,15 @@ pub struct MemoryTestResult {
     pub log_dropped: u64,
 }
 
-/// A test that cannot be done.
+/// The reason why a memory test cannot be done: a field is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}")]
 pub struct MemoryTestError {
     /// The name of the wrong field: `start`, `stop`, `cycles` or `fault`.
     pub field: &'static str,
-    /// The problem.
+    /// The problem, as text for the user.
     pub problem: String,
-    /// The remedy.
+    /// The remedy, as text for the user.
     pub hint: String,
 }
 
@@ -143,7 +143,8 @@ impl MemoryTest {
     /// Maximum number of accesses of a test. The limit bounds the time of the simulation.
     pub const ACCESSES_MAX: u64 = 1 << 36;
 
-    /// Checks the fields against a memory of `capacity` bytes.
+    /// Checks the fields of the test, and the addresses of `faults`, against a memory of `capacity`
+    /// bytes.
     ///
     /// # Errors
     /// The first field that is wrong.
@@ -200,9 +201,10 @@ impl MemoryTest {
     }
 }
 
-/// Simulates a power cycle of a card. Returns the effect on the content, and the seconds that the
-/// save takes and that pass after the power is back until the card accepts commands: the test reads
-/// only then. A card that needs no save keeps its content in 0 s.
+/// Simulates a power cycle of a card. Returns the effect on the content of the memory, and the time
+/// that the power cycle adds to the test, s: the save, and the start of the card until it accepts
+/// commands, because the test cannot read earlier. A card that needs no save keeps its content and
+/// adds no time.
 pub fn power_cycle(card: &Card, seed: u64) -> (PowerLoss, f64) {
     let PowerSpec::Save(spec) = &card.power else { return (PowerLoss::Kept, 0.0) };
     let simulator = SaveSimulator::new(spec, card.memory.capacity, seed);

@@ -10,15 +10,15 @@ use std::collections::BTreeSet;
 /// A page of the NAND parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PageAddress {
-    /// The index of the channel.
+    /// The 0-based index of the channel.
     pub channel: u32,
-    /// The index of the die on its channel.
+    /// The 0-based index of the die on its channel.
     pub die: u32,
-    /// The index of the plane in its die.
+    /// The 0-based index of the plane in its die.
     pub plane: u32,
-    /// The index of the block in its plane.
+    /// The 0-based index of the block in its plane.
     pub block: u32,
-    /// The index of the page in its block.
+    /// The 0-based index of the page in its block.
     pub page: u32,
 }
 
@@ -65,7 +65,7 @@ pub struct ProgrammedImage {
     /// Time from the first transfer to the end of the last program, or to the moment at which the
     /// energy of the save is used up, fs.
     pub time_fs: u64,
-    /// Time to program the whole image, fs.
+    /// Time that the whole image needs, fs: above `time_fs` if the energy is used up earlier.
     pub needed_fs: u64,
     /// The number of planes of all dies together, and so the number of pages that all dies program
     /// in one step.
@@ -139,7 +139,7 @@ impl NandArray {
     }
 
     /// Erases the blocks for an image of `pages` pages; `seed` decides which erases fail. Returns
-    /// the blocks whose erase failed. From now on they are bad blocks.
+    /// the blocks whose erase failed; these blocks are bad from now on.
     pub fn erase(&mut self, pages: u64, seed: u64) -> Vec<PageAddress> {
         let mut random = Pcg64Mcg::seed_from_u64(seed ^ 0x6572_6173);
         let per_plane = self.blocks_for(pages);
@@ -264,7 +264,8 @@ impl NandArray {
     }
 
     /// The time at which the die with the index `die` has programmed the pages of `step` for the
-    /// first time, fs, before any retry of this step. `retries` is that of [`Self::finish_fs`].
+    /// first time, fs, before any retry of this step. `retries` is the parameter of
+    /// [`Self::finish_fs`].
     fn first_try_fs(&self, die: usize, step: u64, retries: &[u64]) -> u64 {
         let before = retries.partition_point(|at| *at < step);
         self.finish_fs(die, step + 1, &retries[..before])

@@ -73,14 +73,14 @@ impl NandSpec {
         bytes.div_ceil(u64::from(self.page_bytes))
     }
 
-    /// Time of the transfer of one page of each plane of a die, fs.
+    /// Time in which a die transfers one page for each of its planes, fs.
     pub fn transfer_fs(&self) -> u64 {
         let bytes = f64::from(self.planes) * f64::from(self.page_bytes);
         (bytes / self.channel_bytes_per_s * 1e15) as u64
     }
 
-    /// Time from the start of one program of a die to the start of its next, fs: the transfer and
-    /// tPROG, or the transfers of all dies of the channel if these take longer.
+    /// Time from the start of one program of a die to the start of the die's next program, fs: the
+    /// transfer and tPROG, or the transfers of all dies of the channel if these take longer.
     pub fn program_step_fs(&self) -> u64 {
         let transfer = self.transfer_fs();
         (transfer + self.program_fs).max(u64::from(self.dies) * transfer)
@@ -91,8 +91,8 @@ impl NandSpec {
         self.transfer_fs() + self.program_fs
     }
 
-    /// Time from the start of one read of a die to the start of its next, fs: the transfer and tR,
-    /// or the transfers of all dies of the channel if these take longer.
+    /// Time from the start of one read of a die to the start of the die's next read, fs: the
+    /// transfer and tR, or the transfers of all dies of the channel if these take longer.
     pub fn read_step_fs(&self) -> u64 {
         let transfer = self.transfer_fs();
         (transfer + self.read_fs).max(u64::from(self.dies) * transfer)

@@ -12,8 +12,8 @@ fn micron() -> NandSpec {
     }
 }
 
-/// NAND with two channels of two dies of two planes, so that 8 pages are programmed at a time. A
-/// block has 4 pages.
+/// NAND with 2 channels, 2 dies on each channel and 2 planes in each die, so that 8 pages are
+/// programmed at a time. A block has 4 pages.
 fn small() -> NandSpec {
     NandSpec {
         channels: 2,

@@ -11,7 +11,8 @@ pub(super) const COMPLETION_BYTES: usize = 16;
 /// A command as it is in a submission queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubmissionEntry {
-    /// The opcode, of the admin or of the NVM command set.
+    /// The opcode: of the admin command set in the admin queue, of the NVM command set in I/O
+    /// queues.
     pub opcode: u8,
     /// Bits 15:8 of command dword 0: they select fused operations, and PRPs or SGLs.
     pub flags: u8,
@@ -19,9 +20,9 @@ pub struct SubmissionEntry {
     pub identifier: u16,
     /// The namespace identifier (NSID).
     pub namespace: u32,
-    /// The first PRP entry.
+    /// The first PRP entry (PRP1): the address in host memory at which the data begin.
     pub prp1: u64,
-    /// The second PRP entry, or a pointer to a PRP list.
+    /// The second PRP entry (PRP2), or the address of a PRP list.
     pub prp2: u64,
     /// Command dwords 10 to 15.
     pub dwords: [u32; 6],

@@ -1,4 +1,5 @@
-//! The two memories of a controller: the host's memory, and the contents of the namespace.
+//! The two memories that a controller accesses: the host's memory, and the contents of the
+//! namespace.
 
 use std::collections::BTreeMap;
 
@@ -84,9 +85,9 @@ pub struct MemoryContents {
 }
 
 impl MemoryContents {
-    /// Splits the range of `bytes` bytes from `offset` on at page boundaries. Each piece has the
-    /// index of its page, its offset in the page, and the start and the (excluded) end of its range
-    /// in the data.
+    /// Splits the range of `bytes` bytes from `offset` on at page boundaries. A piece is a tuple of
+    /// the index of the page, the offset within the page, and the start and the (excluded) end of
+    /// the piece in the data.
     fn pieces(offset: u64, bytes: usize) -> impl Iterator<Item = (u64, usize, usize, usize)> {
         let mut done = 0;
         std::iter::from_fn(move || {

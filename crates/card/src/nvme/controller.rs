@@ -44,7 +44,7 @@ pub struct NvmeController {
     submissions: Vec<Option<SubmissionRing>>,
     /// The completion queues. The index is the queue identifier; 0 is the admin queue.
     completions: Vec<Option<CompletionRing>>,
-    /// Arbitration among the I/O queues only; index 0 is I/O queue 1.
+    /// Arbitration among the I/O queues only: the priority at index 0 is that of I/O queue 1.
     arbitration: Arbitration,
     /// Arbitration among all submission queues, with the admin queue.
     arbiter: Arbiter,
@@ -105,7 +105,7 @@ impl NvmeController {
         })
     }
 
-    /// The settings.
+    /// The settings with which the controller was created.
     #[must_use]
     pub fn settings(&self) -> &NvmeSettings {
         &self.settings
@@ -189,7 +189,8 @@ impl NvmeController {
         }
     }
 
-    /// Handles a change of CC.EN to 1.
+    /// Enables the controller after the host has set CC.EN to 1: creates the admin queues, or sets
+    /// the fatal status if the configuration is not supported.
     fn enable(&mut self) {
         let (submissions, completions) = self.registers.admin_entries();
         let sizes_fit = submissions >= 2 && completions >= 2;
@@ -206,9 +207,9 @@ impl NvmeController {
         self.registers.status |= registers::READY;
     }
 
-    /// Handles a change of CC.EN to 0. Queues and commands are lost, and features return to their
-    /// defaults; the addresses of the admin queues and the counters of the log pages are kept (NVMe
-    /// 1.4, section 7.3.2).
+    /// Resets the controller, as a change of CC.EN to 0 does. Queues and commands are lost, and
+    /// features return to their defaults; the addresses of the admin queues and the counters of the
+    /// log pages are kept (NVMe 1.4, section 7.3.2).
     fn reset(&mut self) {
         self.resets += 1;
         self.registers.status = 0;
@@ -224,7 +225,8 @@ impl NvmeController {
         }
     }
 
-    /// A reset of the PCI function: all registers have their values after power-on.
+    /// Resets the controller as a reset of the PCI function does: all registers get the values that
+    /// they have after power-on.
     pub fn reset_function(&mut self) {
         self.reset();
         self.registers = Registers::default();
@@ -272,7 +274,8 @@ impl NvmeController {
         }
     }
 
-    /// The arbitration among the I/O queues, as the host has chosen it; index 0 is queue 1.
+    /// The arbitration among the I/O queues that the host has chosen. The priority at index 0 is
+    /// that of I/O queue 1.
     #[must_use]
     pub fn arbitration(&self) -> &Arbitration {
         &self.arbitration

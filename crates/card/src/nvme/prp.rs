@@ -7,7 +7,7 @@
 
 use super::{contents::HostMemory, status::NvmeStatus};
 
-/// Bytes of a memory page: CC.MPS = 0.
+/// Bytes of a memory page of the host: the value 0 of CC.MPS.
 pub(super) const PAGE: u64 = 4096;
 
 /// A contiguous part of the host memory that a transfer reads or writes.

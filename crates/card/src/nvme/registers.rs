@@ -2,25 +2,25 @@
 
 use super::settings::NvmeSettings;
 
-/// Offset of the register controller capabilities.
+/// Offset of the Controller Capabilities register.
 pub(super) const CAP: u64 = 0x00;
-/// Offset of the register version.
+/// Offset of the Version register.
 pub(super) const VS: u64 = 0x08;
-/// Offset of the register interrupt mask set.
+/// Offset of the Interrupt Mask Set register.
 pub(super) const INTMS: u64 = 0x0c;
-/// Offset of the register interrupt mask clear.
+/// Offset of the Interrupt Mask Clear register.
 pub(super) const INTMC: u64 = 0x10;
-/// Offset of the register controller configuration.
+/// Offset of the Controller Configuration register.
 pub(super) const CC: u64 = 0x14;
-/// Offset of the register controller status.
+/// Offset of the Controller Status register.
 pub(super) const CSTS: u64 = 0x1c;
-/// Offset of the register admin queue attributes.
+/// Offset of the Admin Queue Attributes register.
 pub(super) const AQA: u64 = 0x24;
-/// Offset of the register admin submission queue base address.
+/// Offset of the Admin Submission Queue Base Address register.
 pub(super) const ASQ: u64 = 0x28;
-/// Offset of the register admin completion queue base address.
+/// Offset of the Admin Completion Queue Base Address register.
 pub(super) const ACQ: u64 = 0x30;
-/// Offset of the end of the registers that are implemented.
+/// Offset of the end of the implemented registers.
 pub(super) const END: u64 = 0x40;
 /// Offset of the first doorbell.
 pub(super) const DOORBELLS: u64 = 0x1000;
@@ -69,7 +69,7 @@ impl Registers {
         self.configuration >> 11 & 7 == 1
     }
 
-    /// True if CC.IOSQES and CC.IOCQES are the sizes of entries, 64 and 16 bytes.
+    /// True if CC.IOSQES and CC.IOCQES are the supported sizes of queue entries, 64 and 16 bytes.
     pub(super) fn entry_sizes_are_supported(&self) -> bool {
         self.configuration >> 16 & 0xff == 0x46
     }
@@ -80,7 +80,7 @@ impl Registers {
         (entries(self.admin_attributes), entries(self.admin_attributes >> 16))
     }
 
-    /// The value of CAP, the register controller capabilities.
+    /// The value of the Controller Capabilities register (CAP).
     pub(super) fn capabilities(settings: &NvmeSettings) -> u64 {
         let entries = u64::from(settings.queue_entries) - 1;
         let contiguous = 1 << 16;

@@ -26,7 +26,7 @@ pub enum NvmeVersion {
 }
 
 impl NvmeVersion {
-    /// The value of the register VS (version).
+    /// The value of the Version register (VS).
     pub(super) fn register(self) -> u32 {
         match self {
             Self::V1_1 => 0x0001_0100,
@@ -38,7 +38,7 @@ impl NvmeVersion {
 /// Properties of an NVMe controller with one namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NvmeSettings {
-    /// Version of the specification.
+    /// The version of the NVMe specification that the controller reports and follows.
     pub version: NvmeVersion,
     /// PCI vendor identifier.
     pub vendor: u16,
@@ -91,10 +91,11 @@ fn power_of_two_within(value: u32, [least, most]: [u32; 2]) -> u32 {
 }
 
 impl NvmeSettings {
-    /// The settings of the controller of `card`, with the serial number `serial`. Completed writes
-    /// of all cards are durable, so there is no volatile write cache. Values of the card that the
-    /// controller cannot report are replaced: a count above its maximum by the maximum, and the
-    /// largest transfer by a power of two from 8 KiB to 2 MiB, rounded down.
+    /// The settings of the controller of `card`, with the serial number `serial`. Each card
+    /// completes a write only when its data are durable, so the controller has no volatile write
+    /// cache. Values of the card that the controller cannot report are replaced: a count above its
+    /// maximum by the maximum, and the largest transfer by a power of two from 8 KiB to 2 MiB,
+    /// rounded down.
     #[must_use]
     pub fn of(card: &Card, serial: &str) -> Self {
         let limited = |value: u32, most: u16| u16::try_from(value).unwrap_or(most).min(most);

@@ -28,7 +28,7 @@ pub enum NvmeStatus {
 }
 
 impl NvmeStatus {
-    /// Status code type and status code.
+    /// The status code type (SCT) and the status code (SC).
     #[must_use]
     pub fn code(self) -> (u8, u8) {
         match self {

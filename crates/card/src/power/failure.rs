@@ -58,7 +58,7 @@ pub struct PowerFailure {
     pub outstanding_writes: u64,
     /// The number of acknowledged writes of which a block is lost.
     pub lost_writes: u64,
-    /// The number of lost blocks, whose writes were acknowledged.
+    /// The number of blocks that are lost: the lost writes were acknowledged.
     pub lost_blocks: u64,
     /// The number of writes of which a piece is torn.
     pub torn_writes: u64,
@@ -69,9 +69,9 @@ pub struct PowerFailure {
     /// The damaged blocks in the order of addresses, at most the first
     /// [`PowerFailures::LISTED_MAX`].
     pub blocks: Vec<DamagedBlock>,
-    /// The save; `None` for a card that does not save.
+    /// The result of the save; `None` for a card that does not save.
     pub save: Option<SaveOutcome>,
-    /// The restore; `None` for a card that does not save.
+    /// The result of the restore; `None` for a card that does not save.
     pub restore: Option<RestoreOutcome>,
 }
 

@@ -30,7 +30,7 @@ pub(crate) struct SaveToml {
     power: DrawToml,
 }
 
-/// Section `[save.errors]`.
+/// Section `[save.errors]`: the probabilities of NAND errors, and the ECC.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ErrorsToml {
@@ -42,7 +42,7 @@ struct ErrorsToml {
     codeword: Sourced,
 }
 
-/// Section `[save.power]`.
+/// Section `[save.power]`: the power of each component during a save.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct DrawToml {

@@ -95,8 +95,8 @@ pub struct RestoreOutcome {
 const REPORTED_PAGES_MAX: usize = 64;
 
 impl SaveSimulator {
-    /// The save and restore of a card with a memory of `capacity` bytes. The capacitor has the age
-    /// in `spec`, and `seed` decides which blocks are bad.
+    /// A simulator for a card with a memory of `capacity` bytes. The capacitor has the age in
+    /// `spec`, and `seed` decides which NAND blocks are bad.
     pub fn new(spec: &SaveSpec, capacity: u64, seed: u64) -> Self {
         Self::with_array(spec, capacity, NandArray::new(&spec.nand, seed))
     }
@@ -118,7 +118,7 @@ impl SaveSimulator {
         &self.spec
     }
 
-    /// The NAND parts.
+    /// The NAND parts, with the blocks that are bad so far.
     pub fn array(&self) -> &NandArray {
         &self.array
     }
@@ -139,7 +139,8 @@ impl SaveSimulator {
         grown
     }
 
-    /// Saves the memory; `seed` decides which programs fail.
+    /// Saves the memory; `seed` decides which programs fail. Returns the image in the NAND, and the
+    /// result of the save.
     pub fn save(&self, seed: u64) -> (ProgrammedImage, SaveOutcome) {
         let (switch_s, switch_j) = (self.spec.draw.switch_s, self.spec.switch_j());
         let limit_s = (self.usable_j - switch_j).max(0.0) / self.save_w;
@@ -172,8 +173,8 @@ impl SaveSimulator {
         (image, outcome)
     }
 
-    /// Restores an image. Also returns the positions of pages that are missing or uncorrectable;
-    /// `seed` decides which bits are wrong.
+    /// Restores an image; `seed` decides which bits are wrong. Returns the positions in the image
+    /// of the pages that are missing or uncorrectable, and the result of the restore.
     pub fn restore(&self, image: &ProgrammedImage, seed: u64) -> (Vec<u64>, RestoreOutcome) {
         let failed = self.array.read_back(image, seed);
         let mut absent: Vec<u64> = image.missing().collect();

@@ -1,4 +1,4 @@
-//! The behaviour of a card at a power failure as data, and the checks that refuse a card.
+//! The description of a card's behaviour at a power failure, and the checks that refuse a card.
 
 use crate::{capacitor::CapacitorSpec, durability::Survival, nand::NandSpec};
 
@@ -54,7 +54,7 @@ pub struct EnergySpec {
 /// The save of a card of DRAM.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SaveSpec {
-    /// The NAND parts.
+    /// The NAND parts to which the memory is saved.
     pub nand: NandSpec,
     /// The capacitor when new. [`CapacitorSpec::years`] is its age at which it must still deliver
     /// the energy of a save.
@@ -84,11 +84,11 @@ pub enum PowerSpec {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}")]
 pub struct PowerError {
-    /// The section and key of the card's file.
+    /// The section and the key in the card's file, such as `capacitor.age`.
     pub field: String,
-    /// The problem.
+    /// The problem, as text for the user.
     pub problem: String,
-    /// The remedy.
+    /// The remedy, as text for the user.
     pub hint: String,
 }
 
@@ -128,7 +128,7 @@ impl SaveSpec {
         self.capacitor.aged(self.capacitor.years)
     }
 
-    /// Energy of the smallest save, one page, J.
+    /// Energy of a save of a single page, the smallest save, J.
     pub fn least_j(&self) -> f64 {
         let first = (self.nand.transfer_fs() + self.nand.program_fs) as f64 * 1e-15;
         self.switch_j() + first * self.save_w()
@@ -149,7 +149,7 @@ impl SaveSpec {
     /// energy to save one page.
     ///
     /// # Errors
-    /// The first reason.
+    /// The first reason to refuse the card.
     pub fn check(&self, capacity: u64) -> Result<(), PowerError> {
         let nand = &self.nand;
         let blocks = nand.all_blocks();
@@ -212,7 +212,7 @@ impl PowerSpec {
     /// long as the write and precharge of a row.
     ///
     /// # Errors
-    /// The first reason.
+    /// The first reason to refuse the card.
     pub fn check(&self, capacity: u64) -> Result<(), PowerError> {
         match self {
             Self::Save(save) => save.check(capacity),

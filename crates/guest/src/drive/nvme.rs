@@ -1,4 +1,4 @@
-//! Sends commands to an NVMe controller past the kernel's block layer (passthrough).
+//! Sends commands to an NVMe controller without the kernel's block layer (passthrough).
 
 use std::{
     fs::File,

@@ -21,14 +21,14 @@ const DONE: f64 = 1e-12;
 /// The index of the domain that has all threads.
 const DOMAIN: usize = 0;
 
-/// A workload on a platform.
+/// A workload on a platform. Computes the speed of the workload for a placement of its pages.
 pub struct Emulated {
     platform: Platform,
     program: Program,
     read_share: f64,
 }
 
-/// The performance of a workload at a placement.
+/// The performance of a workload for one placement of its pages.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reached {
     /// Bandwidth of each tier, GB/s.
@@ -98,8 +98,8 @@ impl Emulated {
         ended.count().min(phases.len() - 1)
     }
 
-    /// The performance in `phase` with these shares of the accesses on the tiers; the shares sum to
-    /// 1.
+    /// The performance in `phase`, with the fraction `shares[i]` of the accesses on tier `i`. The
+    /// shares sum to 1.
     #[must_use]
     pub fn reached(&self, phase: usize, shares: &[f64]) -> Reached {
         let load = self.program.load(phase, DOMAIN, shares.to_vec());

@@ -22,7 +22,7 @@ fn bound(card: &Card, group: &Group, component: Component, others: &[Component])
 /// A change to a card that makes one component slow.
 type Change = fn(&mut Card);
 
-/// All components but one.
+/// All components except `component`.
 fn all_but(component: Component) -> Vec<Component> {
     Component::ALL.into_iter().filter(|other| *other != component).collect()
 }

@@ -14,8 +14,8 @@ pub(in crate::nvme) const REQUESTS_MAX: usize = 4;
 /// The identifier of the error log page.
 pub(super) const ERROR_PAGE: u8 = 0x01;
 
-/// The entries of the failed commands, newest first, at most `ENTRIES`. `count` is the number of
-/// failed commands so far, including those whose entries were dropped.
+/// The error log: an entry for each failed command, newest first, at most `ENTRIES`. `count` is the
+/// number of failed commands so far, including those whose entries were dropped.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ErrorLog {
     entries: VecDeque<[u8; ENTRY_BYTES]>,
@@ -23,7 +23,7 @@ pub(super) struct ErrorLog {
 }
 
 impl ErrorLog {
-    /// Adds a failed command.
+    /// Adds an entry for a failed command: `entry` of the submission queue `queue`.
     pub(super) fn add(&mut self, queue: u16, entry: &SubmissionEntry, status: NvmeStatus) {
         self.count += 1;
         let mut bytes = [0; ENTRY_BYTES];
@@ -56,9 +56,9 @@ impl ErrorLog {
 /// An asynchronous event of the type "error status".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EventKind {
-    /// A doorbell of a queue that does not exist.
+    /// The host wrote a doorbell of a queue that does not exist.
     InvalidDoorbellRegister,
-    /// A doorbell value that is not valid for the queue.
+    /// The host wrote a doorbell value that is not valid for the queue.
     InvalidDoorbellValue,
 }
 
@@ -90,8 +90,8 @@ impl AsyncEvents {
         self.reported = false;
     }
 
-    /// Removes and returns the Asynchronous Event Request with this command identifier, which the
-    /// host aborts. Returns `None` if no request with this identifier waits.
+    /// Removes the Asynchronous Event Request with the command identifier `identifier`, which the
+    /// host aborts, and returns the request. Returns `None` if no such request waits.
     pub(super) fn remove(&mut self, identifier: u16) -> Option<SubmissionEntry> {
         let at = self.requests.iter().position(|entry| entry.identifier == identifier)?;
         self.requests.remove(at)
@@ -115,8 +115,9 @@ impl NvmeController {
         self.report(attached);
     }
 
-    /// Reports an event to the host as soon as a request waits. Drops the event if an earlier event
-    /// still waits, or if the host has not read the log page since the last report.
+    /// Reports an event to the host as soon as an Asynchronous Event Request waits. Drops the event
+    /// if an earlier event still waits, or if the host has not read the log page since the last
+    /// report.
     pub(super) fn raise(&mut self, event: EventKind, attached: &mut Attachments<'_>) {
         if !self.events.reported {
             self.events.pending.get_or_insert(event);
@@ -124,7 +125,7 @@ impl NvmeController {
         }
     }
 
-    /// Completes the oldest Asynchronous Event Request if both a request and an event wait.
+    /// Completes the oldest Asynchronous Event Request with the pending event, if both exist.
     fn report(&mut self, attached: &mut Attachments<'_>) {
         let events = &mut self.events;
         let Some(event) = events.pending else { return };

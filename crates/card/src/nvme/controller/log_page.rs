@@ -14,7 +14,7 @@ const FIRMWARE_PAGE: u8 = 0x03;
 /// cooled card.
 const TEMPERATURE: u16 = 313;
 
-/// The counters of the log page SMART / health information.
+/// The counters of the SMART / Health Information log page.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct HealthCounters {
     pub(super) bytes_read: u64,
@@ -62,7 +62,7 @@ impl NvmeController {
         Ok(page)
     }
 
-    /// SMART / health information (NVMe 1.4, figure 194).
+    /// The SMART / Health Information log page (NVMe 1.4, figure 194).
     fn health(&self) -> [u8; 512] {
         let mut page = [0; 512];
         let usage = &self.usage;
