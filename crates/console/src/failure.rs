@@ -10,7 +10,7 @@ pub enum Failure {
     Error {
         /// The problem, in a sentence without a full stop.
         problem: String,
-        /// Advice to the user.
+        /// Advice to the user: how to solve or avoid the problem.
         hint: String,
     },
     /// Help or the version, to be printed. Exit status 0.
@@ -20,7 +20,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// An error, with a hint.
+    /// Creates an error with a hint.
     pub fn new(problem: impl Into<String>, hint: impl Into<String>) -> Self {
         Self::Error { problem: problem.into(), hint: hint.into() }
     }

@@ -60,6 +60,7 @@ pub fn is_terminal() -> bool {
 
 /// The width of the terminal on stdout, in characters. If stdout is a pipe or a file, the width in
 /// the environment variable `COLUMNS`, which watch(1) sets; `None` without this variable.
+/// `variable` returns the value of an environment variable.
 pub fn terminal_width(variable: impl Fn(&str) -> Option<String>) -> Option<usize> {
     match is_terminal() {
         true => Some(columns(rustix::stdio::stdout())),
@@ -74,16 +75,18 @@ fn columns(terminal: BorrowedFd<'_>) -> usize {
     columns.filter(|columns| *columns > 0).unwrap_or(80)
 }
 
-/// True if texts may have colours: stdout is a terminal, `NO_COLOR` is empty, and `TERM` is neither
-/// empty nor `dumb`. A variable that is not set counts as empty.
+/// True if texts may have colours: stdout is a terminal, the environment variable `NO_COLOR` is
+/// empty, and `TERM` is neither empty nor `dumb`. `variable` returns the value of an environment
+/// variable; a variable that is not set counts as empty.
 pub fn has_colour(variable: impl Fn(&str) -> Option<String>) -> bool {
     let is_off = variable("NO_COLOR").is_some_and(|value| !value.is_empty());
     let term = variable("TERM").unwrap_or_default();
     is_terminal() && !is_off && term != "dumb" && !term.is_empty()
 }
 
-/// True if the locale has UTF-8. The first of `LC_ALL`, `LC_CTYPE` and `LANG` that is set and not
-/// empty decides (POSIX, 8.2).
+/// True if the locale has UTF-8. The first of the environment variables `LC_ALL`, `LC_CTYPE` and
+/// `LANG` that is set and not empty decides (POSIX, 8.2). `variable` returns the value of a
+/// variable.
 pub fn has_unicode(variable: impl Fn(&str) -> Option<String>) -> bool {
     let names = ["LC_ALL", "LC_CTYPE", "LANG"];
     let locale = names.iter().filter_map(|name| variable(name)).find(|value| !value.is_empty());
@@ -99,7 +102,7 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// Writes a line.
+    /// Writes `line` and a newline to stdout.
     pub fn write(&mut self, line: &str) -> io::Result<()> {
         // The line bypasses std::io::Stdout, which would keep an unwritten part in its buffer and
         // write it later.
@@ -193,7 +196,8 @@ fn replaced(target: &Path, bytes: &[u8], durability: Durability) -> Result<(), F
     replace::named(target, bytes, durability).map_err(|why| file_failure(target, &why))
 }
 
-/// Checks before long work begins that `target` can be written. Does not change its contents.
+/// Checks before long work begins that `target` can be written. Does not change the contents of the
+/// file.
 pub fn check_writable(target: Option<&Path>) -> Result<(), Failure> {
     match target.filter(|target| !is_stdout(target)) {
         Some(target) => replace::check_named(target).map_err(|why| file_failure(target, &why)),
@@ -208,7 +212,7 @@ fn is_stdout(target: &Path) -> bool {
     names.iter().any(|name| target == Path::new(name))
 }
 
-/// The failure of writing a file.
+/// Converts `why`, the error of writing the file `target`, to a failure with a hint.
 pub fn file_failure(target: &Path, why: &io::Error) -> Failure {
     let hint = match why.kind() {
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
@@ -222,7 +226,7 @@ pub fn file_failure(target: &Path, why: &io::Error) -> Failure {
     Failure::new(format!("{}: cannot be written: {why}", target.display()), hint)
 }
 
-/// A progress bar over bytes, drawn on a terminal only. Its length is set later.
+/// A progress bar over bytes, drawn on a terminal only. The caller sets the number of bytes later.
 pub fn progress_bytes(label: &str) -> ProgressBar {
     let template = "{msg} {wide_bar} {binary_bytes}/{binary_total_bytes} {elapsed}";
     bar(0, label, template)

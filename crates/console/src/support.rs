@@ -78,7 +78,8 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
     Some((found.dev(), found.ino()))
 }
 
-/// Checks that the HTML page `report` can have its name, and is not the record `output`.
+/// Checks that `report` can be the name of an HTML page, and is not the file of the record
+/// (`output`).
 fn check_report(output: Option<&Path>, report: Option<&Path>) -> Result<(), Failure> {
     let (problem, hint) = match report {
         Some(report) if report == Path::new("-") => (

@@ -9,7 +9,8 @@ use interleaf_linux::{
 };
 use std::{io, path::Path};
 
-/// The root below which a machine is read: the folder of a captured machine, or `/`.
+/// Returns the root below which a machine is read: the folder `captured` of a captured machine, or
+/// `/` if `captured` is `None`.
 ///
 /// # Errors
 /// When the folder does not describe the memory of a machine.
@@ -43,7 +44,8 @@ pub fn check_live(root: &Root) -> Result<(), Failure> {
     ))
 }
 
-/// The failure of reading a file of the kernel or of a captured machine.
+/// Converts an error of reading a file of the kernel or of a captured machine to a failure with a
+/// hint.
 pub fn read_failure(why: RootError) -> Failure {
     let hint = if why.is_permission() {
         "run it as root, or read a captured machine with --root DIR"
@@ -55,7 +57,8 @@ pub fn read_failure(why: RootError) -> Failure {
     Failure::new(why.to_string(), hint)
 }
 
-/// The failure of changing or restoring a setting, or of writing the journal.
+/// Converts an error of changing or restoring a setting, or of writing the journal, to a failure
+/// with a hint.
 pub fn journal_failure(why: JournalError) -> Failure {
     let hint = match &why {
         JournalError::Held { .. } => {
@@ -89,7 +92,8 @@ pub fn journal_failure(why: JournalError) -> Failure {
     Failure::new(why.to_string(), hint)
 }
 
-/// The failure of registering signal handlers, or of starting a thread that waits for signals.
+/// Converts an error of registering signal handlers, or of starting a thread that waits for
+/// signals, to a failure with a hint.
 pub fn signal_failure(why: io::Error) -> Failure {
     Failure::new(
         format!("signals cannot be held: {why}"),
@@ -97,7 +101,7 @@ pub fn signal_failure(why: io::Error) -> Failure {
     )
 }
 
-/// The failure of starting a command.
+/// Converts an error of starting a command to a failure with a hint.
 pub fn start_failure(why: StartError) -> Failure {
     use std::io::ErrorKind;
     let hint = match &why {
@@ -122,12 +126,12 @@ pub fn start_failure(why: StartError) -> Failure {
     Failure::new(why.to_string(), hint)
 }
 
-/// The failure of waiting for a command.
+/// Converts an error of waiting for a command to a failure with a hint.
 pub fn wait_failure(why: io::Error) -> Failure {
     Failure::new(format!("the command cannot be waited for: {why}"), "see whether it still runs")
 }
 
-/// The failure of migrating pages.
+/// Converts an error of migrating pages to a failure with a hint.
 pub fn migrate_failure(why: MigrateError) -> Failure {
     if let MigrateError::Read(why) = why {
         return read_failure(why);

@@ -72,7 +72,8 @@ pub struct CheckedCardJob<'a> {
 }
 
 impl CardJob {
-    /// A load of `options` on `cards`, through NVMe, with defaults for all other options.
+    /// Creates the job of the load `options` on `cards`, through NVMe, with defaults for all other
+    /// options.
     pub fn new(cards: Vec<Card>, options: FioOptions) -> Self {
         Self {
             cards,
@@ -105,8 +106,8 @@ impl CardJob {
 }
 
 impl CheckedCardJob<'_> {
-    /// The commands that simulate each point of the document alone, for a job with the single card
-    /// `card`, a name or a file.
+    /// Returns a command for each point of the document, which simulates only this point. `card` is
+    /// the name or the file of the job's only card.
     pub fn commands(&self, card: &str) -> Vec<String> {
         let jobs = self.groups.iter().flat_map(|group| &group.jobs);
         let options = jobs.map(|job| groups::options(job, self.job.initiator));
@@ -174,7 +175,8 @@ fn check_counts(document: &CardDocument) -> Result<(), Failure> {
     ))
 }
 
-/// The cards of `names`. Each is the name of a built-in card, or the path of a card file.
+/// Returns the cards that `names` lists. Each entry is the name of a built-in card, or the path of
+/// a card file.
 ///
 /// # Errors
 /// An unknown card, an invalid file, or a card given twice.

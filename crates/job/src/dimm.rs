@@ -53,12 +53,13 @@ pub(crate) const ORDER_IN_MIX: &str = "the order of the lines is that of the pat
 pub struct ControllerChoice {
     /// The rule that closes a row without queued requests.
     pub row_policy: Option<RowPolicy>,
-    /// The refresh command.
+    /// The refresh command that the controller uses.
     pub refresh: Option<Refresh>,
 }
 
 impl ControllerChoice {
-    /// Changes the controller of a memory system.
+    /// Replaces the row policy and the refresh command of the controller in `setup` by the chosen
+    /// ones.
     ///
     /// # Errors
     /// Same-bank refresh of a module without this command.
@@ -91,7 +92,7 @@ pub struct DimmSystem {
     pub uncore_ns: f64,
     /// The choices of the memory controllers.
     pub controller: ControllerChoice,
-    /// The seed of all randomness.
+    /// The seed of the random addresses, start times and pauses of the load.
     pub seed: u64,
 }
 
@@ -118,7 +119,8 @@ impl DimmSystem {
 /// The setup of a built-in server: its modules, channels, cores and fabric.
 ///
 /// # Errors
-/// If no server has this name, or for same-bank refresh of modules without this command.
+/// If no built-in server is called `name`, or for same-bank refresh of modules without this
+/// command.
 pub fn server(
     name: &str,
     pattern: Pattern,
@@ -134,15 +136,14 @@ pub fn server(
 /// A memory system, and the loads that are simulated on it.
 #[derive(Clone, Debug)]
 pub struct DimmJob {
-    /// The memory system.
+    /// The memory system that is simulated.
     pub setup: Setup,
     /// The module as the user names it: a built-in name, `FILE`, or `FILE:NAME`.
     pub device: String,
     /// The built-in server that the memory system belongs to, if any.
     pub server: Option<String>,
-    /// The traffic mixes.
     pub mixes: Vec<Mix>,
-    /// The load of each mix.
+    /// The load that is simulated for each mix.
     pub load: LoadChoice,
     /// Number of lines that are read or written for each mix and load, summed over all channels.
     pub requests: u64,
@@ -151,7 +152,6 @@ pub struct DimmJob {
 /// A point of the document: a mix and an offered load.
 #[derive(Clone, Copy, Debug)]
 pub struct DimmPoint {
-    /// The traffic mix.
     pub mix: Mix,
     /// The offered load, GB/s; `None` for the maximum load.
     pub offered_gbps: Option<f64>,
@@ -320,7 +320,7 @@ impl DimmJob {
     }
 }
 
-/// The number of points that the document has for each mix.
+/// The number of points that a document has for each mix with the load `load`.
 pub(crate) fn loads(load: LoadChoice) -> usize {
     if load == LoadChoice::Sweep { SWEEP.len() + 1 } else { 1 }
 }
@@ -333,8 +333,8 @@ pub fn together(pieces: Vec<(ChannelResult, Option<Energy>)>) -> (ChannelResult,
     (ChannelResult::sum(&parts), energy)
 }
 
-/// Finds the device with this name or in this file: `FILE`, or `FILE:NAME` for a file with several
-/// devices.
+/// Returns the device `name`: the name of a built-in module, or a device file as `FILE`, or as
+/// `FILE:NAME` for a file with several modules.
 ///
 /// # Errors
 /// An unknown name, a file that cannot be read, or a file with an invalid field.

@@ -26,7 +26,7 @@ pub trait Progress: Sync {
     /// Renames the current task.
     fn describe(&self, task: &str);
 
-    /// `steps` more steps are done.
+    /// `steps` more steps of the current task are done.
     fn advance(&self, steps: u64);
 
     /// The last task is done.

@@ -28,7 +28,7 @@ pub struct ScenarioChanges {
     pub migration_rate: Option<Bandwidth>,
     /// Relative standard deviation of a counter reading.
     pub counter_noise: Option<Percent>,
-    /// The seed of all randomness.
+    /// The seed of the random errors of counters and of hotness samples.
     pub seed: Option<u64>,
 }
 
@@ -52,9 +52,9 @@ impl ScenarioChanges {
 pub struct MachineJob {
     /// The machine and its workloads.
     pub scenario: Scenario,
-    /// Simulated time.
+    /// The time that is simulated.
     pub duration: Duration,
-    /// The policy.
+    /// The policy that is simulated.
     pub policy: PolicyKind,
     /// Weights of [`PolicyKind::Static`]. Default: the best static weights.
     pub weights: Option<Weights>,
@@ -64,7 +64,8 @@ pub struct MachineJob {
     pub compare: bool,
 }
 
-/// Makes the policy of a domain from the index of the domain and its local tiers.
+/// A function that is called with the index and the local tiers of a domain, and returns the policy
+/// of the domain.
 pub type MakePolicy<'a> = dyn Fn(usize, &[TierLayout]) -> Box<dyn Policy> + 'a;
 
 /// A policy that the caller implements, and that is not one of the built-in policies
@@ -72,11 +73,12 @@ pub type MakePolicy<'a> = dyn Fn(usize, &[TierLayout]) -> Box<dyn Policy> + 'a;
 pub struct OwnPolicy<'a> {
     /// The name of the policy in the record.
     pub name: &'a str,
-    /// Makes the policy of each domain.
+    /// Called once for each domain; returns the policy of the domain.
     pub make: &'a MakePolicy<'a>,
 }
 
-/// The simulated time: `asked`, or else `own` (the scenario's time), or else [`DURATION_S`].
+/// The simulated time: `asked` if it is given, otherwise `own` (the time in the scenario file),
+/// otherwise [`DURATION_S`].
 pub fn duration(asked: Option<Time>, own: Option<Time>) -> Duration {
     Duration::from_secs_f64(asked.or(own).map_or(DURATION_S, Time::seconds))
 }
@@ -103,7 +105,8 @@ impl MachineJob {
         static_best(&self.scenario, self.duration.as_secs_f64())
     }
 
-    /// Like [`Self::run`], but takes the result of [`Self::best_static`] from `best`.
+    /// Like [`Self::run`], but takes the best static weights from `best`, so that several jobs can
+    /// share the result of [`Self::best_static`].
     ///
     /// # Errors
     /// The errors of [`Self::run`].

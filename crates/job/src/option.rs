@@ -27,7 +27,7 @@ pub const CURVE_ERROR_MAX: f64 = 0.9;
 pub const PATTERNS: [(&str, Pattern); 3] =
     [("random", Pattern::Random), ("stream", Pattern::Stream), ("hot-bank", Pattern::HotBank)];
 
-/// The weights to try.
+/// The weights for which a prediction has rows.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WeightsChoice {
     /// Each ratio of whole numbers up to 10.
@@ -43,7 +43,7 @@ pub enum LoadChoice {
     Max,
     /// Several loads, from nearly no traffic to the highest bandwidth.
     Sweep,
-    /// A given bandwidth.
+    /// The given bandwidth.
     At(Bandwidth),
 }
 
@@ -155,7 +155,8 @@ pub fn quantity<T: FromStr<Err = UnitError>>(text: &str, example: &str) -> Resul
     })
 }
 
-/// Parses a percentage from `range`, percent. The error shows the valid text `example`.
+/// Parses a percentage that must be within `range`, percent. The error shows the valid text
+/// `example`.
 ///
 /// # Errors
 /// The problem and the allowed values, as `PROBLEM: write ALLOWED`.
@@ -261,7 +262,8 @@ pub fn refresh(text: &str) -> Result<Refresh, String> {
     named("refresh mode", text, &Refresh::ALL.map(|refresh| (refresh.name(), refresh)))
 }
 
-/// The value with the name `text` among `values`, which are of the kind `kind`.
+/// Returns the value with the name `text` among `values`. The error calls a value a `kind`, such as
+/// "row policy".
 fn named<T: Copy>(kind: &str, text: &str, values: &[(&str, T)]) -> Result<T, String> {
     let known = values.iter().find(|(name, _)| *name == text);
     known.map(|(_, value)| *value).ok_or_else(|| {

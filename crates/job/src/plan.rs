@@ -67,7 +67,8 @@ pub struct PlanJob<'a> {
     pub configurations: Vec<Configuration>,
     /// The prices of the parts of the configurations.
     pub parts: &'a Parts,
-    /// The configuration that all configurations are compared with. Default: the first.
+    /// The name of the configuration that all configurations are compared with. Default: the first
+    /// of `configurations`.
     pub baseline: Option<String>,
     /// Memory that each demand needs, in place of the footprint that its file states. Default: this
     /// footprint, if the file states one.

@@ -43,7 +43,7 @@ const PARALLEL_MIN: usize = 8;
 pub enum Traffic<'a> {
     /// The traffic of a bandwidth benchmark.
     Mix(Mix),
-    /// A workload.
+    /// The demand of a workload.
     Demand(&'a Demand),
 }
 
@@ -113,8 +113,8 @@ impl PredictJob<'_> {
         ))
     }
 
-    /// Predicts a row for each of `weights` with full precision. Returns `map` of each row, in the
-    /// order of `weights`.
+    /// Predicts a row for each of `weights` with full precision. Calls `map` with each row, and
+    /// returns the results in the order of `weights`.
     ///
     /// # Errors
     /// The errors of [`Self::run`].

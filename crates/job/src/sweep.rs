@@ -64,9 +64,9 @@ pub fn fingerprint(cases: &dyn Cases) -> String {
 /// case. `None` marks a case without this argument.
 pub type Argument = (&'static str, Vec<Option<String>>);
 
-/// Reads a sweep file of machines or of memory modules. Returns the command that simulates its
-/// cases, `machine` or `dimm`, and the arguments that the file gives, each with its texts in the
-/// order of the cases.
+/// Reads a sweep file of machines or of memory modules. Returns the command that simulates the
+/// cases (`machine` or `dimm`), and the arguments that the file gives, each with the texts of its
+/// values in the order of the cases.
 ///
 /// # Errors
 /// The file cannot be read, a field is invalid, or there are too many cases.
@@ -95,7 +95,7 @@ fn head_of(text: &str) -> Option<Head> {
 }
 
 /// Reads the text of the sweep file `path`, whose schema must be `schema`. If the file is a sweep
-/// for the other command, the error names this command.
+/// of another command, the error names that command.
 fn file_of(path: &Path, schema: &str) -> Result<String, Failure> {
     let text = text_of(path)?;
     let file = path.display().to_string();

@@ -1,5 +1,6 @@
-//! Documents of `interleaf balance`: control periods (`interleaf.balance/1`), advice
-//! (`interleaf.balance.advice/1`) and plan (`interleaf.balance.plan/1`).
+//! The documents of `interleaf balance` as text, pages and CSV: control periods
+//! (`interleaf.balance/1`), the advice for a domain (`interleaf.balance.advice/1`), and the plan of
+//! a dry run (`interleaf.balance.plan/1`).
 
 use super::{
     number,
@@ -109,7 +110,7 @@ pub fn summary(summary: &SummaryDocument) -> String {
     )
 }
 
-/// The result of a policy on a simulated machine.
+/// The result of a policy on a simulated machine, in one line.
 pub fn simulated(outcome: &Outcome) -> String {
     let mut text = String::from("interleaf: simulated");
     for task in &outcome.tasks {
@@ -199,7 +200,7 @@ fn writes(writes: &[WriteDocument]) -> String {
     [":\n".into()].into_iter().chain(writes.iter().map(line)).collect()
 }
 
-/// The periods of the last run as a report.
+/// The control periods of the last run in the log, as a page of a report.
 pub fn page(log: &BalanceLog) -> Page {
     let periods = log.last_periods();
     let mut lines = last_targets(periods).into_iter();
@@ -243,7 +244,7 @@ fn target(period: &BalancePeriod) -> String {
     nodes.join(", ")
 }
 
-/// A row for each period and domain.
+/// A table of control periods. An entry of `periods` has one period of one domain, and is a row.
 pub(super) fn table(periods: &[BalancePeriod]) -> Table {
     let mut table = Table::new(&[
         "time s", "domain", "GB/s", "target", "reached", "migrated", "decision", "reason",
@@ -268,7 +269,7 @@ pub(super) fn table(periods: &[BalancePeriod]) -> Table {
     table
 }
 
-/// A row for each period, domain and node.
+/// The control periods as CSV, a row for each period, domain and node.
 pub fn csv(periods: &[BalancePeriod]) -> String {
     let mut table = Table::new(&[
         "time_s",
@@ -305,7 +306,7 @@ pub fn csv(periods: &[BalancePeriod]) -> String {
     table.csv()
 }
 
-/// The advice for a domain as a report.
+/// The advice for a domain, as a page of a report.
 pub fn advice_page(document: &SummaryDocument) -> Page {
     let text = summary(document);
     let mut lines = text.lines().map(|line| line.trim().to_string());
@@ -334,7 +335,7 @@ fn advised_nodes(document: &SummaryDocument) -> Table {
     table
 }
 
-/// A row for each domain and node.
+/// The advice as CSV, a row for each domain and node.
 pub fn advice_csv(documents: &[SummaryDocument]) -> String {
     let mut table = Table::new(&[
         "domain",
@@ -366,7 +367,7 @@ pub fn advice_csv(documents: &[SummaryDocument]) -> String {
     table.csv()
 }
 
-/// The plan of a dry run as a report.
+/// The plan of a dry run, as a page of a report.
 pub fn plan_page(document: &BalancePlanDocument) -> Page {
     let BalancePlanDocument { policy, way, way_description, .. } = document;
     let answer = match (document.source.is_there, way) {
@@ -401,8 +402,8 @@ fn written_files(writes: &[WriteDocument]) -> Table {
     table
 }
 
-/// A row for each write to a file of the kernel: first the writes for the first target, then the
-/// writes for a later decision.
+/// The plan as CSV, a row for each write to a file of the kernel: first the writes for the first
+/// target, then the writes for a later decision.
 pub fn plan_csv(document: &BalancePlanDocument) -> String {
     let mut table = Table::new(&["target", "path", "text", "was"]);
     for (target, writes) in [("start", &document.writes), ("next", &document.next_writes)] {

@@ -30,7 +30,7 @@ fn setting(document: &BenchDocument) -> String {
     format!("{workload}, {footprint} ({memory}), {}", counted(threads, "thread"))
 }
 
-/// The rates of the workload and of its loops.
+/// A table with the rate of the workload, and with the rate of each of its loops.
 fn rates(document: &BenchDocument) -> Table {
     let BenchDocument { workload, rate, rate_unit, .. } = document;
     let mut table = Table::new(&["", "rate", "unit", "seconds"]);
@@ -44,7 +44,7 @@ fn rates(document: &BenchDocument) -> Table {
     table
 }
 
-/// Time, arithmetic intensity and traffic of the run.
+/// The time, the arithmetic intensity and the drive traffic of the run, a text each.
 fn costs(document: &BenchDocument) -> Vec<String> {
     let rounds = counted(document.round_seconds.len(), "round");
     // `cpu_s` is 0 in records of recipes from versions that did not measure it.
@@ -66,7 +66,7 @@ fn verified(document: &BenchDocument) -> &'static str {
     if document.verified { "the result is right" } else { "not verified" }
 }
 
-/// The document as a report.
+/// The document as a page of a report.
 pub fn page(document: &BenchDocument) -> Page {
     let (rate, unit) = (number(document.rate), &document.rate_unit);
     let answer = format!("{rate} {unit}; {}", verified(document));
@@ -88,7 +88,7 @@ pub fn page(document: &BenchDocument) -> Page {
         .with_table("Rates", rates(document))
 }
 
-/// A row for the workload, then a row for each of its loops.
+/// The document as CSV: a row for the workload, then a row for each of its loops.
 pub fn csv(document: &BenchDocument) -> String {
     let header = ["workload", "footprint_bytes", "threads", "rate", "rate_unit", "seconds"];
     let mut table = Table::new(&header);
@@ -110,7 +110,7 @@ pub fn csv(document: &BenchDocument) -> String {
     table.csv()
 }
 
-/// The list as text for a terminal.
+/// The list of workloads as text for a terminal.
 pub fn list(document: &ListDocument) -> String {
     let mut table = Table::new(&["workload", "rate in", "what it does"]);
     for entry in &document.workloads {

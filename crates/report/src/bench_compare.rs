@@ -15,7 +15,7 @@ pub fn title(document: &BenchCompareDocument) -> String {
     format!("DRAM of {} extended by a drive", size_text(document.dram_bytes))
 }
 
-/// The machine and the budget, in one line.
+/// The budget, the number of threads, and the machine, in one line.
 fn machine(document: &BenchCompareDocument) -> String {
     let machine = &document.machine;
     let read_ahead = machine.read_ahead_kb.map_or("?".into(), |kb| kb.to_string());
@@ -100,8 +100,8 @@ fn verdicts(document: &BenchCompareDocument) -> Vec<String> {
 }
 
 /// A line for each pattern and ratio of footprint to budget: the peak memory of the program on each
-/// way except `dram`. The peaks should be equal, because the runs on swap and on mapped files are
-/// limited to the memory that the run with the pager used.
+/// kind of memory except DRAM. The peaks should be equal, because the runs on swap and on mapped
+/// files are limited to the memory that the run with the pager used.
 fn memory(document: &BenchCompareDocument) -> Vec<String> {
     let extended = document.rows.iter().filter(|row| row.way != "dram" && row.rate.is_some());
     let extended: Vec<&BenchRow> = extended.collect();
@@ -126,7 +126,7 @@ fn memory(document: &BenchCompareDocument) -> Vec<String> {
     extended.chunk_by(is_same).filter_map(of_group).collect()
 }
 
-/// The fraction of wasted prefetches.
+/// The end of a verdict: the fraction of the prefetched pages that were wasted (evicted untouched).
 fn waste(pager: &PagerDocument) -> String {
     let part = pager.prefetch_wasted as f64 / pager.prefetched_pages.max(1) as f64;
     format!("and {:.1} % of its prefetched pages were wasted", 100.0 * part)
@@ -156,7 +156,7 @@ fn ceilings(document: &BenchCompareDocument) -> Table {
     table
 }
 
-/// The reason why a ceiling has no speed of the drive.
+/// The text that is printed in place of the drive's speed: the reason why `ceiling` has none.
 fn without_drive(ceiling: &CeilingDocument) -> &'static str {
     match (ceiling.least_read_bytes, ceiling.least_written_bytes) {
         (Some(0), Some(0)) => "nothing has to be carried",

@@ -24,7 +24,7 @@ const DETAILED_MAX: usize = 4;
 /// may have more.
 const BLOCKS_MAX: usize = 8;
 
-/// The provenance of the figures of simulated cards.
+/// A sentence on the provenance of the figures, which follows the tables.
 const SOURCES: &str = "simulated from card files (devices/cards), which have the source of each \
                        figure of a card, or \"assumed\" with a reason; docs/validation.md has the \
                        errors against published figures";
@@ -64,7 +64,8 @@ pub fn title(document: &CardDocument) -> String {
     }
 }
 
-/// The result in one line.
+/// The result in one line: the lost and torn writes if power failures were simulated; without lost
+/// or torn writes, also the comparison of the cards.
 pub fn verdict(document: &CardDocument) -> String {
     let Some(sum) = &document.power_failure else { return comparison(document) };
     match sum.lost_writes + sum.torn_writes {
@@ -83,8 +84,8 @@ pub fn verdict(document: &CardDocument) -> String {
     }
 }
 
-/// For a single card, its best point. For several cards, the largest difference between each
-/// further card and the first card.
+/// For a single card, the point with the most IOPS. For several cards, the point at which the IOPS
+/// of each further card differ most from those of the first card.
 fn comparison(document: &CardDocument) -> String {
     let Some(first) = document.cards.first() else { return "no card was simulated".into() };
     let of = |card: &CardSettings| {
@@ -127,7 +128,7 @@ fn comparison(document: &CardDocument) -> String {
     format!("simulated: {}", others.collect::<Vec<_>>().join("; "))
 }
 
-/// A point compared with the point of the first card under the same load.
+/// Compares `point` with `first`, the point of the first card under the same load.
 fn beside(point: &CardPoint, first: &CardPoint) -> String {
     let ratio = |ours: f64, theirs: f64| match theirs > 0.0 {
         true => signed_percent(ours / theirs - 1.0),
@@ -247,7 +248,8 @@ fn table(document: &CardDocument) -> Table {
     table
 }
 
-/// The utilisation of the components, a column for each component.
+/// A table of the utilisation of the cards' components: a row for each point, a column for each
+/// component.
 fn utilisation(document: &CardDocument) -> Table {
     let components = document.points.iter().flat_map(|point| &point.utilisation);
     let names = distinct(components.map(|it| it.component.as_str()));
@@ -310,7 +312,7 @@ fn findings(document: &CardDocument) -> Vec<String> {
     document.power_failures.iter().flat_map(of).collect()
 }
 
-/// A row for each point.
+/// The points as CSV, a row for each point.
 pub fn csv(document: &CardDocument) -> String {
     let header = [
         "card",

@@ -12,7 +12,7 @@ pub fn text(document: &CardCostDocument) -> String {
     text + if document.prices.is_empty() { "" } else { "\n" }
 }
 
-/// The load for which the cards are compared.
+/// The load for which the cards are compared, in one line.
 fn load(document: &CardCostDocument) -> String {
     let place = match (document.hot_share, document.hot_bytes) {
         (Some(share), Some(bytes)) => {
@@ -32,7 +32,7 @@ fn price(it: &PriceDocument) -> String {
     format!("{}: {} {} ({}, {})", it.item, number(it.amount), it.unit, it.source, it.date)
 }
 
-/// The document as a report.
+/// The document as a page of a report.
 pub fn page(document: &CardCostDocument) -> Page {
     let title = format!("Energy, endurance and price: {}", document.cards.join(", "));
     let notes = document.prices.iter().map(price).collect();
@@ -40,7 +40,7 @@ pub fn page(document: &CardCostDocument) -> Page {
         .with_table("Cards", table(document, &number))
 }
 
-/// A row for each quantity.
+/// The document as CSV, a row for each quantity.
 pub fn csv(document: &CardCostDocument) -> String {
     table(document, &|value| value.to_string()).csv()
 }

@@ -35,7 +35,7 @@ fn settings(document: &CardTestDocument) -> Vec<String> {
     lines
 }
 
-/// The document as a report.
+/// The document as a page of a report.
 pub fn page(document: &CardTestDocument) -> Page {
     let failed: Vec<&str> =
         document.cards.iter().filter(|it| !it.passed).map(|it| it.card.as_str()).collect();
@@ -95,7 +95,7 @@ fn mismatches(card: &CardTestResult) -> Table {
     table
 }
 
-/// The first mismatches of a card, and its log.
+/// The first mismatches of a card that failed the test, and the card's log of operations.
 fn details(card: &CardTestResult) -> String {
     let mut text = String::new();
     if !card.passed {
@@ -111,7 +111,7 @@ fn details(card: &CardTestResult) -> String {
     text
 }
 
-/// A row for each card.
+/// The document as CSV, a row for each card.
 pub fn csv(document: &CardTestDocument) -> String {
     let mut table = Table::new(&[
         "card",

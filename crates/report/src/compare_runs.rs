@@ -98,7 +98,8 @@ fn configurations(document: &CompareRunsDocument) -> Vec<String> {
     document.configurations.iter().enumerate().map(line).collect()
 }
 
-/// The letter of a configuration on the command line, by its index.
+/// The letter by which the command line names the configuration with the index `at`: `A` for the
+/// first. The letters repeat after `Z`.
 pub fn letter(at: usize) -> String {
     char::from(b'A' + (at % 26) as u8).to_string()
 }
@@ -115,7 +116,7 @@ fn measured(document: &CompareRunsDocument) -> Vec<String> {
     document.workloads.iter().map(line).collect()
 }
 
-/// The commands of a dry run.
+/// A table of the commands that would run, for a dry run.
 fn plan(document: &CompareRunsDocument) -> Table {
     let mut table = Table::new(&["workload", "configuration", "command"]);
     for workload in &document.workloads {
@@ -224,9 +225,9 @@ fn runs(document: &CompareRunsDocument) -> Table {
     table
 }
 
-/// For each workload, a line for each configuration after the first: its difference from the first,
-/// and whether this difference is significant. With several workloads, lines on the geometric means
-/// follow.
+/// For each workload, a line for each configuration after the first: the difference from the first
+/// configuration, and whether the difference is significant. With several workloads, lines on the
+/// geometric means follow.
 pub fn verdicts(document: &CompareRunsDocument) -> Vec<String> {
     let first = document.configurations.first().map_or("", |first| &first.name);
     let line = |what: &str, rounds: usize, it: &SpeedupDocument| {
@@ -292,8 +293,8 @@ fn verdict(it: &SpeedupDocument, rounds: usize, min_difference: f64) -> String {
     }
 }
 
-/// Outliers, configurations whose results differ from those of the first configuration, and the
-/// reason why the comparison ended.
+/// Notes: outliers, configurations whose results differ from those of the first configuration, and
+/// the reason why the comparison ended.
 fn notes(document: &CompareRunsDocument) -> Vec<String> {
     let mut lines = vec![];
     let of = |result: &ComparedResult| &document.configurations[result.configuration].name;

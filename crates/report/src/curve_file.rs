@@ -15,7 +15,7 @@ impl CurveFile {
         Self { table: Table::new(&header), in_flight: 0.0 }
     }
 
-    /// Begins another curve.
+    /// Begins another curve, whose points the next calls of `add` give.
     pub(crate) fn begin(&mut self) {
         self.in_flight = 0.0;
     }

@@ -70,7 +70,7 @@ pub fn verdict(document: &DimmDocument) -> String {
     })
 }
 
-/// The simulated modules and load.
+/// The simulated modules, controller and load, in one line.
 fn setting(document: &DimmDocument) -> String {
     let row_policy = document.row_policy.iter().map(|name| format!(", {name} rows"));
     let refresh = document.refresh.iter().map(|name| match name.as_str() {
@@ -157,7 +157,7 @@ fn remarks(document: &DimmDocument) -> Vec<String> {
     power.into_iter().chain(notes).chain([sources.into()]).collect()
 }
 
-/// A row for each point.
+/// The points as CSV, a row for each point.
 pub fn csv(document: &DimmDocument) -> String {
     let mut table = Table::new(&[
         "device",
@@ -212,8 +212,8 @@ fn outstanding_per_channel(document: &DimmDocument) -> u64 {
     document.outstanding / u64::from(document.channels.max(1))
 }
 
-/// The points as a file of curves for a tier of a platform. The curves of the random pattern are
-/// those of mixes in random order.
+/// The points as a file of curves for a tier of a platform. With the random pattern, the mixes of
+/// the curves have the suffix `/random`.
 pub fn curves_csv(document: &DimmDocument) -> String {
     let mut file = CurveFile::new();
     let mut mix = "";

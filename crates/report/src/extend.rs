@@ -1,5 +1,6 @@
-//! A command under `interleaf extend` (`interleaf.extend/1`), the plan of a command
-//! (`interleaf.extend.plan/1`) and its forecast (`interleaf.extend.forecast/1`).
+//! The documents of `interleaf extend` as text, pages and CSV: the counts of a command
+//! (`interleaf.extend/1`), the plan of a dry run (`interleaf.extend.plan/1`), and the forecast for
+//! other budgets and drives (`interleaf.extend.forecast/1`).
 
 use super::{
     number,
@@ -13,7 +14,8 @@ use interleaf_record::extend::{
 };
 use std::collections::BTreeMap;
 
-/// The counts of all processes, after the command has ended.
+/// The text after the command has ended: the counts of all processes, and the memory outside the
+/// budget.
 pub fn ended(document: &ExtendDocument) -> String {
     if document.processes.is_empty() && document.total.faults == 0 {
         return nothing(document);
@@ -33,7 +35,7 @@ pub fn ended(document: &ExtendDocument) -> String {
     )
 }
 
-/// The counts of each process, and the sum over all processes.
+/// A table with the counts of each process, and with the sum over all processes.
 fn counts(document: &ExtendDocument) -> Table {
     let mut table = Table::new(&[
         "process",
@@ -68,7 +70,7 @@ fn has_more_than_rows(document: &ExtendDocument) -> bool {
     key(&document.total) != key(&sum)
 }
 
-/// The statistics of a command as a report.
+/// The counts of a command, as a page of a report.
 pub fn page(document: &ExtendDocument) -> Page {
     let total = &document.total;
     let title = format!(
@@ -124,7 +126,7 @@ fn prefetches(counts: &CountsDocument) -> String {
     )
 }
 
-/// The command, its stores and its failure, if any.
+/// The command, the stores, and the failure of the command if it failed, a line each.
 fn ending(document: &ExtendDocument) -> Vec<String> {
     let stores: Vec<String> = document.stores.iter().map(|it| it.display().to_string()).collect();
     let stores = (!stores.is_empty()).then(|| format!("stores: {}", stores.join(", ")));
@@ -132,7 +134,7 @@ fn ending(document: &ExtendDocument) -> Vec<String> {
     page::command(&document.command).into_iter().chain(stores).chain(failure).collect()
 }
 
-/// A row for each process, and a row with their sum.
+/// The counts as CSV: a row for each process, and a row for the sum over all processes.
 pub fn csv(document: &ExtendDocument) -> String {
     let mut table = Table::new(&[
         "process",
@@ -187,7 +189,7 @@ pub fn nodes(document: &ExtendDocument) -> Option<String> {
     (!all.is_empty()).then(|| all.join(", "))
 }
 
-/// The report for a command if none of its processes used the budget.
+/// The text for a command of which no process used the budget.
 fn nothing(document: &ExtendDocument) -> String {
     let least = Bytes::new(document.min_alloc_bytes);
     let resident = document.resident_max_bytes.map_or(String::new(), |bytes| {
@@ -211,7 +213,7 @@ fn nothing(document: &ExtendDocument) -> String {
     )
 }
 
-/// Memory outside the budget, in one line.
+/// The memory of the processes outside the budget, in one line.
 fn outside(document: &ExtendDocument) -> String {
     let all = || document.processes.iter();
     if !all().any(|process| process.outside_bytes.is_some()) {
@@ -262,7 +264,7 @@ fn part(of: u64, all: u64) -> String {
     if all == 0 { "-".into() } else { format!("{:.1} %", 100.0 * of as f64 / all as f64) }
 }
 
-/// The statistics of a running session in one line.
+/// The counts of a running session, in one line.
 pub fn line(document: &ExtendDocument) -> String {
     let CountsDocument { faults, read_bytes, written_bytes, stall_s, .. } = document.total;
     let held: u64 = document.processes.iter().map(|process| process.dram_bytes).sum();
@@ -278,7 +280,7 @@ pub fn line(document: &ExtendDocument) -> String {
     )
 }
 
-/// The checks and the estimate of a dry run.
+/// The checks and the estimate of a dry run, as text for a terminal.
 pub fn plan(document: &ExtendPlanDocument) -> String {
     let mut text = String::new();
     for check in &document.checks {
@@ -326,7 +328,7 @@ fn store_speeds(estimate: &EstimateDocument) -> Table {
     drives
 }
 
-/// The speeds that the stores allow, by footprint.
+/// A table of the speeds that the stores allow a program, by footprint.
 fn speed_limits(estimate: &EstimateDocument) -> Table {
     let many = estimate.drives.first().and_then(|drive| drive.random.last());
     let many = format!("from {} threads", many.map_or(0, |random| random.depth));
@@ -348,7 +350,7 @@ fn speed_limits(estimate: &EstimateDocument) -> Table {
     rows
 }
 
-/// The plan of a dry run or an estimate as a report.
+/// The plan of a dry run or an estimate, as a page of a report.
 pub fn plan_page(document: &ExtendPlanDocument) -> Page {
     let budget = Bytes::new(document.dram_bytes);
     let program = page::program(&document.command);
@@ -409,7 +411,7 @@ pub fn plan_csv(document: &ExtendPlanDocument) -> String {
     table.csv()
 }
 
-/// The forecast for other budgets and drives.
+/// The forecast for other budgets and drives, as text for a terminal.
 pub fn forecast(document: &ForecastDocument) -> String {
     let mut text = format!(
         "{}\n\n{}\n{}:\n{}",
@@ -423,7 +425,7 @@ pub fn forecast(document: &ForecastDocument) -> String {
     text
 }
 
-/// The forecast as a report.
+/// The forecast as a page of a report.
 pub fn forecast_page(document: &ForecastDocument) -> Page {
     let title = format!("Forecast with extended memory: {}", needs(document));
     let answer =
@@ -450,8 +452,8 @@ fn needs(document: &ForecastDocument) -> String {
     format!("footprint {}{parts}", rounded(document.footprint_bytes))
 }
 
-/// A row for each budget: the bytes that the drive reads and writes, and the miss ratio of an LRU
-/// cache.
+/// A table with a row for each budget: the bytes that the drive reads and writes, and the miss
+/// ratio of an LRU cache.
 fn traffic(document: &ForecastDocument) -> Table {
     let mut curve = Table::new(&["DRAM", "read", "written", "LRU misses"]);
     for row in &document.curve {
@@ -470,7 +472,8 @@ fn forecast_of(document: &ForecastDocument) -> &'static str {
     }
 }
 
-/// The efficiencies, or the times of the drives: a row for each budget, a column for each drive.
+/// A table of efficiencies, or of the drives' times if the compute time is unknown: a row for each
+/// budget, a column for each drive.
 fn efficiency(document: &ForecastDocument) -> Table {
     let mut drives: Vec<&str> = document.rows.iter().map(|row| row.drive.as_str()).collect();
     drives.dedup();
@@ -523,7 +526,7 @@ fn least_budgets(document: &ForecastDocument) -> Option<String> {
     Some(format!("{percent:.0} % of the speed in DRAM takes a budget of {drives}"))
 }
 
-/// A row for each drive and budget.
+/// The forecast as CSV, a row for each drive and budget.
 pub fn forecast_csv(document: &ForecastDocument) -> String {
     let mut table = Table::new(&["drive", "dram_bytes", "seconds", "efficiency"]);
     for row in &document.rows {

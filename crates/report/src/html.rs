@@ -33,7 +33,8 @@ pub fn page(document: &Document) -> String {
     )
 }
 
-/// The origin of a document, and the version of the program that made the page.
+/// The foot of the page: the origin of the document, its schema, and the version of the program
+/// that made the page.
 fn foot(document: &Document) -> String {
     let facts = origin::facts(document);
     let facts = facts.iter().map(|(name, text)| format!("{name}: {}<br>\n", escaped(text)));
@@ -125,7 +126,7 @@ pub fn contents(document: &Document) -> (String, String) {
     }
 }
 
-/// A section for each study.
+/// The HTML of all studies, a section for each study.
 fn studies(document: &ReproduceDocument) -> String {
     let section = |study: &StudyDocument| {
         format!(

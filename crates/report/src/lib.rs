@@ -48,7 +48,7 @@ pub fn colour(group: usize) -> &'static str {
     PALETTE[group % PALETTE.len()]
 }
 
-/// `value` with at least three significant digits, and with an exponent only below 10^-4.
+/// Formats `value` with at least three significant digits, and with an exponent only below 10^-4.
 pub fn number(value: f64) -> String {
     let size = value.abs();
     let decimals = match size {
@@ -73,7 +73,7 @@ pub fn short_number(value: f64) -> String {
     }
 }
 
-/// A fraction as a percentage with one decimal and a sign.
+/// Formats the fraction `part` as a percentage with one decimal and a sign: `+3.1 %`.
 pub fn signed_percent(part: f64) -> String {
     // Adding 0 turns -0 into 0, so a value rounded to zero is not shown as "-0.0".
     let tenths = (1000.0 * part).round() + 0.0;

@@ -90,7 +90,8 @@ fn dry_run(document: &MeasureDocument) -> String {
     text
 }
 
-/// Results that are derived from the points, a line each.
+/// The results that are derived from the points (end of the last cache, knees, best weights), then
+/// the notes and the quality, a line each.
 pub fn findings(document: &MeasureDocument) -> Vec<String> {
     let mut lines = vec![];
     if let Some(caches) = &document.caches {
@@ -227,7 +228,7 @@ fn spread(point: &MeasuredPoint) -> String {
     if point.repeats < 2 { "-".into() } else { format!("± {:.1} %", 50.0 * point.spread) }
 }
 
-/// The node of the CPUs, and the node or the weights of the memory.
+/// The node of the CPUs, and the node or the weights of the memory: `0 -> 1`, `0 -> 3:1`.
 fn place(point: &MeasuredPoint) -> String {
     let memory = match (&point.weights, point.memory_node) {
         (Some(weights), _) => weights_text(weights),
@@ -363,7 +364,7 @@ fn histograms(points: &[&MeasuredPoint]) -> Table {
     table
 }
 
-/// Bandwidths, with a row for each mix and a column for each choice of weights.
+/// A table of bandwidths, with a row for each mix and a column for each choice of weights.
 fn weights(document: &MeasureDocument) -> Option<Table> {
     let mut choices: Vec<&[u16]> = vec![];
     let mut mixes: Vec<&str> = vec![];

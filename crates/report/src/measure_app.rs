@@ -32,7 +32,8 @@ pub fn title(document: &ProfileDocument) -> String {
     }
 }
 
-/// The line of progress while the command runs.
+/// The line of progress while the command runs: `age` is the time since its start, `last` the last
+/// sample.
 pub fn line(age: Duration, last: &SampleDocument) -> String {
     let mut parts = vec![format!("{:.1} s", age.as_secs_f64())];
     parts.extend(last.gbps().map(|gbps| format!("{} GB/s", number(gbps))));
@@ -41,7 +42,7 @@ pub fn line(age: Duration, last: &SampleDocument) -> String {
     parts.join(", ")
 }
 
-/// The result of a dry run: which quantities can be counted, and why the others cannot.
+/// The result of a dry run: for each quantity, whether it can be counted, and how, or why not.
 pub fn dry_run(document: &ProfileDocument) -> String {
     let app = &document.app;
     let mut text = String::new();
@@ -117,7 +118,7 @@ pub fn html(document: &ProfileDocument, figures: &str) -> String {
     html + "</details>\n"
 }
 
-/// A row for each sample.
+/// The samples as CSV, a row for each sample.
 pub fn csv(document: &ProfileDocument) -> String {
     samples(&document.app, |value| rounded(value).to_string()).csv()
 }
@@ -298,7 +299,7 @@ fn phases(app: &AppDocument) -> Table {
     table
 }
 
-/// Warnings, and hints for missing quantities.
+/// The warnings of the document, and hints on how to count the quantities that are not available.
 fn notes(app: &AppDocument) -> Vec<String> {
     let mut notes = warnings(app);
     // Quantities with the same hint share a line.
@@ -333,7 +334,8 @@ fn shown(value: f64) -> String {
     number(value)
 }
 
-/// All samples. `number` formats the values. The cell of a value that was not counted is empty.
+/// A table of all samples. `number` formats the values. The cell of a value that was not counted is
+/// empty.
 fn samples(app: &AppDocument, number: impl Fn(f64) -> String) -> Table {
     let words = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
     let mut header = words(&["time_s", "span_s", "counted_s"]);

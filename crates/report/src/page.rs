@@ -12,11 +12,11 @@ const ROWS_MAX: usize = 40;
 pub struct Page {
     /// The title. All texts of a page are plain text, neither HTML nor Markdown.
     pub title: String,
-    /// The result in a sentence.
+    /// The result of the report in a sentence.
     pub answer: String,
     /// Sentences below the answer.
     pub facts: Vec<String>,
-    /// Headings and tables; a table without rows is left out.
+    /// Pairs of a heading and a table; a table without rows is left out.
     pub tables: Vec<(String, Table)>,
     /// Sources and assumptions, at the end.
     pub notes: Vec<String>,
@@ -48,7 +48,7 @@ impl Page {
         text
     }
 
-    /// The HTML below the title, with `figures` after the facts.
+    /// The HTML below the title. `figures` is the HTML of the figures, which follow the facts.
     pub fn html(&self, figures: &str) -> String {
         let mut html = format!("<p class=\"answer\">{}</p>\n", escaped(&self.answer));
         let list = |lines: &[String]| {

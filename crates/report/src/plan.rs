@@ -14,7 +14,7 @@ use interleaf_record::{
     predict::weights_text,
 };
 
-/// Bytes of a GiB.
+/// Number of bytes in a GiB.
 const GIB: f64 = (1_u64 << 30) as f64;
 
 /// The title of the table that has the results of each demand alone, for several demands.
@@ -105,8 +105,8 @@ pub fn html(document: &PlanDocument, figures: &str) -> String {
     html
 }
 
-/// A row for each configuration, with every field. If there are several demands, each has its own
-/// columns.
+/// The document as CSV, a row for each configuration, with every field. If there are several
+/// demands, each demand has its own columns.
 pub fn csv(document: &PlanDocument) -> String {
     let mut header = [
         "configuration",
@@ -248,7 +248,8 @@ fn none(document: &PlanDocument) -> String {
 }
 
 /// A configuration is reported as nearly as good as the recommended one if it is worse by at most
-/// this fraction: in the cost for the work, the speed, the energy or the cost, as the goal says.
+/// this fraction. The goal decides which figure is compared: cost for the work, speed, energy or
+/// cost.
 const CLOSE: f64 = 0.05;
 
 /// The configurations that are nearly as good as the recommended one.
@@ -278,7 +279,7 @@ fn close(document: &PlanDocument) -> Option<String> {
     })
 }
 
-/// `own / base`, if both are known and the ratio is finite.
+/// Returns `own / base`, if both are known and the ratio is finite.
 fn ratio(own: Option<f64>, base: Option<f64>) -> Option<f64> {
     let ratio = own? / base?;
     ratio.is_finite().then_some(ratio)
@@ -339,7 +340,8 @@ fn table(document: &PlanDocument) -> Table {
     table.with_minor(&MINOR)
 }
 
-/// The table of several demands: the combined speed, and beside it the speed of each demand.
+/// The table for several demands: for each configuration, the combined speed, and beside it the
+/// speed of each demand.
 fn combined(document: &PlanDocument) -> Table {
     let mut header = vec!["configuration".into(), "speed".into()];
     header.extend(document.demands.iter().map(|demand| demand.name.clone()));
@@ -417,7 +419,7 @@ fn alone(document: &PlanDocument) -> Table {
     table.with_minor(&MINOR)
 }
 
-/// A speed with its 90 % interval.
+/// Formats a speed with its 90 % interval: `1.25 (1.10 to 1.40)`.
 fn interval(speed: f64, [low, high]: [f64; 2]) -> String {
     format!("{speed:.2} ({low:.2} to {high:.2})")
 }
@@ -468,7 +470,7 @@ fn legend(document: &PlanDocument) -> String {
     text
 }
 
-/// The notes of the rows, each after the name of its configuration.
+/// The notes of the configurations, a line each, which begins with the name of the configuration.
 fn notes(document: &PlanDocument) -> String {
     let notes = document.rows.iter().flat_map(|row| {
         row.notes.iter().map(|note| format!("note: {}: {note}\n", row.configuration))

@@ -95,7 +95,7 @@ fn threads(document: &PredictDocument) -> String {
     }
 }
 
-/// A row for each choice of weights, with every field.
+/// The document as CSV, a row for each choice of weights, with every field.
 pub fn csv(document: &PredictDocument) -> String {
     let mut header: Vec<String> = vec!["weights".into()];
     for (what, unit) in [("share", ""), ("bandwidth", "_gbps"), ("latency", "_ns")] {
@@ -221,7 +221,7 @@ fn table(document: &PredictDocument, rows: &[&PredictRow]) -> Table {
     table
 }
 
-/// The notes of the rows, each once.
+/// The notes of all rows, a line each. A note of several rows is listed once.
 fn notes(document: &PredictDocument) -> String {
     let mut notes: Vec<&String> = document.rows.iter().flat_map(|row| &row.notes).collect();
     notes.sort_unstable();

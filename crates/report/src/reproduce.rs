@@ -39,7 +39,7 @@ pub fn markdown(document: &ReproduceDocument) -> String {
     document.studies.iter().map(study).collect::<Vec<_>>().join("\n")
 }
 
-/// All rows of all studies in one table.
+/// All rows of all studies as CSV, in one table.
 pub fn csv(document: &ReproduceDocument) -> String {
     let mut table = Table::new(&[
         "study",
@@ -151,7 +151,8 @@ fn summary(study: &StudyDocument) -> Table {
     table
 }
 
-/// The errors of the study, in one line.
+/// The number of published figures that were not used for fitting, and their mean and largest
+/// error, in one line.
 pub fn verdict(study: &StudyDocument) -> String {
     let printed = study.rows.iter().filter(|row| row.published != Published::NotPrinted);
     let printed = printed.filter(|row| !row.uncounted);

@@ -19,7 +19,7 @@ const REPORTED_SHARE: f64 = 0.01;
 /// as well. Pages of libraries bypass the policy, and are most of the memory of a small program.
 const REPORTED_BYTES: u64 = 8 << 20;
 
-/// The placement in one line.
+/// The command's placement (nodes and weights) in one line.
 pub fn placement(document: &RunDocument) -> String {
     let nodes = document.nodes.iter();
     let nodes: Vec<String> =
@@ -70,7 +70,7 @@ pub fn dry_run(document: &RunDocument) -> String {
     text
 }
 
-/// The outcome of restoring a setting.
+/// The outcome of restoring a setting, in one line.
 pub fn restored(undone: &PutBackDocument) -> String {
     let PutBackDocument { path, outcome, value } = undone;
     match outcome {
@@ -88,7 +88,7 @@ pub fn restored(undone: &PutBackDocument) -> String {
     }
 }
 
-/// The placement audit: memory by node, and the allocations that bypassed the policy.
+/// The placement audit as text: memory by node, and the allocations that bypassed the policy.
 pub fn memory(memory: &MemoryDocument) -> String {
     let placed: u64 = memory.placed_bytes.values().sum();
     let share = |bytes: u64, of: u64| 100.0 * bytes as f64 / of.max(1) as f64;
@@ -139,14 +139,15 @@ pub fn memory(memory: &MemoryDocument) -> String {
     text
 }
 
-/// The migrated pages. In a dry run, the pages that would migrate.
+/// The result of a migration as text: the migrated pages, or in a dry run the pages that would
+/// migrate.
 pub fn moved(document: &RunDocument) -> String {
     let Some(moved) = &document.moved else { return String::new() };
     let lines = migration(document, moved);
     moved_nodes(document, moved).text() + &lines.join("\n") + "\n"
 }
 
-/// The share of each node before and after migration.
+/// A table with the share of each node in the pages before and after the migration.
 fn moved_nodes(document: &RunDocument, moved: &MovedDocument) -> Table {
     let share = |bytes: &BTreeMap<u32, u64>, node: u32| {
         let total: u64 = bytes.values().sum();
@@ -170,7 +171,7 @@ fn moved_nodes(document: &RunDocument, moved: &MovedDocument) -> Table {
     table
 }
 
-/// The migrated bytes, and the bytes that could not be migrated.
+/// The migrated bytes, and the bytes that could not be migrated, a line each.
 fn migration(document: &RunDocument, moved: &MovedDocument) -> Vec<String> {
     let total = Bytes::new(moved.after_bytes.values().sum());
     let bytes = Bytes::new(moved.moved_bytes);
@@ -193,7 +194,7 @@ fn migration(document: &RunDocument, moved: &MovedDocument) -> Vec<String> {
     lines
 }
 
-/// The run as a report.
+/// The run as a page of a report.
 pub fn page(document: &RunDocument) -> Page {
     let program = match &document.moved {
         Some(moved) if document.command.is_empty() => moved.processes.join(", "),
@@ -231,7 +232,7 @@ pub fn page(document: &RunDocument) -> Page {
         .with_table("Periods", balance::table(periods))
 }
 
-/// For each node, its requested share, and its share of the pages under the policy.
+/// A table with the requested share of each node, and its share of the pages under the policy.
 fn placed_nodes(document: &RunDocument) -> Table {
     let mut table = Table::new(&["node", "weight", "requested %", "found %", "found"]);
     let found = document.memory.as_ref().map(|it| &it.placed_bytes);
@@ -258,7 +259,8 @@ fn settings(document: &RunDocument) -> Table {
     table
 }
 
-/// With a policy, a row for each of its periods; otherwise a row for each node.
+/// The run as CSV: for a run that a policy steered, a row for each control period, domain and node;
+/// otherwise a row for each node.
 pub fn csv(document: &RunDocument) -> String {
     if let Some(balanced) = &document.balance {
         return balance::csv(&balanced.periods);

@@ -38,13 +38,13 @@ pub fn current() -> Screen {
     SCREEN.get().copied().unwrap_or_default()
 }
 
-/// The text in the colour of its meaning, if the terminal has colours.
+/// Returns `text` in the colour of `meaning`, if the terminal of this process has colours.
 pub fn painted(meaning: Meaning, text: &str) -> String {
     current().painted(meaning, text)
 }
 
 impl Screen {
-    /// The text in the colour of its meaning, if this screen has colours.
+    /// Returns `text` in the colour of `meaning`, if the screen has colours.
     pub fn painted(self, meaning: Meaning, text: &str) -> String {
         let code = match meaning {
             Meaning::Answer => "1",

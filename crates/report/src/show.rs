@@ -41,7 +41,7 @@ fn cores(document: &ShowDocument) -> String {
     format!("{cores} cores, {outstanding_lines_per_core} outstanding lines each")
 }
 
-/// The document as a report.
+/// The document as a page of a report.
 pub fn page(document: &ShowDocument) -> Page {
     let (title, answer) = (document.platform.clone(), cores(document));
     let facts = vec![document.source.clone()];
@@ -49,7 +49,7 @@ pub fn page(document: &ShowDocument) -> Page {
         .with_table("Tiers", tiers(document))
 }
 
-/// A row for each point of each curve.
+/// The curves of all tiers as CSV, a row for each point of each curve.
 pub fn csv(document: &ShowDocument) -> String {
     let mut table = Table::new(&[
         "tier",

@@ -1,4 +1,5 @@
-//! A machine (`interleaf show`) and its capabilities (`interleaf doctor`).
+//! The documents of `interleaf show` (a machine: processor, nodes, kernel settings) and of
+//! `interleaf doctor` (the capabilities of a machine) as text, pages and CSV.
 
 mod verdict;
 
@@ -23,7 +24,7 @@ pub fn text(document: &MachineDocument) -> String {
     )
 }
 
-/// The processor and the kernel.
+/// The processor and the kernel, in one line.
 fn system(document: &MachineDocument) -> String {
     let unknown = || "unknown".to_string();
     let cpu = document.cpu.clone().unwrap_or_else(unknown);
@@ -40,7 +41,7 @@ fn sockets(document: &MachineDocument) -> String {
     sockets.join("; ")
 }
 
-/// The kernel settings that affect placement.
+/// The kernel settings that affect placement, in one line.
 fn switches(document: &MachineDocument) -> String {
     let on = |on: bool| if on { "on" } else { "off" };
     let switches = [
@@ -101,7 +102,7 @@ fn nodes(document: &MachineDocument) -> Table {
     table
 }
 
-/// The machine as a report.
+/// The machine as a page of a report.
 pub fn page(document: &MachineDocument) -> Page {
     let capacity = document.nodes.iter().map(|node| node.capacity_bytes);
     let capacity = Bytes::new(capacity.fold(0, u64::saturating_add));
@@ -113,7 +114,7 @@ pub fn page(document: &MachineDocument) -> Page {
         .with_table("Nodes, the fastest first", nodes(document))
 }
 
-/// A row for each node.
+/// The machine as CSV, a row for each node.
 pub fn csv(document: &MachineDocument) -> String {
     let mut table = Table::new(&[
         "node",
@@ -145,7 +146,7 @@ pub fn csv(document: &MachineDocument) -> String {
     table.csv()
 }
 
-/// The capabilities of a machine as a report.
+/// The capabilities of a machine as a page of a report.
 pub fn doctor_page(document: &DoctorDocument) -> Page {
     let kernel = document.kernel.as_deref().unwrap_or("an unknown version");
     let facts = verdict::lines(document).into_iter().map(|(_, line)| line).collect();
@@ -167,7 +168,7 @@ fn capabilities(document: &DoctorDocument) -> Table {
     table
 }
 
-/// A row for each capability.
+/// The capabilities of a machine as CSV, a row for each capability.
 pub fn doctor_csv(document: &DoctorDocument) -> String {
     let mut table = Table::new(&["capability", "status", "what", "remedy"]);
     for capability in &document.capabilities {

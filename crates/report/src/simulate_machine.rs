@@ -59,7 +59,7 @@ fn searched_until(document: &SimulateDocument) -> f64 {
     until_s.min(end_s)
 }
 
-/// The figure, cut at the time `until_s`.
+/// Returns the figure without its points after the time `until_s`.
 fn cut(mut figure: Figure, until_s: f64) -> Figure {
     for series in &mut figure.series {
         let kept = series.x.iter().filter(|x| **x <= until_s).count();
@@ -108,7 +108,7 @@ pub fn html_tables(document: &SimulateDocument) -> String {
     html + &format!("<ul class=\"source\">\n{}</ul>\n", items.collect::<String>())
 }
 
-/// A row for each period.
+/// The control periods as CSV, a row for each period.
 pub fn csv(document: &SimulateDocument) -> String {
     let mut header: Vec<String> = vec!["time_s".into(), "target_weights".into()];
     for (what, unit) in [("hot_share", ""), ("bandwidth", "_gbps"), ("latency", "_ns")] {
@@ -161,7 +161,8 @@ fn setting(document: &SimulateDocument) -> String {
     )
 }
 
-/// A row for each period: for `all` periods, or only for those that [`notable_periods`] selects.
+/// A table of control periods, a row for each: of all periods if `all` is set, otherwise of those
+/// that [`notable_periods`] selects.
 fn periods(document: &SimulateDocument, all: bool) -> Table {
     let mut header: Vec<String> = vec!["s".into(), "GB/s".into()];
     header.extend(document.tiers.iter().map(|tier| format!("{tier} ns")));
@@ -187,7 +188,8 @@ fn periods(document: &SimulateDocument, all: bool) -> Table {
     table
 }
 
-/// The target in percent. If there are several domains, the target of each domain.
+/// The target shares of a period as weights in percent; with several domains, the target of each
+/// domain.
 fn target(document: &SimulateDocument, period: &SimulatedPeriod) -> String {
     if document.domains.is_empty() || period.domain_weights.len() != document.domains.len() {
         return weights_text(&period.target_weights);
@@ -233,7 +235,8 @@ fn ended(workload: &WorkloadDocument) -> String {
     }
 }
 
-/// A row for each policy and workload, sorted by workload and then by decreasing speed-up.
+/// A table that compares the policies: a row for each policy and workload, sorted by workload and
+/// then by decreasing speed-up.
 fn comparison(document: &SimulateDocument) -> Table {
     let columns =
         ["policy", "workload", "s", "speed-up", "slowdown", "settled s", "weights", "moved GB"];
@@ -280,7 +283,7 @@ fn comparison(document: &SimulateDocument) -> Table {
     table
 }
 
-/// The result in a sentence.
+/// The result of the simulation in a sentence.
 pub fn verdict(document: &SimulateDocument) -> String {
     let last = document.periods.last().map(|period| target(document, period));
     let last = last.unwrap_or_default();

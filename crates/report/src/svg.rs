@@ -18,7 +18,8 @@ const TEXT: f64 = 14.0;
 const TITLE: f64 = 18.0;
 const LINE: f64 = 20.0;
 
-/// Width of a character as a fraction of its font size: an upper bound for mixed text.
+/// Mean width of a character as a fraction of the font size, rounded up. The width of a text is
+/// estimated with it; a text with many wide letters is wider.
 const CHARACTER: f64 = 0.56;
 
 const MARGIN: f64 = 16.0;
@@ -285,7 +286,8 @@ impl Sheet {
         );
     }
 
-    /// The path through the points. Successive points with the same coordinates are drawn once.
+    /// The attribute `d` of a path through `points`. Successive points with the same coordinates
+    /// are drawn once.
     fn path(&self, points: impl Iterator<Item = (f64, f64)>) -> String {
         let (mut path, mut last) = (String::new(), String::new());
         for (x, y) in points {
@@ -430,8 +432,8 @@ fn ranges(figure: &Figure, series: &[Series]) -> Result<[[f64; 2]; 3], String> {
     Ok([across, [bottom, most(&y).max(bottom)], [least(&y), most(&y)]])
 }
 
-/// Returns the series with positions along the axes instead of values. Intervals are left out if an
-/// axis is logarithmic.
+/// Returns the series with positions along the axes instead of values: on a logarithmic axis, the
+/// logarithms of the values. Intervals are left out if an axis is logarithmic.
 fn positions(series: &Series, scale: Scale) -> Series {
     if !scale.is_x_log() && !scale.is_y_log() {
         return series.clone();
@@ -472,7 +474,7 @@ fn dash(series: &[Series], at: usize) -> &'static str {
     DASHES[series[..at].iter().filter(is_alike).count() % DASHES.len()]
 }
 
-/// The lines of the title in a picture of this width.
+/// Wraps the title of the figure into lines for a picture of the width `width`.
 fn title_lines(figure: &Figure, width: f64) -> Vec<String> {
     wrapped(&figure.title, width - 2.0 * MARGIN, TITLE)
 }
@@ -539,7 +541,7 @@ fn text_width(text: &str, size: f64) -> f64 {
     text.chars().count() as f64 * CHARACTER * size
 }
 
-/// The text, cut with an ellipsis if it is wider than `width`.
+/// Returns `text`, cut with an ellipsis if it is wider than `width` at the font size `size`.
 fn shortened(text: &str, width: f64, size: f64) -> String {
     let fits = (width / (CHARACTER * size)).max(2.0) as usize;
     if text.chars().count() <= fits {
@@ -548,7 +550,8 @@ fn shortened(text: &str, width: f64, size: f64) -> String {
     text.chars().take(fits - 1).chain(['…']).collect()
 }
 
-/// The words of a text in lines of at most `width`. Words after the third line are left out.
+/// Wraps `text` into lines of at most `width` at the font size `size`. Words after the third line
+/// are left out.
 fn wrapped(text: &str, width: f64, size: f64) -> Vec<String> {
     let mut lines: Vec<String> = vec![];
     for word in text.split_whitespace() {

@@ -11,7 +11,7 @@ use interleaf_record::{
     sweep::{Metric, Spread, SweepDocument, SweepRow},
 };
 
-/// The sweep as a report.
+/// The sweep as a page of a report.
 pub fn page(document: &SweepDocument) -> Page {
     let cases = counted(document.cases(), "case");
     let mut facts = vec![format!("{cases}, {}", counted(document.rows.len(), "row"))];
@@ -130,7 +130,8 @@ fn names(what: &str, mut names: Vec<String>) -> String {
 /// Maximum number of names in a list.
 const NAMES_MAX: usize = 8;
 
-/// A list of names. A long list has its first names and the number of the remaining names.
+/// Joins names to a list. A list of more than `NAMES_MAX` names has the first names, and the
+/// number of the remaining names.
 fn shortened(names: &[String]) -> String {
     match names.len() {
         0..=NAMES_MAX => names.join(", "),

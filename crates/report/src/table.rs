@@ -16,7 +16,7 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table without rows.
+    /// Creates a table with the columns `header` and without rows.
     pub fn new(header: &[&str]) -> Self {
         Self {
             header: header.iter().map(ToString::to_string).collect(),
@@ -39,8 +39,8 @@ impl Table {
         self.rows.len()
     }
 
-    /// This table, with `columns` that a narrow terminal leaves out first, in this order. After
-    /// them, the other columns are left out from the right.
+    /// Returns the table with `columns` as the columns that a narrow terminal leaves out first, in
+    /// the order of `columns`. After them, the other columns are left out from the right.
     pub fn with_minor(self, columns: &[&str]) -> Self {
         Self { minor: columns.iter().map(ToString::to_string).collect(), ..self }
     }
@@ -80,7 +80,7 @@ impl Table {
         }
     }
 
-    /// Columns by decreasing importance.
+    /// The indices of the columns by decreasing importance.
     fn by_importance(&self) -> Vec<usize> {
         let minor = |at: &usize| self.minor.iter().position(|name| *name == self.header[*at]);
         let mut order: Vec<usize> = (0..self.header.len()).collect();
@@ -111,7 +111,8 @@ impl Table {
         table.drawn(presets::ASCII_MARKDOWN, &vec![None; table.header.len()])
     }
 
-    /// The table with columns of these widths. A column without a width is as wide as its texts.
+    /// The table as text in the style `preset`. `widths` has the width of each column in
+    /// characters; a column without a width is as wide as its texts.
     fn drawn(&self, preset: comfy_table::TableStyle, widths: &[Option<usize>]) -> String {
         let mut table = comfy_table::Table::new();
         let is_fixed = widths.iter().any(Option::is_some);
@@ -177,8 +178,9 @@ pub fn csv_number(value: Option<impl ToString>) -> String {
     value.map_or(String::new(), |value| value.to_string())
 }
 
-/// `text` for HTML and XML: special characters are escaped. Characters that XML 1.0 forbids, such
-/// as most control characters, are left out: with one of them, no viewer opens an SVG file.
+/// Returns `text` for HTML and XML: special characters are escaped. Characters that XML 1.0
+/// forbids, such as most control characters, are left out: with one of them, no viewer opens an SVG
+/// file.
 pub fn escaped(text: &str) -> String {
     let is_allowed = |c: &char| matches!(*c, '\t' | '\n' | '\r' | ' '..='\u{fffd}' | '\u{10000}'..);
     let text: String = text.chars().filter(is_allowed).collect();

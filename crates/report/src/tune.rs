@@ -43,7 +43,7 @@ fn runs(count: usize) -> String {
     counted(count, "run")
 }
 
-/// The plan of a dry run.
+/// The plan of a dry run as text: the first runs, their settings, and the command.
 fn plan(document: &TuneDocument) -> String {
     let mut text = String::from("would be run first:\n");
     for plan in &document.plan {
@@ -64,7 +64,8 @@ fn plan(document: &TuneDocument) -> String {
     text + &document.command.join(" ") + "\n"
 }
 
-/// A row for each choice of weights, sorted by decreasing share of the first tier.
+/// A table of the results, a row for each choice of weights, sorted by decreasing share of the
+/// first tier.
 fn table(document: &TuneDocument) -> Table {
     let what = if document.metric.is_some() { "metric" } else { "seconds" };
     let header = ["weights", "first tier %", "runs", what, "least", "most", "speed-up"];
@@ -91,7 +92,7 @@ fn table(document: &TuneDocument) -> Table {
     table
 }
 
-/// The search as a report.
+/// The search as a page of a report.
 pub fn page(document: &TuneDocument) -> Page {
     let answer = match &document.best {
         Some(best) => conclusion(document, best),
@@ -136,7 +137,8 @@ fn runs_table(document: &TuneDocument) -> Table {
     table
 }
 
-/// The settings of a dry run.
+/// A table of the kernel settings that the runs would change; without rows unless the document is
+/// of a dry run.
 fn settings(document: &TuneDocument) -> Table {
     let mut table = Table::new(&["weights", "means", "file", "value", "set to"]);
     for plan in document.plan.iter().filter(|_| document.dry_run) {

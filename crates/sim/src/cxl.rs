@@ -1,15 +1,16 @@
-//! CXL expanders: a link, a controller, and DRAM behind it, command by command.
+//! CXL expanders, simulated message by message: a link, a controller, and memory channels behind
+//! the controller, whose DRAM is simulated command by command.
 //!
 //! ```text
 //! host ── M2S: requests, written data ──▶ controller ── DRAM channels
 //!      ◀── S2M: read data, completions ──            (`crate::dimm`, by sub-channel)
 //! ```
 //!
-//! Both directions of the link carry flits, which have slots of 16 bytes; a message occupies some
-//! slots, and messages are sent one after another. A request needs a credit, which stands for an
-//! entry of the controller; the response returns the credit to the host. The host has a limit of
-//! outstanding lines, a lower limit for non-temporal stores, and a limit of bandwidth over all of
-//! its expanders.
+//! Both directions of the link carry flits, packets of fixed length with slots of 16 bytes. A
+//! message occupies some slots, and messages are sent one after another. A request needs a credit,
+//! which stands for an entry of the controller; the response returns the credit to the host. The
+//! host has a limit of outstanding lines, a lower limit for non-temporal stores, and a limit of
+//! bandwidth over all of its expanders.
 //!
 //! Example: with flits of 68 bytes, a slot occupies 17 bytes on the wire. The response to a read of
 //! 64 bytes occupies 4.6 slots with its overhead, which are 78.2 bytes. Of the link's 31.5 GB/s,
@@ -35,7 +36,7 @@ pub struct ExpanderLoad {
     pub mix: Mix,
     /// The number of expanders that share the host's limits of outstanding lines and of bandwidth.
     pub expanders: u32,
-    /// The seed of all randomness.
+    /// The seed of the start addresses of the streams, which are random.
     pub seed: u64,
 }
 
@@ -52,7 +53,8 @@ pub struct ExpanderOutcome {
 }
 
 impl Expander {
-    /// Simulates `accesses` accesses, after a warm-up that fills the queues.
+    /// Simulates `accesses` accesses, after a warm-up that fills the queues. `observer` receives
+    /// each command of the DRAM, also during the warm-up.
     pub fn run<O: Observer>(
         &self,
         load: &ExpanderLoad,

@@ -4,7 +4,7 @@
 //! sub-channels share nothing and are simulated separately. A sub-channel of a multiplexed module
 //! (MRDIMM) has two *pseudo-channels*, whose DRAM runs at half of the rate of the host. A
 //! pseudo-channel has ranks, a rank has bank groups, and a bank group has banks. The controller
-//! counts time in whole clocks of the DRAM; commands have clocks of the host.
+//! counts time in whole clocks of the DRAM; the time of a command is in clocks of the host.
 //!
 //! The path of a request:
 //!

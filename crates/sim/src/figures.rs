@@ -1,4 +1,4 @@
-//! Numbers of a device file: pairs of a value with its unit, and the source of the value.
+//! Numbers of a device file: each is a pair of a value with its unit, and the source of the value.
 //!
 //! A source is a key of the file's table `[sources]`, or a reason that begins with `derived: ` or
 //! `assumed: `. A number without a source is refused.
@@ -20,7 +20,7 @@ use toml::Spanned;
 /// A value with its unit, and its source.
 pub type Sourced = Spanned<[String; 2]>;
 
-/// Femtoseconds of a nanosecond.
+/// Number of femtoseconds in a nanosecond.
 const FS_PER_NS: f64 = 1e6;
 
 /// Reads the figures of one file: pairs of a value with its unit, and a source.

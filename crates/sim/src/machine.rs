@@ -267,7 +267,7 @@ impl<'a> SimMachine<'a> {
 
     /// Allocates the page groups of a task by `shares`, as on first touch. If the tier of a group
     /// is full, the group goes to the first near tier with free memory (a near tier is reached
-    /// without crossing a socket link), and else to the first of all tiers with free memory.
+    /// without crossing a socket link), otherwise to the first of all tiers with free memory.
     fn allocate(&mut self, at: usize, groups: usize, shares: &[f64]) -> Pages {
         let task = &self.scenario.tasks[at];
         let tiers = self.layout.tiers.len();
@@ -331,7 +331,7 @@ impl<'a> SimMachine<'a> {
         solved.loads = loads;
     }
 
-    /// The traffic on each tier that is not of tasks, GB/s: DMA of the active devices, and
+    /// The traffic on each tier that the tasks do not cause, GB/s: DMA of the active devices, and
     /// migration.
     fn background_gbps(&self) -> Vec<f64> {
         let mut gbps = vec![0.0; self.layout.tiers.len()];
@@ -376,8 +376,8 @@ impl<'a> SimMachine<'a> {
         (pages_per_ns * migration.stall_ns / threads.max(1.0)).min(STALL_MAX)
     }
 
-    /// The speed of the task at index `entry` of `equilibrium.running`, divided by its speed alone
-    /// on the machine with all pages on the first tier.
+    /// The speed of the task at index `entry` of `equilibrium.running`, divided by the speed that
+    /// the task has when it runs alone on the machine with all pages on the first tier.
     fn speed(&self, entry: usize) -> f64 {
         let (at, phase) = self.equilibrium.running[entry];
         let program = &self.scenario.tasks[at].program;

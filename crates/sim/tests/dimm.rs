@@ -34,7 +34,8 @@ struct Script {
 }
 
 impl Script {
-    /// Each request has a time, true for a write, and bank, row and column.
+    /// Creates a script of requests. A request has the time of its arrival, true for a write, and
+    /// bank, row and column.
     fn new(requests: &[(u64, bool, u8, u32, u16)]) -> Self {
         let request = |(tag, &(at, write, bank, row, column)): (usize, _)| Request {
             at,
@@ -344,8 +345,8 @@ fn the_first_writes_cost_most_with_one_rank_and_with_two() {
     assert!((0.80..0.95).contains(&one), "{one}");
 }
 
-/// The measured figures of servers are some rows of the files in `reproduce/servers`. The command
-/// `interleaf reproduce servers` compares all rows.
+/// The measured bandwidths and latencies are some rows of the files in `reproduce/servers`. The
+/// command `interleaf reproduce servers` compares all rows.
 #[test]
 fn servers_have_the_measured_maxima_and_latencies() {
     let measured = [

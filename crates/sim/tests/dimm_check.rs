@@ -28,7 +28,7 @@ fn no_command_breaks_a_rule() {
     assert!(commands > 1_000_000, "{commands}");
 }
 
-/// A change of a device's tables: its name, and the function that makes it.
+/// A change of a device's tables: the name of the change, and the function that makes the change.
 type Break = (&'static str, fn(&mut Device));
 
 macro_rules! shorter {

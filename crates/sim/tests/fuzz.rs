@@ -204,7 +204,7 @@ fn mutate(text: &str, mutation: &Mutation) -> String {
     lines.join("\n")
 }
 
-/// The byte ranges of the numbers in a text: the start of each, and its end, which is excluded.
+/// The byte range of each number in a text: its start, and its end, which is excluded.
 fn numbers(text: &str) -> Vec<(usize, usize)> {
     let mut found: Vec<(usize, usize)> = vec![];
     for (at, _) in text.char_indices().filter(|(_, c)| c.is_ascii_digit() || *c == '.') {
@@ -287,8 +287,8 @@ fn sane(outcome: &Outcome, scenario: &Scenario) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// A configuration of proptest with this number of cases. Failing seeds are not stored: proptest
-/// stores them beside a folder `src`, and an integration test is not below such a folder.
+/// A configuration of proptest with `cases` cases. Failing seeds are not stored: proptest stores
+/// them beside a folder `src`, and an integration test is not below such a folder.
 fn config(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }

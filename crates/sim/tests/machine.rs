@@ -43,7 +43,8 @@ fn demand(name: &str) -> Demand {
     demand_toml::parse(name, &text).unwrap()
 }
 
-/// `demand` on `platform`, with exact counters, and with page groups coarse enough for a fast test.
+/// A scenario of `demand` on `platform`, with exact counters, and with page groups coarse enough
+/// for a fast test.
 fn quiet(platform: &Platform, demand: &Demand, threads: u32) -> Scenario {
     let task = Task::new(platform, platform, demand, threads);
     Scenario {

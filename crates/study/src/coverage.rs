@@ -12,7 +12,7 @@ use interleaf_model::{
 };
 use interleaf_record::reproduce::{Published, ReproduceRow};
 
-/// The section of the coverage rows in the document of a study.
+/// The title of the section that has the coverage rows in the document of a study.
 pub(super) const SECTION: &str = "coverage of the 90 % interval";
 
 /// The coverages (as fractions) that count as equal to 90 %. The studies have a few dozen
@@ -35,7 +35,8 @@ impl Case {
         self.ours.mean / self.measured - 1.0
     }
 
-    /// True if the measured speed-up lies within the interval for a model error of `spread`.
+    /// True if the measured speed-up lies within the 90 % interval that the prediction has if the
+    /// error of the model is `spread` (a relative standard deviation).
     fn is_covered(&self, spread: f64) -> bool {
         let Estimate { mean, low, high } = self.ours;
         let variance =
@@ -48,15 +49,15 @@ impl Case {
     }
 }
 
-/// The coverage of `cases` by intervals with the model error [`MODEL_SPREAD`].
+/// Returns a row with the coverage of `cases`. The intervals have the model error [`MODEL_SPREAD`].
 pub(super) fn row(cases: &[Case]) -> ReproduceRow {
     let covered = cases.iter().filter(|case| case.is_covered(MODEL_SPREAD)).count();
     coverage(format!("{} speed-ups", cases.len()), covered, cases.len())
 }
 
-/// The coverage of `cases` if the interval of each workload uses the model error of the other
-/// workloads in place of [`MODEL_SPREAD`]. Also returns a remark with the range of these model
-/// errors.
+/// Returns a row with the coverage of `cases` if the interval of each workload has the model error
+/// of the other workloads in place of [`MODEL_SPREAD`]. Also returns a remark with the range of
+/// these model errors.
 pub(super) fn left_out(cases: &[Case]) -> (ReproduceRow, String) {
     let mut workloads: Vec<&str> = cases.iter().map(|case| case.workload.as_str()).collect();
     workloads.sort_unstable();

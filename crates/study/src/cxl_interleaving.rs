@@ -59,7 +59,7 @@ const OUTLIER: &str = "slower at 2:1 than on DRAM alone, yet 25 % faster at 5:2,
                        pages in a round may meet a stride of the grid: no term of the model \
                        does this";
 
-/// Measured bandwidth of a mix on a single tier.
+/// A row of `tiers.csv`: the measured bandwidth of a mix on a single tier.
 #[derive(Deserialize)]
 pub(super) struct TierRow {
     pub(super) mix: String,
@@ -226,13 +226,14 @@ fn parsed(weights: &[&str]) -> Result<Vec<Weights>, Failure> {
     parsed.map_err(|why| Failure::new(why.to_string(), "report it"))
 }
 
-/// The curve of figure 4: read-only loads from nearly zero to the maximum. Each point has the best
-/// of the weights of figure 4.
+/// The curve of figure 4 of the white paper: read-only loads from nearly zero to the maximum. Each
+/// point has the best of `FIGURE_4_WEIGHTS` at its load.
 fn figure_4_curve(platform: &Platform) -> Result<Vec<LoadPoint>, Failure> {
     Ok(load_curve(platform, Mix::READ, None, &parsed(&FIGURE_4_WEIGHTS)?, 40))
 }
 
-/// Rows of figure 4. The figure prints the best weights only at the lowest and at full load.
+/// Rows of figure 4 of the white paper: the share of DRAM in the best weights at the lowest load
+/// and at full load. The figure prints the best weights only for these two loads.
 fn figure_4_rows(sweep: &[LoadPoint]) -> Vec<ReproduceRow> {
     let ends =
         [("at the lowest load", "9:1", sweep.first()), ("at full load", "3:1", sweep.last())];

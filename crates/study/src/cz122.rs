@@ -1,7 +1,8 @@
 //! Bandwidth of CXL expanders, simulated command by command, compared with measurements.
 //!
 //! Each of the eight expanders is simulated alone, and the bandwidths are added. The published
-//! figures are of Intel MLC (eight expanders, by mix) and of the Mess benchmark (one expander).
+//! figures were measured with Intel MLC (eight expanders, by mix) and with the Mess benchmark (one
+//! expander).
 
 use super::{advance, cxl_interleaving::TierRow, published::table};
 use interleaf_console::Failure;
@@ -23,11 +24,11 @@ const SOURCE: &str = "Micron white paper CCM004-676576390-11778, section III: 8 
 const TIERS: &str = include_str!("../../../reproduce/cxl-interleaving/tiers.csv");
 const ONE: &str = include_str!("../../../reproduce/cz122/one.csv");
 
-/// Simulated accesses of each expander.
+/// Number of simulated accesses of each expander.
 const ACCESSES: u64 = 200_000;
 const EXPANDERS: u32 = 8;
 
-/// The white paper's names of mixes, and the names of MLC.
+/// For each mix, the name in the white paper's table and the name in MLC.
 const MIXES: [(&str, &str); 5] =
     [("read_only", "R"), ("3r1w", "W3"), ("2r1w", "W2"), ("2r1w_nt", "W10"), ("1r1w", "W5")];
 

@@ -43,7 +43,7 @@ const WORKLOADS: [&str; 6] = ["cloverleaf", "lbm", "bwaves", "pr", "bfs", "bc"];
 
 const THREADS: u32 = 119;
 
-/// Policies in the order of the figures.
+/// The simulated policies, in the order in which the figures show them.
 const POLICIES: [PolicyKind; 7] = [
     PolicyKind::Local,
     PolicyKind::Static,
@@ -141,8 +141,8 @@ pub(super) fn reproduce(progress: &dyn Progress) -> Result<StudyDocument, Failur
     Ok(study)
 }
 
-/// Rows of the log of the calibrator: the bandwidth of CloverLeaf in each period, published and
-/// simulated.
+/// Rows of the calibrator's log: the published and the simulated bandwidth of CloverLeaf in each
+/// period.
 fn calibrator(cloverleaf: &Experiment) -> Result<Vec<ReproduceRow>, Failure> {
     let outcome = cloverleaf.outcome(PolicyKind::DmiPrototype)?;
     let rows: Vec<CalibratorRow> = table("calibrator.csv", CALIBRATOR)?;
@@ -213,7 +213,7 @@ fn outcomes(alone: &[Experiment], shifting: &Experiment) -> Result<Vec<Reproduce
     Ok(rows.collect())
 }
 
-/// Returns a table of all policies on one scenario.
+/// Returns a table with the result of each policy for each task of a scenario.
 fn side_by_side(experiment: &Experiment) -> TableDocument {
     let header = [
         "policy",
@@ -246,7 +246,8 @@ fn side_by_side(experiment: &Experiment) -> TableDocument {
     TableDocument { title, header: header.map(String::from).to_vec(), rows }
 }
 
-/// Returns a table of the decisions in a run.
+/// Returns a table of the policy's decisions in the run with the outcome `outcome`. `what`
+/// describes the run in the title of the table.
 fn decisions(what: &str, outcome: &Outcome) -> TableDocument {
     let header = ["s", "GB/s", "moved GB", "target", "decision", "why"];
     let periods: Vec<SimulatedPeriod> = outcome.periods.iter().map(SimulatedPeriod::new).collect();

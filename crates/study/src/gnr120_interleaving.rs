@@ -54,9 +54,9 @@ impl CounterRow {
     }
 }
 
-/// Largest relative difference at which predicted and counted traffic count as equal. If they are
-/// equal, the predicted traffic is not the cause of an error of the speed-up: the program's result
-/// did not follow its traffic.
+/// Largest relative difference at which the predicted and the counted traffic count as equal. If
+/// both are equal and the speed-up has an error, the predicted traffic is not the cause of the
+/// error: the program's result did not follow its traffic.
 const SAME_TRAFFIC: f64 = 0.03;
 
 /// The measured and the predicted speed-up of a workload with `local_pct` percent of its pages on
@@ -72,8 +72,8 @@ fn published() -> Result<Vec<CounterRow>, Failure> {
     table("counters.csv", COUNTERS)
 }
 
-/// The workloads and their numbers of threads of which the logs have runs with static weights, with
-/// some pages on the expanders.
+/// Pairs of a workload and a number of threads for which the logs have a run with static weights
+/// and some pages on the expanders.
 pub(super) fn static_runs() -> Result<BTreeSet<(String, u32)>, Failure> {
     let rows = published()?.into_iter().filter(|row| row.local_pct < 100);
     Ok(rows.map(|row| (row.workload, row.threads)).collect())

@@ -28,7 +28,6 @@ use node::{Predicted, StudyNode};
 use rayon::prelude::*;
 use serde::Deserialize;
 
-/// The name of the study.
 pub const NAME: &str = "imdt";
 
 /// Progress steps: one for each workload.
@@ -115,7 +114,8 @@ const ORDERINGS: [Ordering; 12] = [
     ordering("LU gains in DRAM, not beyond", ("lu", 0.5), ("lu", 1.25), 2.0),
 ];
 
-/// Predicts the figures of the paper's machine.
+/// Predicts the efficiencies of the paper's machine with the planner, and compares them with the
+/// published efficiencies.
 pub(super) fn reproduce(progress: &dyn Progress) -> Result<StudyDocument, Failure> {
     let node = StudyNode::new()?;
     let workloads: Vec<node::Workload> = table("workloads.csv", WORKLOADS)?;

@@ -50,7 +50,7 @@ const STUDIES: [Study; 8] = [
     Study { name: imdt::NAME, steps: imdt::STEPS, reproduce: imdt::reproduce },
 ];
 
-/// The names of the studies.
+/// The names of all studies, in the order in which [`reproduce`] runs them.
 pub const NAMES: [&str; STUDIES.len()] = [
     STUDIES[0].name,
     STUDIES[1].name,
@@ -62,7 +62,7 @@ pub const NAMES: [&str; STUDIES.len()] = [
     STUDIES[7].name,
 ];
 
-/// Reproduces the study with this name, or all studies for "all".
+/// Reproduces the study `name`, or all studies if `name` is "all".
 ///
 /// # Errors
 /// A figure that cannot be computed, or a stop by `progress`.
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// Counts steps, and stops the computation at the first.
+    /// Counts steps, and stops the computation after the first step.
     #[derive(Default)]
     struct First(AtomicU64);
 

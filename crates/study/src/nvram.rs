@@ -174,7 +174,7 @@ fn points() -> Vec<CardPoint> {
     points
 }
 
-/// The access and the quantity (latency or IOPS) that the conclusion with this key is about.
+/// The access and the quantity (latency or IOPS) that the conclusion with the key `key` is about.
 fn quantity(key: &str) -> (Access, fn(&Simulated) -> f64) {
     let access = if key.ends_with("write") { Access::RandomWrite } else { Access::RandomRead };
     if key.starts_with("latency") {

@@ -127,8 +127,7 @@ pub(super) fn seed(groups: &[Group]) -> Result<u64, Failure> {
     ))
 }
 
-/// The options of `interleaf simulate card` that simulate only this job, without the option
-/// `--card`.
+/// The options of `interleaf simulate card` that simulate only `job`, without the option `--card`.
 pub(super) fn options(job: &Job, initiator: Option<Initiator>) -> String {
     let mut text = initiator.map_or(String::new(), |it| format!("--access {} ", it.name()));
     text += &format!("--rw {} --bs {} --iodepth {}", job.rw.name(), job.bs, job.iodepth);

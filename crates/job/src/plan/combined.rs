@@ -114,9 +114,9 @@ impl Predictions {
         }
     }
 
-    /// Returns these predictions with other shares of time: the share of the demand at the index
-    /// `at` is multiplied by `factor`, to at most 1, and the shares of the other demands are scaled
-    /// so that all shares sum to 1.
+    /// Returns a copy of the predictions with other shares of time: the share of the demand at the
+    /// index `at` is multiplied by `factor`, to at most 1, and the shares of the other demands are
+    /// scaled so that all shares sum to 1.
     pub(super) fn with_share(&self, at: usize, factor: f64) -> Self {
         let own = (self.shares[at] * factor).min(1.0);
         let others = (1.0 - own) / (1.0 - self.shares[at]);

@@ -132,7 +132,8 @@ pub(super) struct Performance {
 }
 
 impl Performance {
-    /// Predicts the demand with the best weights, and finds what limits its speed.
+    /// Predicts the demand or the mix `source` with the best weights, and finds what limits the
+    /// speed.
     pub(super) fn of(
         candidate: &Candidate,
         source: &Source<'_>,

@@ -19,7 +19,6 @@ const SUM_MISS_MAX: f64 = 0.005;
 /// A demand with its share of time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DemandShare {
-    /// The demand.
     pub demand: Demand,
     /// Share of the run time on the baseline that the demand takes, above 0. The shares of a plan
     /// add up to 1.
@@ -27,8 +26,8 @@ pub struct DemandShare {
 }
 
 /// Loads the demands of the option `--demand`, which may be given several times, or not at all;
-/// `texts` has the text of each. If a text is the path of an existing file, the text is one demand,
-/// even if the path contains a comma or an equals sign.
+/// `texts` has the text of each `--demand`. If a text is the path of an existing file, the text is
+/// one demand, even if the path contains a comma or an equals sign.
 ///
 /// # Errors
 /// A demand that does not exist or is invalid, two demands of one name, a share that is not above 0
@@ -80,7 +79,7 @@ fn name_and_share(word: &str) -> Result<(&str, Option<f64>), Failure> {
 }
 
 /// Returns the shares of all demands, which add up to 1. The demands without a written share divide
-/// the rest of the time equally. `name` returns the name of the demand with an index, for errors.
+/// the rest of the time equally. `name` returns the name of the demand at an index, for errors.
 fn completed<'a>(
     written: &[Option<f64>],
     name: impl Fn(usize) -> &'a str,

@@ -12,7 +12,6 @@ const CASES_MAX: usize = 1_000_000;
 /// quantities are equal, whatever their texts.
 #[derive(Clone, Debug)]
 pub struct WithText<T> {
-    /// The quantity.
     pub value: T,
     pub(super) text: String,
 }

@@ -140,7 +140,7 @@ pub enum Load {
     Workload {
         /// The name of a built-in workload, or a demand file.
         name: Spanned<String>,
-        /// True for a demand file.
+        /// True if `name` is the path of a demand file.
         is_file: bool,
         /// Number of threads. Default: the maximum of the workload's runs with all pages on the
         /// first tier, at most one thread for each core of the first domain.
@@ -153,20 +153,19 @@ pub enum Load {
 /// A policy that the sweep file lists, with its weights.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PolicyChoice {
-    /// The policy.
     pub kind: PolicyKind,
     /// Weights of [`PolicyKind::Static`]. Default: the best static weights.
     pub weights: Option<Spanned<WithText<Weights>>>,
 }
 
-/// One value of each list of the sweep. A quantity that the file does not list is `None`.
+/// A case of the sweep: one value of each list. A quantity that the file does not list is `None`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Case {
     /// The 0-based number of the case.
     pub number: usize,
     /// The platform by name, or its file.
     pub platform: Option<Spanned<String>>,
-    /// The workloads.
+    /// The workload that runs alone, or the scenario.
     pub load: Load,
     /// The policy with its weights.
     pub policy: PolicyChoice,
@@ -178,7 +177,8 @@ pub struct Case {
     pub curve_error: Option<WithText<Percent>>,
     /// The highest migration rate.
     pub migration_rate: Option<WithText<Bandwidth>>,
-    /// The seed of all randomness; `None` for the scenario's seed.
+    /// The seed of the random errors of counters and of hotness samples; `None` for the scenario's
+    /// seed.
     pub seed: Option<u64>,
 }
 
@@ -350,8 +350,8 @@ impl MachineSweep {
     }
 
     /// Formats the position in the sweep file, for the error that `platform` cannot be read: the
-    /// position of the value in `tier` that the platform does not accept, or else the position of
-    /// the name of the platform.
+    /// position of the value in `tier` that the platform does not accept, or the position of the
+    /// platform's name if there is no such value.
     fn place_of_platform(&self, platform: &Spanned<String>) -> String {
         let wrong = platform.get_ref().split_once(':').and_then(|(name, parameters)| {
             interleaf_catalog::platform(name).ok()?;
@@ -384,7 +384,7 @@ impl MachineSweep {
         Ok(())
     }
 
-    /// Formats the position of the value that makes `case` impossible.
+    /// Formats the position in the sweep file of the value that causes the error `why` of `case`.
     pub fn place_of(&self, case: &Case, why: &ScenarioError) -> String {
         match (why, &case.load, &case.footprint) {
             (
@@ -416,7 +416,7 @@ fn points(weights: &Weights, scenario: &Scenario) -> Result<Vec<u16>, Failure> {
     Ok(for_tiers(weights, &names)?.as_slice().to_vec())
 }
 
-/// The name of the field that lists demand files, or of the field that lists built-in workloads.
+/// The field of a sweep file that lists demand files (if `is_file`), or built-in workloads.
 const fn field_of(is_file: bool) -> &'static str {
     if is_file { "demand" } else { "workload" }
 }

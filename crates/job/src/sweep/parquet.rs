@@ -11,8 +11,8 @@ use parquet::{
 };
 use std::sync::Arc;
 
-/// Returns the Parquet file of the rows in `text`, the CSV file of a sweep with these columns. An
-/// empty cell is null.
+/// Returns a Parquet file with the rows in `text`, the CSV file of a sweep whose columns are
+/// `columns`. An empty cell is null.
 ///
 /// # Errors
 /// A cell is not of the type of its column.

@@ -1,5 +1,5 @@
-//! The verdict of `interleaf doctor`: which uses of the tool work on a machine, and the first step
-//! to make the others work.
+//! The verdict of `interleaf doctor`: the uses of the tool that work on a machine, and the first
+//! step to make the other uses work.
 
 use crate::screen::{Meaning, painted};
 use interleaf_record::show_machine::{CapabilityDocument, CapabilityStatus, DoctorDocument};
@@ -12,8 +12,8 @@ struct Use {
     improved_by: &'static [&'static str],
 }
 
-/// The uses of the tool, sorted by gain. The first use, if it begins to work, improves a machine
-/// most. `docs/doctor.md` describes the purpose of each capability.
+/// The uses of the tool, sorted by gain: the first use improves a machine most, if the machine has
+/// what the use needs. `docs/doctor.md` describes the purpose of each capability.
 const USES: [Use; 5] = [
     Use {
         name: "static weights (run, tune)",
@@ -54,7 +54,8 @@ pub(super) fn summary(document: &DoctorDocument) -> String {
     format!("{count} of {} uses of interleaf work on this machine{rivals}", USES.len())
 }
 
-/// The uses that work, the uses that do not, and the first step for the user.
+/// The verdict as text: for each use, whether it works; then the first step for the user, and the
+/// names of the further steps.
 pub(super) fn text(document: &DoctorDocument) -> String {
     let line = |(meaning, line): (Option<Meaning>, String)| match meaning {
         Some(meaning) => painted(meaning, &format!("{line}\n")),
@@ -90,8 +91,9 @@ pub(super) fn lines(document: &DoctorDocument) -> Vec<(Option<Meaning>, String)>
     lines
 }
 
-/// The lacking capabilities, each with the first use that gains from it. Capabilities that uses
-/// need come first, then those that improve working uses.
+/// Returns the capabilities that the machine lacks, each with the first use that gains from the
+/// capability. Capabilities that a use needs come first, then capabilities that improve a working
+/// use.
 fn steps(document: &DoctorDocument) -> Vec<(&CapabilityDocument, &'static str)> {
     let needed = USES.iter().map(|it| (it, it.needs));
     let works = |it: &&Use| lacking(document, it.needs).is_empty();
@@ -112,8 +114,8 @@ fn described((capability, of): &(&CapabilityDocument, &str)) -> String {
     format!("{}, for {of}: {remedy}", capability.name)
 }
 
-/// The named capabilities with the status missing or rival. A capability of unknown status is not
-/// listed.
+/// Returns those of the capabilities `names` whose status is missing or rival. A capability of
+/// unknown status is not among them.
 fn lacking<'a>(document: &'a DoctorDocument, names: &[&str]) -> Vec<&'a CapabilityDocument> {
     let is_lacking = |it: &&CapabilityDocument| {
         [CapabilityStatus::Missing, CapabilityStatus::Rival].contains(&it.status)

@@ -38,7 +38,7 @@ impl Axis {
             return Err("its values are too far apart".into());
         }
         let least = match [from, to] {
-            // All values are zero.
+            // Both ends are zero, so the width cannot be a fraction of them.
             [0.0, 0.0] => 1.0,
             // If an axis is shorter than 10^-6 of its larger end, the distance between labels is
             // lost in rounding.
@@ -52,7 +52,8 @@ impl Axis {
         Self { start, end, ..self }
     }
 
-    /// With `has_whole_values`, labels whole numbers only, for values such as rounds and threads.
+    /// If `has_whole_values`, the axis has labels at whole numbers only, for values such as rounds
+    /// and threads.
     pub(super) fn with_whole_values(self, has_whole_values: bool) -> Self {
         Self { has_whole_values, ..self }
     }
@@ -94,7 +95,7 @@ impl Axis {
         self.end
     }
 
-    /// The coordinate of a position.
+    /// The coordinate in the picture of a position on the axis.
     pub(super) fn at(&self, position: f64) -> f64 {
         let part = (position - self.from) / (self.to - self.from);
         self.start + part * (self.end - self.start)

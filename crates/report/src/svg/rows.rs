@@ -44,7 +44,7 @@ struct Rows {
     with_hints: bool,
 }
 
-/// The width, the height and the elements of the picture.
+/// Draws the figure. Returns the width, the height and the SVG elements of the picture.
 ///
 /// # Errors
 /// The reason, if the figure cannot be drawn.
@@ -61,7 +61,7 @@ pub(super) fn drawn(figure: &Figure, width: Width) -> Result<(f64, f64, String),
     let room = rows.width - 2.0 * MARGIN;
     let label = shortened(&figure.y_label, room, TEXT);
     let middle = 0.5 * (rows.x.start() + rows.x.end());
-    // Keep both ends of a long label within the picture.
+    // The position keeps both ends of a long label within the picture.
     let half = 0.5 * text_width(&label, TEXT);
     let middle = middle.min(rows.width - MARGIN - half).max(MARGIN + half);
     put_text(&mut svg, (middle, below + LINE), "class=\"label\" text-anchor=\"middle\"", &label);

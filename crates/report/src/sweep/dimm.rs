@@ -12,7 +12,7 @@ use interleaf_record::{
 };
 use std::collections::BTreeSet;
 
-/// The sweep as a report.
+/// The sweep as a page of a report.
 pub fn page(document: &DimmSweepDocument) -> Page {
     let cases = counted(document.cases(), "case");
     let mut facts = vec![format!("{cases}, {}", counted(document.rows.len(), "row"))];
@@ -50,7 +50,7 @@ pub fn page(document: &DimmSweepDocument) -> Page {
     }
 }
 
-/// The numeric settings that are equal in all rows, with their values.
+/// A sentence with the numeric settings that are equal in all rows, and their values.
 fn constants(document: &DimmSweepDocument) -> Option<String> {
     let values = document.constants().into_iter();
     let texts: Vec<String> =
@@ -109,8 +109,8 @@ const TEXTS: [(&str, Text); 4] = [
     ("refresh", |row| &row.refresh),
 ];
 
-/// A row for each combination of the settings that differ between the cases. Means, minima and
-/// maxima are over the seeds.
+/// A table of `metric` with a row for each combination of the settings that differ between the
+/// cases. Means, minima and maxima are over the seeds.
 fn by_setting(document: &DimmSweepDocument, metric: DimmMetric) -> Table {
     let all = document.by_setting(metric);
     let first = all.first().map(|(row, _)| *row);
@@ -165,9 +165,9 @@ mod tests {
         DimmSweepDocument::read("a.csv", &text).map_err(|why| why.problem)
     }
 
-    /// Reads files of two rows: a valid row, and its copy with one cell replaced by an odd value.
-    /// Each cell is replaced in turn. Reading fails with the number of the line, or the page shows
-    /// no NaN and no infinity in place of a number.
+    /// Reads files of two rows: a valid row, and a copy of this row with one cell replaced by an
+    /// unusual value. Each cell is replaced in turn. The test passes if reading fails with an error
+    /// that names the line, or if the page shows neither NaN nor infinity in place of a number.
     #[test]
     fn altered_rows_are_refused_or_rendered() {
         let cells: Vec<&str> = ROW.split(',').collect();

@@ -12,8 +12,9 @@ pub(super) struct Column {
 /// Blanks around the text of a column.
 const PADDING: usize = 2;
 
-/// The widths of the columns in `width` characters; `None` for a column that is left out. `order`
-/// has the columns by decreasing importance. The first of them always stays.
+/// The widths of the columns in a terminal of `width` characters; `None` for a column that is left
+/// out. `order` has the indices of the columns by decreasing importance. The first of them is never
+/// left out.
 pub(super) fn widths(columns: &[Column], order: &[usize], width: usize) -> Vec<Option<usize>> {
     let mut kept = order.to_vec();
     let needed =

@@ -1,4 +1,5 @@
-//! An expander as data: the files in `devices/` with the schema `interleaf.cxl/1`.
+//! Reads the description of an expander: a file with the schema `interleaf.cxl/1`, such as
+//! `devices/cz122.toml`.
 
 use crate::{
     dimm::device::{Device, DeviceError, NamedModule},
@@ -13,10 +14,10 @@ const SCHEMA: &str = "interleaf.cxl/1";
 
 const FILES: [(&str, &str); 1] = [("cz122.toml", include_str!("../../../../devices/cz122.toml"))];
 
-/// A CXL expander, and the host in which it was measured.
+/// A CXL expander, and the limits of the host in which it was measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expander {
-    /// The name of the expander.
+    /// The name of the expander in its file, such as `cz122`.
     pub name: String,
     /// The memory module of each channel behind the controller.
     pub memory: Device,
@@ -105,16 +106,16 @@ struct Host {
 }
 
 impl Expander {
-    /// Sub-channels behind the controller.
+    /// The number of sub-channels behind the controller, over all memory channels.
     pub fn parts(&self) -> u32 {
         self.channels * self.memory.sub_channels
     }
 }
 
-/// Returns the built-in expander of this name.
+/// Returns the built-in expander `name`, such as `cz122`.
 ///
 /// # Errors
-/// If no expander has this name.
+/// If no built-in expander is called `name`.
 pub fn by_name(name: &str) -> Result<Expander, DeviceError> {
     let named = |(file, _): &&(&str, &str)| file.strip_suffix(".toml") == Some(name);
     let Some((file, text)) = FILES.iter().find(named) else {

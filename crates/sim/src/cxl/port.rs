@@ -17,7 +17,7 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 /// server has 128 cores, each with one read stream and one write stream at each of its eight
 /// expanders.
 const STREAMS: usize = 128;
-/// Bytes of a line.
+/// Bytes of a cache line.
 const LINE: u64 = 64;
 /// Scale of the fixed-point fraction `write_part` (writes among the requests): a `write_part` of
 /// `PARTS` means that all requests are writes.
@@ -46,7 +46,7 @@ pub(super) struct Port {
     /// The unused entries of the host, each of which can hold an outstanding line: the time from
     /// which the entry is free, fs, and its index.
     ready: BinaryHeap<Reverse<(u64, u32)>>,
-    /// The time at which the host made each outstanding request, fs.
+    /// For each entry of the host, the time at which its request was ready to be sent, fs.
     asked: Vec<u64>,
     /// Credits (entries of the controller) for reads and for writes: the time from which each
     /// credit is free, fs.
@@ -203,8 +203,8 @@ impl Port {
     }
 
     /// Takes the next cache line of the stream to which `slot`, an entry of the host, belongs.
-    /// Returns the index of its sub-channel, and the index of the line within the sub-channel. Each
-    /// stream is sequential, and writes have streams of their own, at other addresses.
+    /// Returns the index of the line's sub-channel, and the line's index within the sub-channel.
+    /// Each stream is sequential. Reads and writes have separate streams, at different addresses.
     fn location(&mut self, slot: u32, write: bool) -> (usize, u64) {
         let stream = slot as usize % STREAMS + if write { STREAMS } else { 0 };
         let line = self.positions[stream];
@@ -214,7 +214,8 @@ impl Port {
         (number as usize, line)
     }
 
-    /// Sends the response to a request that the controller completed at `clock` of the DRAM.
+    /// Sends the response to a request, which the controller completed at the clock `clock` of the
+    /// DRAM. `slot` is the entry of the host that holds the request.
     fn answer(&mut self, slot: u32, write: bool, clock: u64) {
         let Expander { read_response, write_response, overhead, controller_fs, .. } = self.expander;
         let from = self.fs(clock) + controller_fs - controller_fs / 2;
@@ -236,7 +237,7 @@ impl Port {
     }
 }
 
-/// The part of a port that is the source of the requests of the sub-channel with index `number`.
+/// A view of a port as the source of requests for the sub-channel with index `number`.
 pub(super) struct PortView<'a> {
     pub(super) port: &'a mut Port,
     pub(super) number: usize,

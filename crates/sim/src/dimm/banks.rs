@@ -7,7 +7,8 @@ use super::{
     timing_state::TimingState,
 };
 
-/// The open row of each bank, and the queued requests that hit it.
+/// For each bank of a pseudo-channel: its open row, the oldest queued request for this row, and the
+/// number of accesses to it.
 #[derive(Clone, Debug)]
 pub(super) struct OpenRows {
     row: [u32; BANKS_MAX],
@@ -92,8 +93,9 @@ impl Banks {
         Self { timing, rows: OpenRows::new(), requests }
     }
 
-    /// Finds the oldest request for the open row of each bank in the served queue. Called after a
-    /// bus turnaround, because the other queue has become the served queue.
+    /// For each bank, finds the oldest request for the bank's open row in the served queue. Called
+    /// after a bus turnaround, when the served queue has changed from the read queue to the write
+    /// queue or back.
     pub(super) fn find_hits(&mut self) {
         self.rows.hit = [NONE; BANKS_MAX];
         let served = self.requests.served();
@@ -104,7 +106,7 @@ impl Banks {
         }
     }
 
-    /// The banks of a set whose row is open.
+    /// The banks among `banks` that have an open row.
     pub(super) fn open_in(&self, banks: BankSet) -> impl Iterator<Item = usize> {
         banks_in(banks).filter(|bank| self.rows.is_open(*bank))
     }

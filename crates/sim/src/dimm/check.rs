@@ -39,7 +39,8 @@ use rules::LastCommands;
 /// A command that violates a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// The name of the rule: JEDEC's name of the limit, such as `tRCD`, or a few words.
+    /// The name of the rule: JEDEC's name of the limit, such as `tRCD`, or a few words, such as
+    /// `bank is open`.
     pub rule: &'static str,
     /// The earlier command, from which the rule counts the clocks; `None` for a rule about a single
     /// command.
@@ -113,7 +114,7 @@ impl Checker {
         Self::with_rules(Rules::new(device))
     }
 
-    /// A checker with these rules.
+    /// A checker that compares commands with `rules`, from clock 0 of the host.
     pub fn with_rules(rules: Rules) -> Self {
         let shape = rules.shape;
         let bank = Bank::default();
@@ -132,7 +133,7 @@ impl Checker {
         }
     }
 
-    /// The number of commands checked.
+    /// The number of commands that were checked.
     pub const fn commands(&self) -> u64 {
         self.commands
     }

@@ -2,9 +2,9 @@
 //!
 //! Each outstanding line is a slot. A slot requests a line, waits for it, pauses if the traffic has
 //! a rate, and requests the next line. A bandwidth benchmark loads a machine in the same way; the
-//! rate corresponds to its injection delay. Writes are posted: a slot waits only until the write
-//! queue has accepted the line. The load of a machine is divided evenly among its sub-channels, so
-//! each sub-channel is simulated separately, with its share of the load.
+//! rate corresponds to the benchmark's injection delay. Writes are posted: a slot waits only until
+//! the write queue has accepted the line. The load of a machine is divided evenly among its
+//! sub-channels, so each sub-channel is simulated separately, with its share of the load.
 
 use super::{
     device::Device,
@@ -21,12 +21,12 @@ use std::{
     collections::{BinaryHeap, VecDeque},
 };
 
-/// The address pattern.
+/// The order in which a load accesses the lines of a sub-channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
-    /// Uniformly random lines.
+    /// Each access is to a uniformly random line.
     Random,
-    /// Sequential lines in each stream.
+    /// Each stream accesses consecutive lines.
     Stream,
     /// Random lines, of which one in [`HOT_ONE_IN`] is moved to bank 0 of pseudo-channel 0.
     HotBank,
@@ -41,9 +41,9 @@ pub const HOT_ONE_IN: u64 = 10;
 pub struct Load {
     /// The fraction of reads in all accesses, 0 to 1.
     pub read_share: f64,
-    /// The address pattern.
+    /// The order in which lines are accessed.
     pub pattern: Pattern,
-    /// Number of read streams. There are as many write streams.
+    /// Number of read streams, and number of write streams, with `Pattern::Stream`.
     pub streams: usize,
     /// Number of outstanding lines, at most [`SLOTS_MAX`].
     pub outstanding: usize,
@@ -58,7 +58,7 @@ pub struct Load {
     pub fabric_ps: u64,
     /// The mapping of lines to banks, rows and columns.
     pub layout: Layout,
-    /// The seed of all randomness.
+    /// The seed of the random addresses, start times and pauses.
     pub seed: u64,
 }
 
@@ -101,7 +101,7 @@ pub const SLOTS_MAX: usize = 1 << 16;
 /// `PARTS` means that all requests are writes.
 const PARTS: u64 = 1 << 32;
 
-/// The source of the requests of a load: makes the requests for the controller of a sub-channel.
+/// The request source of a load: makes the requests to the controller of one sub-channel.
 #[derive(Debug)]
 pub struct ClosedLoop {
     mapping: Mapping,
@@ -137,7 +137,7 @@ pub struct ClosedLoop {
 }
 
 impl ClosedLoop {
-    /// A load on a sub-channel of `device`.
+    /// Creates the request source of `load` for one sub-channel of `device`.
     pub fn new(device: &Device, load: &Load) -> Self {
         let mapping = Mapping::new(device, load.layout);
         let mut random = Pcg64Mcg::seed_from_u64(load.seed);
@@ -199,7 +199,7 @@ impl ClosedLoop {
         self.counts = true;
     }
 
-    /// Latencies of reads, from the core's miss to its data.
+    /// Latencies of reads, from the miss of the core to the arrival of the line at the core.
     pub fn latency(&self) -> &Histogram {
         &self.latency
     }

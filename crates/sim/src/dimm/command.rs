@@ -13,7 +13,7 @@ pub struct Command {
     pub at: u64,
     /// The operation that the command requests.
     pub kind: Kind,
-    /// The pseudo-channel; 0 without multiplexing.
+    /// The pseudo-channel; 0 on a module that is not multiplexed.
     pub pseudo: u8,
     /// The rank within the pseudo-channel.
     pub rank: u8,
@@ -52,7 +52,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// All operations.
+    /// All kinds of commands.
     pub const ALL: [Self; 9] = [
         Self::Activate,
         Self::Read,
@@ -65,7 +65,7 @@ impl Kind {
         Self::RefreshSame,
     ];
 
-    /// The mnemonic of JEDEC's data sheets.
+    /// The mnemonic of the command in JEDEC's data sheets, such as `ACT`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Activate => "ACT",
@@ -81,14 +81,15 @@ impl Kind {
     }
 }
 
-/// An observer of commands in order of time. `()` ignores them at no cost.
+/// Receives the commands of a sub-channel in order of time. The observer `()` ignores all commands
+/// at no cost.
 pub trait Observer {
     /// Called with each command as it is issued.
     fn command(&mut self, command: &Command) {
         let _ = command;
     }
 
-    /// Called at the end of the warm-up, with the clock of the host.
+    /// Called at the end of the warm-up; `clock` is the clock of the host at that time.
     fn start_counting(&mut self, clock: u64) {
         let _ = clock;
     }

@@ -5,7 +5,7 @@ pub use super::row_policy::RowPolicy;
 /// The refresh command that a controller uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refresh {
-    /// No refresh.
+    /// The controller does not refresh.
     Never,
     /// All banks of a rank at once (REFab), each tREFI.
     AllBanks,
@@ -33,19 +33,20 @@ impl Refresh {
 /// rounded up to clocks of the DRAM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Controller {
-    /// Entries of the read queue of a pseudo-channel, 1 to [`QUEUE_MAX`].
+    /// Number of entries of the read queue of a pseudo-channel, 1 to [`QUEUE_MAX`].
     pub read_queue: usize,
-    /// Entries of the write queue of a pseudo-channel, 1 to [`QUEUE_MAX`].
+    /// Number of entries of the write queue of a pseudo-channel, 1 to [`QUEUE_MAX`].
     pub write_queue: usize,
-    /// High watermark: queued writes of a pseudo-channel that start a write drain.
+    /// High watermark: the number of queued writes of a pseudo-channel at which a write drain
+    /// starts.
     pub write_high: usize,
-    /// Low watermark: queued writes at which a long drain stops while reads wait. A drain that
-    /// begins with fewer than `write_high` writes stops when the fraction `write_low / write_high`
-    /// of these writes is left.
+    /// Low watermark: the number of queued writes at which a long drain stops while reads wait. A
+    /// drain that begins with fewer than `write_high` writes stops when the fraction `write_low /
+    /// write_high` of these writes is left.
     pub write_low: usize,
-    /// Queued writes of a pseudo-channel that start a drain while no read is queued. Each drain
-    /// delays the reads that arrive meanwhile. With fewer queued writes the controller therefore
-    /// waits for more writes, but not longer than `read_slice_ps`.
+    /// The number of queued writes of a pseudo-channel at which a drain starts while no read is
+    /// queued. Each drain delays the reads that arrive meanwhile. With fewer queued writes the
+    /// controller therefore waits for more writes, but not longer than `read_slice_ps`.
     pub write_idle: usize,
     /// With at least this number of queued reads in a sub-channel, bandwidth counts as the
     /// bottleneck. A write drain is then long, down to the low watermark, because a long drain
@@ -64,15 +65,15 @@ pub struct Controller {
     /// accesses in the current direction continue, and rows are opened for requests in the next
     /// direction.
     pub preparation_ps: u64,
-    /// Clocks between the data of two ranks beyond the timing of the device: the margin that a
-    /// controller needs because ranks differ in the arrival time of their data.
+    /// Clocks that the controller adds to the device's minimum gap between the data of two ranks: a
+    /// margin, because ranks differ in the arrival time of their data.
     pub rank_margin: u32,
     /// The rule that decides when a row without queued requests is closed.
     pub row_policy: RowPolicy,
-    /// Accesses to an open row after which an older request for another row of the bank has
-    /// priority.
+    /// Number of accesses to an open row after which an older request for another row of the bank
+    /// has priority.
     pub hits_max: u32,
-    /// The refresh command.
+    /// The refresh command that the controller uses, if it refreshes at all.
     pub refresh: Refresh,
     /// True if the ranks of a pseudo-channel are refreshed together. If false, their refreshes are
     /// staggered over the refresh interval.

@@ -37,7 +37,7 @@ pub(super) struct Constraint {
     pub(super) clocks: u64,
 }
 
-/// The constraints of a device, by the class of the issued command.
+/// Returns the constraints of `device`, indexed by the class of the issued command.
 pub(super) fn table(device: &Device) -> [Vec<Constraint>; CLASSES] {
     let t = &device.timing;
     let mut constraints: [Vec<Constraint>; CLASSES] = Default::default();

@@ -1,10 +1,10 @@
 //! A sub-channel and its controller, simulated event by event.
 //!
 //! An event is the arrival of a request, a refresh that becomes due, the end of a time slice of
-//! reads or writes, or a command. Each step jumps to the earliest event, so the only cost of idle
-//! time is its refreshes. The controller serves reads, and drains writes in batches, because each
-//! change of direction costs a bus turnaround; the schedulers of the pseudo-channels choose the
-//! commands.
+//! reads or writes, or a command. Each step jumps to the earliest event, so the simulation of idle
+//! time costs no more than the refreshes in it. The controller serves reads, and drains writes in
+//! batches, because each change of direction costs a bus turnaround; the schedulers of the
+//! pseudo-channels choose the commands.
 
 use super::{
     command::{Command, Kind, Observer},
@@ -26,22 +26,22 @@ const WAITING_MAX: usize = 4096;
 /// The numbers of commands and accesses of a sub-channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Bursts read from the DRAM.
+    /// Number of bursts read from the DRAM.
     pub reads: u64,
-    /// Bursts written to the DRAM.
+    /// Number of bursts written to the DRAM.
     pub writes: u64,
-    /// Reads that were answered from the write queue, and writes that were merged with a queued
-    /// write.
+    /// Number of reads that were answered from the write queue, and of writes that were merged with
+    /// a queued write.
     pub forwarded: u64,
-    /// Activate commands.
+    /// Number of activate commands.
     pub activates: u64,
-    /// Precharge commands, without auto-precharges.
+    /// Number of precharge commands, without auto-precharges.
     pub precharges: u64,
-    /// Refresh commands.
+    /// Number of refresh commands.
     pub refreshes: u64,
-    /// Row hits: accesses to a row that an earlier access opened.
+    /// Number of row hits: accesses to a row that an earlier access opened.
     pub row_hits: u64,
-    /// Write drains: bus turnarounds from reads to writes.
+    /// Number of write drains: bus turnarounds from reads to writes.
     pub turns: u64,
 }
 
@@ -64,8 +64,8 @@ impl Counts {
         since
     }
 
-    /// The bandwidth of these accesses within `ns`, with bursts of `bytes`, GB/s; 0 without
-    /// accesses.
+    /// The bandwidth of the counted reads and writes, GB/s, if they took `ns` nanoseconds and each
+    /// burst has `bytes` bytes; 0 without accesses.
     pub fn bandwidth_gbps(&self, bytes: f64, ns: f64) -> f64 {
         let accesses = (self.reads + self.writes) as f64;
         if accesses > 0.0 && ns > 0.0 { accesses * bytes / ns } else { 0.0 }
@@ -77,7 +77,7 @@ impl Counts {
     }
 }
 
-/// A sub-channel with its controller.
+/// A sub-channel of a module, and the controller that issues its commands.
 #[derive(Debug)]
 pub struct SubChannel {
     pseudos: Vec<PseudoChannel>,
@@ -113,8 +113,8 @@ pub struct SubChannel {
 }
 
 impl SubChannel {
-    /// An idle sub-channel. Refreshes are staggered over `phase.1` sub-channels; `phase.0` is the
-    /// index of this sub-channel among them.
+    /// Creates an idle sub-channel. Refreshes are staggered over `phase.1` sub-channels; `phase.0`
+    /// is the index of this sub-channel among them.
     pub fn new(device: &Device, controller: &Controller, phase: (u64, u64)) -> Self {
         let pseudos = (0..device.pseudo_channels as usize)
             .map(|number| PseudoChannel::new(device, controller, number, phase))
@@ -148,7 +148,7 @@ impl SubChannel {
         }
     }
 
-    /// The counts so far.
+    /// The numbers of commands and accesses since the sub-channel was created.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }

@@ -35,31 +35,31 @@ pub(super) const RANKS_MAX: usize = 4;
 /// others are computed from keys.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Device {
-    /// The name, such as `rdimm-6400-2r`.
+    /// The name of the module, such as `rdimm-6400-2r`.
     pub name: String,
-    /// The family of its DRAM, such as `ddr5`.
+    /// The family of the module's DRAM, such as `ddr5`.
     pub family: String,
-    /// The density of its devices, such as `16Gb`.
+    /// The density of the module's devices, such as `16Gb`.
     pub density: String,
-    /// Data bits of each device.
+    /// Number of data bits (pins) of each DRAM device.
     pub width: u32,
-    /// Independent sub-channels of a channel.
+    /// Number of independent sub-channels in a channel.
     pub sub_channels: u32,
-    /// Data bits of a sub-channel, without error correction.
+    /// Number of data bits of a sub-channel, without the bits for error correction.
     pub data_bits: u32,
-    /// Bits of a sub-channel for error correction.
+    /// Number of bits of a sub-channel for error correction.
     pub ecc_bits: u32,
-    /// Pseudo-channels of a sub-channel: 2 for multiplexed ranks.
+    /// Number of pseudo-channels in a sub-channel: 2 for multiplexed ranks, otherwise 1.
     pub pseudo_channels: u32,
-    /// Ranks of each pseudo-channel.
+    /// Number of ranks in each pseudo-channel.
     pub ranks: u32,
-    /// Bank groups of a rank.
+    /// Number of bank groups in a rank.
     pub bank_groups: u32,
-    /// Banks of a group.
+    /// Number of banks in a bank group.
     pub banks: u32,
-    /// Rows of a bank.
+    /// Number of rows in a bank.
     pub rows: u32,
-    /// Bursts of a row over all devices of the rank.
+    /// Number of bursts in a row, over all devices of the rank.
     pub columns: u32,
     /// Data rate of the DRAM, thousand transfers per second: two per clock.
     pub kilotransfers: u64,
@@ -92,42 +92,42 @@ pub struct Timing {
     pub cwl: u32,
     /// Duration of a burst on the data bus.
     pub burst: u32,
-    /// From an activation to a read or write of the bank.
+    /// Minimum time from an activation to a read or write of the bank.
     pub t_rcd: u32,
-    /// From a precharge to an activation of the bank.
+    /// Minimum time from a precharge to an activation of the bank.
     pub t_rp: u32,
-    /// From an activation to a precharge of the bank.
+    /// Minimum time from an activation to a precharge of the bank.
     pub t_ras: u32,
-    /// From an activation to the next activation of the bank.
+    /// Minimum time from an activation to the next activation of the bank.
     pub t_rc: u32,
-    /// From a read to a read, or from a write to a write, of another bank group.
+    /// Minimum time from a read to a read, or from a write to a write, of another bank group.
     pub t_ccd_s: u32,
-    /// From a read to a read of the same bank group.
+    /// Minimum time from a read to a read of the same bank group.
     pub t_ccd_l: u32,
-    /// From a write to a write of the same bank group, if on-die error correction must read, modify
-    /// and write (x4 devices).
+    /// Minimum time from a write to a write of the same bank group, if on-die error correction must
+    /// read, modify and write (x4 devices).
     pub t_ccd_l_wr: u32,
-    /// From a write to a write of the same bank group, without read-modify-write.
+    /// Minimum time from a write to a write of the same bank group, without read-modify-write.
     pub t_ccd_l_wr2: u32,
-    /// From an activation to an activation of another bank group.
+    /// Minimum time from an activation to an activation of another bank group.
     pub t_rrd_s: u32,
-    /// From an activation to an activation of the same bank group.
+    /// Minimum time from an activation to an activation of the same bank group.
     pub t_rrd_l: u32,
     /// Window in which a rank allows four activations.
     pub t_faw: u32,
-    /// From the end of written data to a read of another bank group of the rank.
+    /// Minimum time from the end of written data to a read of another bank group of the rank.
     pub t_wtr_s: u32,
-    /// From the end of written data to a read of the same bank group.
+    /// Minimum time from the end of written data to a read of the same bank group.
     pub t_wtr_l: u32,
-    /// From a read to a precharge of the bank.
+    /// Minimum time from a read to a precharge of the bank.
     pub t_rtp: u32,
-    /// From the end of written data to a precharge of the bank.
+    /// Minimum time from the end of written data to a precharge of the bank.
     pub t_wr: u32,
-    /// From a precharge to the next precharge of the rank.
+    /// Minimum time from a precharge to the next precharge of the rank.
     pub t_ppd: u32,
-    /// From read data to written data on the bus: the bus turnaround.
+    /// Minimum time from read data to written data on the bus: the bus turnaround.
     pub t_turn: u32,
-    /// From the data of a rank to the data of another rank on the bus.
+    /// Minimum time on the bus from the data of a rank to the data of another rank.
     pub t_rank: u32,
     /// Average refresh interval of a rank; 0 without refresh.
     pub t_refi: u32,
@@ -137,7 +137,7 @@ pub struct Timing {
     pub t_refi_sb: u32,
     /// Duration of a same-bank refresh.
     pub t_rfc_sb: u32,
-    /// From a same-bank refresh to an activation of another bank of the rank.
+    /// Minimum time from a same-bank refresh to an activation of another bank of the rank.
     pub t_refsbrd: u32,
 }
 
@@ -152,17 +152,17 @@ pub struct TimingOrigins {
 }
 
 impl Device {
-    /// Returns the built-in module of this name.
+    /// Returns the built-in module `name` with the density and width of `options`.
     ///
     /// # Errors
     ///
-    /// If no module has this name, or the module does not exist with the density and width of
-    /// `options`.
+    /// If no built-in module is called `name`, or the module does not exist with the density and
+    /// width of `options`.
     pub fn by_name(name: &str, options: &Options) -> Result<Self, DeviceError> {
         by_name(name, options)
     }
 
-    /// Banks of a rank.
+    /// The number of banks of a rank, over all of its bank groups.
     pub fn banks_of_rank(&self) -> u32 {
         self.bank_groups * self.banks
     }
@@ -172,7 +172,7 @@ impl Device {
         self.timing.burst * 2 * self.data_bits / 8
     }
 
-    /// Capacity of a sub-channel, bursts.
+    /// The capacity of a sub-channel as a number of bursts.
     pub fn bursts(&self) -> u64 {
         let ranks = u64::from(self.pseudo_channels * self.ranks * self.banks_of_rank());
         ranks * u64::from(self.rows) * u64::from(self.columns)
@@ -221,7 +221,7 @@ impl Device {
 /// An invalid file of devices, an unknown module, or an invalid option.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeviceError {
-    /// An invalid file.
+    /// A device file that is invalid.
     File(FileError),
     /// A module or an option that is in no file.
     Choice {
@@ -242,7 +242,7 @@ pub enum DeviceError {
 }
 
 impl DeviceError {
-    /// The remedy of the error.
+    /// The remedy: how the user can avoid the error.
     pub fn hint(&self) -> &str {
         match self {
             Self::File(why) => &why.hint,

@@ -49,21 +49,21 @@ pub struct CommandCounts {
 pub struct Energy {
     /// The simulated time, s.
     pub seconds: f64,
-    /// Bits that programs read and wrote.
+    /// Number of bits that programs read and wrote.
     pub bits: f64,
-    /// Standby and open rows.
+    /// Energy of standby and of open rows, J.
     pub background: f64,
-    /// Activations and their precharges.
+    /// Energy of activations and their precharges, J.
     pub activate: f64,
-    /// Reads, within the devices.
+    /// Energy of reads within the devices, J.
     pub read: f64,
-    /// Writes, within the devices.
+    /// Energy of writes within the devices, J.
     pub write: f64,
-    /// Refreshes.
+    /// Energy of refreshes, J.
     pub refresh: f64,
-    /// Pins of data and strobes.
+    /// Energy of the pins for data and strobes, J.
     pub pins: f64,
-    /// Registers and buffers of modules.
+    /// Energy of the registers and buffers of modules, J.
     pub buffers: f64,
 }
 
@@ -74,7 +74,7 @@ impl Energy {
         background + activate + read + write + refresh + pins + buffers
     }
 
-    /// The mean power, W.
+    /// The mean power over the simulated time, W.
     pub fn power_w(&self) -> f64 {
         if self.seconds > 0.0 { self.total() / self.seconds } else { 0.0 }
     }
@@ -84,7 +84,7 @@ impl Energy {
         if self.bits > 0.0 { self.total() / self.bits * 1e12 } else { 0.0 }
     }
 
-    /// The energy of a run of `seconds` with the same power.
+    /// The energy and the bits of a run of `seconds` with the same power and bandwidth.
     pub fn lasting(self, seconds: f64) -> Self {
         let factor = if self.seconds > 0.0 { seconds / self.seconds } else { 1.0 };
         Self {
@@ -158,7 +158,7 @@ impl PowerLine {
 }
 
 impl CommandCounts {
-    /// Counters for a sub-channel without commands yet.
+    /// Creates the counters of a sub-channel of `device`, which has received no command yet.
     pub fn new(device: &Device) -> Self {
         let banks = device.pseudo_channels * device.ranks * device.banks_of_rank();
         Self {

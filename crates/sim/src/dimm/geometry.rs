@@ -10,7 +10,7 @@ pub(super) use super::device::{BANKS_MAX, RANKS_MAX};
 /// Maximum number of bank groups of a pseudo-channel, over all ranks.
 pub(super) const GROUPS_MAX: usize = 64;
 
-/// The row of a bank without an open row.
+/// The value in place of a row number for a bank without an open row.
 pub(super) const CLOSED: u32 = u32::MAX;
 
 /// A set of banks: bit b is set if the bank with the number b is in the set.
@@ -28,14 +28,13 @@ pub(super) fn banks_in(mut set: BankSet) -> impl Iterator<Item = usize> {
     })
 }
 
-/// The number of ranks of a pseudo-channel, of groups of a rank and of banks of a group; the bank
-/// group and the rank of each bank.
+/// The dimensions of a pseudo-channel, and the bank group and the rank of each bank.
 #[derive(Clone, Debug)]
 pub(super) struct Geometry {
     pub(super) ranks: usize,
-    /// Bank groups of a rank.
+    /// Number of bank groups in a rank.
     pub(super) groups: usize,
-    /// Banks of a bank group.
+    /// Number of banks in a bank group.
     pub(super) banks: usize,
     /// The bank group of each bank, numbered over all ranks.
     group_of: [u8; BANKS_MAX],
@@ -77,7 +76,7 @@ impl Geometry {
         (self.rank_of[bank], (group % self.groups) as u8, (bank % self.banks) as u8)
     }
 
-    /// All banks of a rank.
+    /// The set of all banks of a rank.
     pub(super) fn rank_banks(&self, rank: usize) -> BankSet {
         let count = self.groups * self.banks;
         ((1 << count) - 1) << (rank * count)

@@ -1,6 +1,6 @@
 //! A histogram of latencies with a bin for each nanosecond up to a limit.
 
-/// Latencies of this number of ns or more share the last bin.
+/// The lower end of the last bin, ns: the bin has all latencies of this number of ns or more.
 pub const LIMIT_NS: usize = 16_384;
 
 /// Counts of latencies, one for each nanosecond up to [`LIMIT_NS`].
@@ -19,7 +19,7 @@ impl Default for Histogram {
 }
 
 impl Histogram {
-    /// Counts a latency.
+    /// Adds a latency of `ns` nanoseconds to the histogram.
     #[inline]
     pub fn record(&mut self, ns: u64) {
         self.counts[(ns as usize).min(LIMIT_NS)] += 1;
@@ -48,7 +48,7 @@ impl Histogram {
         self.max_ns
     }
 
-    /// Mean latency, ns; 0 without latencies.
+    /// The mean latency, ns; 0 if no latency was recorded.
     pub fn mean_ns(&self) -> f64 {
         if self.count == 0 { 0.0 } else { self.sum_ns as f64 / self.count as f64 }
     }

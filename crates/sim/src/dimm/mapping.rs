@@ -43,7 +43,7 @@ impl Layout {
     pub const ROW_BY_ROW: Self = Self { neighbours_log2: 16, banks_first: false };
 }
 
-/// The mapping of one sub-channel.
+/// Maps the lines of one sub-channel to banks, rows and columns.
 #[derive(Clone, Debug)]
 pub struct Mapping {
     /// For each bit of bank, group and rank, the mask of the address bits whose exclusive or is
@@ -105,7 +105,7 @@ impl Mapping {
         }
     }
 
-    /// Lines of the sub-channel.
+    /// The number of lines of the sub-channel.
     pub fn lines(&self) -> u64 {
         self.lines
     }
@@ -133,7 +133,7 @@ impl Mapping {
     }
 }
 
-/// The index of the sub-channel that has a line of the whole memory, and the index of the line
+/// The index of the sub-channel that has the line `line` of the whole memory, and the line's index
 /// within this sub-channel. Chunks of `chunk` lines are dealt to `parts` sub-channels in turn.
 pub fn deal(line: u64, parts: u64, chunk: u64) -> (u64, u64) {
     let (number, within) = (line / chunk, line % chunk);

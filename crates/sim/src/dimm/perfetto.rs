@@ -84,7 +84,8 @@ impl Drawing {
         }
     }
 
-    /// The number of commands, and the number of commands beyond the limit, which are not drawn.
+    /// The number of commands received, and the number of commands beyond the limit, which are not
+    /// drawn.
     pub const fn commands(&self) -> (u64, u64) {
         (self.seen, self.seen.saturating_sub(self.limit))
     }
@@ -149,7 +150,7 @@ impl Drawing {
         }
     }
 
-    /// Clocks of the host in us, with six decimals.
+    /// The duration of `clocks` clocks of the host in us, with six decimals.
     fn us(&self, clocks: u64) -> String {
         let rate = u128::from(self.device.kilotransfers) * u128::from(self.device.host_clocks);
         let ps = (u128::from(clocks) * 2_000_000_000 + rate / 2) / rate;
@@ -205,7 +206,7 @@ impl Observer for Drawing {
     }
 }
 
-/// The complete picture of these sub-channels, as a JSON object.
+/// The complete picture, as a JSON object. `drawings` has one drawing for each sub-channel.
 pub fn json(drawings: impl IntoIterator<Item = Drawing>) -> String {
     let mut text = String::from("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n");
     for drawing in drawings {

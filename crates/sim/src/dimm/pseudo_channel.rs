@@ -37,11 +37,11 @@ pub(super) struct PseudoChannel {
     access_slots: u64,
 }
 
-/// An issued access.
+/// An access that was issued to the DRAM.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Accessed {
     pub(super) request: Request,
-    /// True for an access with auto-precharge.
+    /// True if the access closes the row, with auto-precharge.
     pub(super) closes: bool,
     pub(super) row_hit: bool,
 }
@@ -85,7 +85,7 @@ impl PseudoChannel {
         self.banks.rows.row(bank)
     }
 
-    /// Rank, bank group and bank in the address of a command.
+    /// Rank, bank group and bank in the address of a command to `bank`.
     #[inline]
     pub(super) fn address(&self, bank: usize) -> (u8, u8, u8) {
         self.banks.timing.geometry.address(bank)
@@ -115,7 +115,7 @@ impl PseudoChannel {
         self.bus_free = self.bus_free.max(clock);
     }
 
-    /// The next command and its clock; [`NEVER`] without a command.
+    /// The next command and its clock, not before `now`; [`NEVER`] without a command.
     #[inline]
     pub(super) fn next_command(&mut self, now: u64) -> (u64, Operation) {
         let free = self.bus_free.max(now);

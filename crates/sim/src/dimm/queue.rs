@@ -23,7 +23,7 @@ pub(super) struct Queue {
     free: Vec<u8>,
     head: [u8; BANKS_MAX],
     tail: [u8; BANKS_MAX],
-    /// The banks for which a request is queued.
+    /// The set of banks for which a request is queued.
     pub(super) busy: BankSet,
     /// The number of queued requests.
     pub(super) count: usize,
@@ -165,7 +165,7 @@ pub(super) struct RequestQueues {
 }
 
 impl RequestQueues {
-    /// Empty queues; the read queue is served.
+    /// Creates empty queues for `reads` reads and `writes` writes; the read queue is served.
     pub(super) fn new(reads: usize, writes: usize) -> Self {
         let queues = [Queue::new(reads), Queue::new(writes)];
         Self { queues, served: READS, opened_for: READS }
@@ -212,7 +212,7 @@ impl RequestQueues {
         if self.served == WRITES { WRITE } else { READ }
     }
 
-    /// Banks with a request in either queue.
+    /// The set of banks with a request in either queue.
     pub(super) fn busy(&self) -> BankSet {
         self.queues[READS].busy | self.queues[WRITES].busy
     }

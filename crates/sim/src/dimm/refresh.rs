@@ -15,7 +15,7 @@ use super::{
     timing_state::{NEVER, TimingState},
 };
 
-/// The next refresh of a rank.
+/// The refresh schedule of a rank: the next refresh, and the end of the last.
 #[derive(Clone, Copy, Debug)]
 struct RankRefresh {
     due: u64,
@@ -29,11 +29,11 @@ struct RankRefresh {
     over: u64,
 }
 
-/// The refreshes of all ranks of a pseudo-channel.
+/// The refresh scheduler of all ranks of a pseudo-channel.
 #[derive(Clone, Debug)]
 pub(super) struct RefreshScheduler {
     ranks: [RankRefresh; RANKS_MAX],
-    /// The number of ranks.
+    /// The number of ranks of the pseudo-channel.
     count: usize,
     /// The clock at which the next refresh of any rank becomes due; [`NEVER`] if the refreshes of
     /// all ranks are pending, or without refresh.
@@ -128,7 +128,8 @@ impl RefreshScheduler {
         started
     }
 
-    /// The next command of the pending refreshes and its earliest clock.
+    /// The next command of the pending refreshes (a precharge or a refresh), and its earliest
+    /// clock.
     pub(super) fn next(&self, banks: &Banks) -> (u64, Operation) {
         let mut next = (NEVER, Operation::Refresh(0));
         for (number, rank) in self.ranks[..self.count].iter().enumerate() {

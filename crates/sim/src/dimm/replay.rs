@@ -21,7 +21,7 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 /// 256 bytes, as servers interleave lines.
 pub const CHUNK: u64 = 4;
 
-/// Bytes of a line.
+/// Bytes of a cache line.
 const LINE: u64 = 64;
 
 /// Number of accesses between two calls of `progress`.

@@ -67,13 +67,13 @@ pub struct RowTimes {
 /// Commands and busy clocks of a channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RowCounts {
-    /// Bursts read.
+    /// Number of bursts read.
     pub reads: u64,
-    /// Bursts written.
+    /// Number of bursts written.
     pub writes: u64,
-    /// Activations: one for each row access.
+    /// Number of activations: one for each row access.
     pub activates: u64,
-    /// Refresh commands.
+    /// Number of refresh commands.
     pub refreshes: u64,
     /// Clocks from each activation to the end of the precharge, summed over all banks.
     pub open_clocks: u64,
@@ -104,7 +104,7 @@ struct RefreshTimes {
     issued: u64,
 }
 
-/// A sub-channel and its controller.
+/// A sub-channel, and a controller that serves row accesses in order of arrival.
 #[derive(Clone, Debug)]
 pub struct RowChannel {
     geometry: Geometry,
@@ -137,7 +137,7 @@ pub struct RowChannel {
 }
 
 impl RowChannel {
-    /// An idle sub-channel of `device`, whose refreshes are staggered over its ranks.
+    /// Creates an idle sub-channel of `device`, whose refreshes are staggered over its ranks.
     ///
     /// # Panics
     /// If the device is multiplexed: see [`supports`](Self::supports).
@@ -181,7 +181,7 @@ impl RowChannel {
         device.pseudo_channels == 1
     }
 
-    /// The counts so far.
+    /// The commands and busy clocks since the sub-channel was created.
     pub fn counts(&self) -> &RowCounts {
         &self.counts
     }

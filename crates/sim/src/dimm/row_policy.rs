@@ -10,7 +10,7 @@
 
 use super::geometry::{BANKS_MAX, CLOSED};
 
-/// When a row without queued requests is closed.
+/// The rule by which a row without queued requests stays open or is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RowPolicy {
     /// The row is closed only for a request for another row of the bank, or for a refresh.
@@ -27,7 +27,7 @@ impl RowPolicy {
     /// All row policies.
     pub const ALL: [Self; 3] = [Self::Open, Self::Closed, Self::Adaptive];
 
-    /// The name of the policy, as users write it.
+    /// The name of the policy in options and files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Open => "open",

@@ -34,10 +34,10 @@ pub const UNCORE_PS: u64 = 65_000;
 /// Default of [`Setup::seed`].
 pub const SEED: u64 = 1;
 
-/// The configuration of a simulation.
+/// The configuration of a simulation: a machine's memory, and the load on it.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// The module of each channel.
+    /// The memory module in each channel.
     pub device: Device,
     /// The memory controller of each sub-channel.
     pub controller: Controller,
@@ -47,7 +47,7 @@ pub struct Setup {
     pub mix: Mix,
     /// The order in which lines are accessed.
     pub pattern: Pattern,
-    /// Outstanding lines of each sub-channel.
+    /// Number of outstanding lines of each sub-channel.
     pub outstanding: usize,
     /// Number of read streams of each sub-channel, and also of write streams.
     pub streams: usize,
@@ -58,7 +58,7 @@ pub struct Setup {
     pub fabric_gbps: Option<f64>,
     /// The mapping of lines to banks.
     pub layout: Layout,
-    /// The seed of all randomness.
+    /// The seed of the random addresses, start times and pauses.
     pub seed: u64,
 }
 
@@ -88,14 +88,14 @@ pub struct LeastRequests {
 pub struct ChannelResult {
     /// Commands and accesses during the measurement.
     pub counts: Counts,
-    /// Bandwidth, GB/s.
+    /// Bandwidth of reads and writes together, GB/s.
     pub bandwidth_gbps: f64,
     /// Duration of the measurement, ns; for several sub-channels the longest.
     pub simulated_ns: f64,
     /// The last clock of the DRAM, from the start of the warm-up; for several sub-channels the
     /// latest.
     pub end_clock: u64,
-    /// Read latencies, from the core's miss to its data.
+    /// Read latencies, from the miss of the core to the arrival of the line at the core.
     pub latency: Histogram,
 }
 
@@ -203,7 +203,7 @@ impl Setup {
 }
 
 impl ChannelResult {
-    /// The sum over sub-channels, in order.
+    /// Adds the measurements of several sub-channels, in the order of `parts`.
     pub fn sum(parts: &[Self]) -> Self {
         let mut sum = Self::default();
         for part in parts {

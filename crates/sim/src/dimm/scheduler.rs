@@ -25,7 +25,7 @@ pub(super) enum Operation {
     Access(usize),
     /// Opens a row of a bank.
     Activate(usize),
-    /// Closes a bank.
+    /// Closes the open row of a bank.
     Precharge(usize),
     /// Closes all banks of a rank.
     PrechargeRank(usize),

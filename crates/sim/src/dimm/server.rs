@@ -33,25 +33,25 @@ const TEXT: &str = include_str!("../../../../devices/servers/servers.toml");
 /// A server. Its fields are read from the file in `devices/servers`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Server {
-    /// The name, such as `sapphire-rapids-2r`.
+    /// The name of the server, such as `sapphire-rapids-2r`.
     pub name: String,
     /// The processor and its number of cores, as text.
     pub processor: String,
-    /// The module of each channel.
+    /// The memory module in each channel.
     pub device: Device,
-    /// Channels of a socket.
+    /// Number of memory channels of a socket.
     pub channels: u32,
-    /// Cores of a socket.
+    /// Number of cores of a socket.
     pub cores: u32,
     /// Number of read streams of a socket, and of write streams.
     pub streams: u32,
-    /// Outstanding lines of a core.
+    /// Maximum number of outstanding lines of a core.
     pub lines_per_core: u32,
     /// Uncore latency, round trip, ps.
     pub uncore_ps: u64,
     /// The bandwidth of the fabric between cores and controllers, GB/s; `None` without a limit.
     pub fabric_gbps: Option<f64>,
-    /// The memory controllers.
+    /// The configuration of the memory controllers.
     pub controller: Controller,
 }
 
@@ -92,11 +92,11 @@ struct ControllerToml {
 }
 
 impl Server {
-    /// The built-in server of this name.
+    /// Returns the built-in server `name`.
     ///
     /// # Errors
     ///
-    /// If no server has this name.
+    /// If no built-in server is called `name`.
     pub fn by_name(name: &str) -> Result<Self, DeviceError> {
         in_file(FILE, TEXT, name)
     }
@@ -174,7 +174,7 @@ impl Fields<'_> {
         })
     }
 
-    /// A whole number from 1 to `most`.
+    /// Reads a pair whose value is a whole number from 1 to `most`.
     fn count(&self, field: &str, pair: &Sourced, most: u64) -> Result<u64, FileError> {
         Ok(self.quantity(field, pair, "", 1000..=1000 * most)? / 1000)
     }

@@ -60,7 +60,7 @@ impl TimingState {
         self.of_class(class).earliest(bank)
     }
 
-    /// The clocks of one class, for a search over its banks.
+    /// The earliest clocks of commands of `class`, for a search over banks.
     #[inline]
     pub(super) fn of_class(&self, class: usize) -> ClassClocks<'_> {
         ClassClocks {
@@ -137,12 +137,12 @@ impl TimingState {
         raise(&mut self.bank[ACTIVATE][bank], until);
     }
 
-    /// Blocks activations of these banks before `until`.
+    /// Blocks activations of `banks` before the clock `until`.
     pub(super) fn block_banks(&mut self, banks: BankSet, until: u64) {
         banks_in(banks).for_each(|bank| raise(&mut self.bank[ACTIVATE][bank], until));
     }
 
-    /// Blocks activations in this rank before `until`.
+    /// Blocks activations in `rank` before the clock `until`.
     pub(super) fn block_rank(&mut self, rank: usize, until: u64) {
         raise(&mut self.rank[ACTIVATE][rank], until);
     }

@@ -79,7 +79,7 @@ impl FromStr for Format {
 /// The limits of a machine that a trace must respect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressLimits {
-    /// The size of the memory, bytes. Addresses are below it.
+    /// The size of the memory, bytes. Each address of a trace must be below this size.
     pub bytes: u64,
     /// Data rate, million transfers per second: DRAMsim3 counts clocks of half that rate.
     pub mega_transfers: u32,
@@ -160,8 +160,8 @@ impl<'a> Trace<'a> {
         self.try_fold(0, |count, request| request.map(|_| count + 1))
     }
 
-    /// Checks the rules of all formats: the address is within the memory, and no request is earlier
-    /// than the request before it.
+    /// Checks the rules that hold in every format: the address is within the memory, and no request
+    /// is earlier than the request before it.
     fn checked(
         &mut self,
         request: TraceRequest,

@@ -13,7 +13,7 @@ pub struct Location {
     pub row: u32,
 }
 
-/// A request for a burst.
+/// A request to read or write a burst.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     /// Arrival at the controller, in clocks of the DRAM.

@@ -18,9 +18,9 @@ const MERGE: f64 = 0.1;
 /// Consecutive page groups that DAMON assumes to be equally hot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Region {
-    /// The first group.
+    /// The index of the first page group.
     pub(super) start: usize,
-    /// One past the last group.
+    /// The index after the last page group.
     pub(super) end: usize,
     /// The number of samples in the last aggregation interval that found an access.
     pub(super) accesses: u32,

@@ -49,10 +49,10 @@ pub(super) struct Steered<'a> {
     pub(super) heat: &'a Heat,
     /// The near tiers of the task, the fastest first.
     pub(super) near: &'a [usize],
-    /// True if decisions may move the pages.
+    /// True if the pages of the task may be migrated.
     pub(super) steered: bool,
-    /// The target shares of the tiers, and the order that assigns pages to them; `None` without a
-    /// decision.
+    /// The target shares of the tiers, and the order that assigns pages to tiers; `None` before the
+    /// first decision of the policy.
     pub(super) target: Option<(&'a [f64], Order)>,
 }
 

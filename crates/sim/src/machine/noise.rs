@@ -1,4 +1,4 @@
-//! Randomness with a seed.
+//! Pseudo-random numbers, made from a seed.
 
 use rand_distr::{Distribution, StandardNormal};
 use rand_pcg::{

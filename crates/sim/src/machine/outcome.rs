@@ -54,7 +54,7 @@ pub struct PeriodRecord {
     pub domain_reached: Vec<Option<Vec<f64>>>,
     /// Counted reads and writes on each tier, GB/s.
     pub tier_bandwidth_gbps: Vec<f64>,
-    /// Latency of each tier, ns; `None` if not counted.
+    /// Latency of each tier, ns; `None` if the machine does not count the tier's latency.
     pub tier_latency_ns: Vec<Option<f64>>,
     /// The bandwidth on which the policies decide, GB/s, summed over the domains: a percentile of
     /// the bandwidths of the period's samples, if possible only of the samples after the last
@@ -90,7 +90,7 @@ pub struct Outcome {
     /// The time from which the target stays within 3 percentage points of its last value, s; `None`
     /// if the target of the period before the last is farther from the last value.
     pub converged_after_s: Option<f64>,
-    /// Bytes of migrated pages.
+    /// Bytes of the pages that were migrated in the whole run.
     pub moved_bytes: u64,
     /// Energy of the whole machine, J; `None` on a platform without power figures.
     pub energy_j: Option<f64>,
@@ -107,10 +107,11 @@ pub struct TaskOutcome {
     /// Energy of the first run, J; `None` if the run did not end, or the platform has no power
     /// figures.
     pub energy_j: Option<f64>,
-    /// The result with all pages on the first near tier, with unlimited capacity.
+    /// The result of the task with all pages on the first near tier, as if this tier had unlimited
+    /// capacity.
     pub local: StaticTask,
-    /// The result with the best static shares; `None` if the pages fit with none of the shares that
-    /// were tried.
+    /// The result of the task with the best static shares; `None` if the pages fit with none of the
+    /// shares that were tried.
     pub best_static: Option<StaticTask>,
 }
 
@@ -173,8 +174,8 @@ impl TaskOutcome {
 }
 
 impl<'a> Run<'a> {
-    /// A run of `scenario` that simulates at most `duration`. `policy` makes the policy of a domain
-    /// from the index of the domain and the near tiers of the domain.
+    /// Creates a run of `scenario` that simulates at most `duration`. For each domain, `policy` is
+    /// called with the domain's index and near tiers, and returns the policy of the domain.
     pub fn new(
         scenario: &'a Scenario,
         settings: Settings,
@@ -202,7 +203,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The layout of the machine.
+    /// The domains, tiers and scopes of the simulated machine.
     pub fn layout(&self) -> &Layout {
         self.machine.layout()
     }
@@ -212,8 +213,8 @@ impl<'a> Run<'a> {
         self.last.as_ref()
     }
 
-    /// Simulates one period. `None` at the end of the duration, or after the last run of every
-    /// task.
+    /// Simulates one period, and returns its record. Returns `None` at the end of the duration, or
+    /// after the last run of every task.
     pub fn period(&mut self) -> Option<&PeriodRecord> {
         let left = self.duration.saturating_sub(self.elapsed);
         if left.is_zero() || self.machine.has_ended() {
@@ -271,7 +272,8 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The outcome, compared with the best static shares.
+    /// Returns the outcome of the run. `best_static` has the best static shares of the scenario and
+    /// their results, with which the outcome is compared.
     pub fn outcome(self, best_static: Option<StaticBest>) -> Outcome {
         let duration_s = self.duration.as_secs_f64();
         let local = all_local(self.scenario, duration_s);
@@ -302,7 +304,8 @@ fn mean(shares: &[Vec<f64>], tiers: usize) -> Vec<f64> {
     (0..tiers).map(|tier| shares.iter().map(|own| own[tier]).sum::<f64>() / count).collect()
 }
 
-/// True if two targets are within 3 percentage points.
+/// True if the shares of each tier in the targets `a` and `b` differ by at most 3 percentage
+/// points.
 fn near(a: &[f64], b: &[f64]) -> bool {
     let distance = a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
     100.0 * distance <= SETTLED_POINTS + 1e-9

@@ -27,10 +27,10 @@ const BLOCKS_PER_AXIS: usize = 16;
 /// section 6.4).
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
-/// The pages of a task.
+/// The pages of a task: the tier and the hotness of each page group.
 #[derive(Clone, Debug)]
 pub(super) struct Pages {
-    /// The tier of each group.
+    /// The tier of each page group.
     tier: Vec<u8>,
     /// The accesses of each group, in units of hotness ([`HEAT_UNITS`]).
     heat: Vec<u64>,
@@ -71,7 +71,7 @@ impl Pages {
         self.tier.len()
     }
 
-    /// Bytes of all groups.
+    /// Bytes of all page groups of the task.
     pub(super) const fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -81,7 +81,7 @@ impl Pages {
         self.group_bytes + u64::from(group < self.larger)
     }
 
-    /// The bytes on each tier of the groups from `start` to `end`, where `end` is excluded.
+    /// For each tier, the bytes that the groups from `start` to `end` (excluded) have on this tier.
     pub(super) fn bytes_within(&self, start: usize, end: usize) -> impl Iterator<Item = u64> {
         let larger = self.larger.clamp(start, end);
         (0..self.bytes_on.len()).map(move |tier| {

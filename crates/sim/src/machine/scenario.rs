@@ -60,22 +60,22 @@ pub struct Scenario {
     pub counter_noise: f64,
     /// True if the machine counts requests to a tier and their latency.
     pub counts_latency: bool,
-    /// The seed of all randomness.
+    /// The seed of the random errors of counters and of hotness samples.
     pub seed: u64,
 }
 
-/// A running workload.
+/// A workload that runs in a scenario.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Task {
     /// The name, unique in the scenario.
     pub name: String,
-    /// The behaviour of the threads.
+    /// The phases and the memory behaviour of the task's threads.
     pub program: Program,
     /// Each measured run of the demand, and its forecast.
     pub fits: Vec<RunFit>,
-    /// The number of threads.
+    /// The number of threads, all of them in `domain`.
     pub threads: u32,
-    /// The unit of the result.
+    /// The unit of the result of a run: seconds, or work per time.
     pub metric: Metric,
     /// Memory that the task touches, bytes.
     pub footprint_bytes: u64,
@@ -91,7 +91,7 @@ pub struct Task {
     pub scope: String,
     /// True if the pages of the task may be migrated.
     pub steered: bool,
-    /// Start time, s.
+    /// Start time of the first run, s.
     pub start_s: f64,
     /// The number of runs; `None` for endless runs.
     pub runs: Option<u32>,
@@ -147,7 +147,7 @@ impl Task {
 /// A device with its own memory traffic: PCIe DMA.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrafficDevice {
-    /// The name of the device.
+    /// The name of the device, unique in the scenario.
     pub name: String,
     /// The index of the tier of the device's buffers.
     pub tier: usize,
@@ -157,9 +157,9 @@ pub struct TrafficDevice {
     pub bandwidth_gbps: f64,
     /// Reads as a fraction of the bytes of the device's traffic, 0 to 1.
     pub read_share: f64,
-    /// Start time, s.
+    /// Start time of the device's traffic, s.
     pub from_s: f64,
-    /// End time, s.
+    /// End time of the device's traffic, s.
     pub to_s: f64,
 }
 
@@ -217,9 +217,9 @@ pub enum ScenarioError {
     TooLarge {
         /// The owner of the pages.
         what: String,
-        /// The bytes needed, as text.
+        /// The size of the pages, as text.
         needed: String,
-        /// The bytes free, as text.
+        /// The free memory of the tiers, as text.
         free: String,
     },
     /// The platform has too many tiers.
@@ -235,7 +235,7 @@ pub enum ScenarioError {
     TooShort {
         /// The name of the task.
         task: String,
-        /// The length of a cycle.
+        /// The length of a cycle through the phases.
         cycle: Time,
     },
     /// A run that is too long.
@@ -251,12 +251,12 @@ pub enum ScenarioError {
     HeldTooMuch {
         /// The name of the tier.
         tier: String,
-        /// The bytes held, as text.
+        /// The size of the held memory, as text.
         held: String,
-        /// The capacity, as text.
+        /// The capacity of the tier, as text.
         capacity: String,
     },
-    /// More threads than cores.
+    /// More threads run in a domain at the same time than the domain has cores.
     #[error("at {at_s} s {threads} threads run in {domain}, which has {cores} cores")]
     TooManyThreads {
         /// The time at which the threads run, s.

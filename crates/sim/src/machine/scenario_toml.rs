@@ -50,9 +50,9 @@ pub struct ScenarioFile {
 /// The source of a workload's demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DemandSource<'a> {
-    /// A built-in workload of this name.
+    /// The name of a built-in workload.
     Workload(&'a str),
-    /// A demand file; its path is relative to the scenario file.
+    /// The path of a demand file, relative to the scenario file.
     File(&'a str),
 }
 
@@ -109,7 +109,7 @@ impl ScenarioFile {
         self.platform.as_ref().map(|name| name.get_ref().as_str())
     }
 
-    /// The position of the platform's name, for errors about that platform.
+    /// The position in the file at which the platform is named, for errors about the platform.
     pub fn platform_place(&self) -> String {
         match &self.platform {
             Some(name) => self.toml().place("platform", name),
@@ -117,7 +117,7 @@ impl ScenarioFile {
         }
     }
 
-    /// The position at which `source` is first named, for errors about that demand.
+    /// The position in the file at which `source` is first named, for errors about its demand.
     pub fn demand_place(&self, source: DemandSource<'_>) -> String {
         let names = |entry: &&WorkloadEntry| entry.source.get_ref().as_source() == source;
         match self.workloads.iter().find(names) {

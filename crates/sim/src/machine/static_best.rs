@@ -1,4 +1,4 @@
-//! The best static interleaving: each policy is compared with it.
+//! The best static interleaving, with which the results of each policy are compared.
 //!
 //! Static shares apply from the first page on, so no page moves, and the accesses have the same
 //! shares as the pages. Rates are then constant between events (the start or the end of a task, a
@@ -38,9 +38,9 @@ pub struct StaticTask {
     pub energy_j: f64,
 }
 
-/// The best static shares of `scenario` over `duration_s`: the shares with the highest product of
-/// the speeds of the tasks that start within this time. `None` if the pages do not fit into the
-/// tiers with any of the shares that were tried.
+/// Returns the best static shares of `scenario` over `duration_s` seconds: the shares with the
+/// highest product of the speeds of the tasks that start within this time. `None` if the pages do
+/// not fit into the tiers with any of the shares that were tried.
 pub fn static_best(scenario: &Scenario, duration_s: f64) -> Option<StaticBest> {
     let layout = scenario.layout();
     let mut points: Vec<Vec<u16>> =
@@ -79,7 +79,7 @@ pub(super) fn all_local(scenario: &Scenario, duration_s: f64) -> Vec<StaticTask>
     run(scenario, &points, duration_s)
 }
 
-/// Shares in percent with all pages on the first near tier of the domain.
+/// The shares in percent that put all pages on the first near tier of `domain`.
 fn local(layout: &Layout, domain: usize) -> Vec<u16> {
     of_machine(layout, &layout.domains[domain].tiers, &[100])
 }

@@ -1,4 +1,4 @@
-//! A running task.
+//! The state of a task: its pages, and the work that it has completed.
 
 use super::{
     heat::Heat,
@@ -18,7 +18,7 @@ pub(super) enum Placement {
     /// The accesses are divided among the tiers by fixed shares, and there are no pages: for the
     /// search of the best static shares.
     Fixed(Vec<f64>),
-    /// Page groups, with their hotness.
+    /// The task has page groups, whose hotness is sampled.
     Paged(Box<Pages>, Heat),
 }
 
@@ -71,7 +71,7 @@ impl TaskState {
         f64::from(self.runs_done) + self.done
     }
 
-    /// The index of the current phase, and the work that is left in this phase, as a fraction of
+    /// The index of the current phase; and the work that is left in this phase, as a fraction of
     /// the work of a whole run.
     pub(super) fn phase(&self, task: &Task) -> (usize, f64) {
         let phases = task.program.phases();
@@ -88,9 +88,9 @@ impl TaskState {
         (0, 1.0 - self.done)
     }
 
-    /// Advances the task by `span_ns` to the time `now_ns`. `speed` is relative to the task alone
-    /// with all pages on the first tier, and `energy_j` is the task's energy in this span. Returns
-    /// true if a run ended.
+    /// Advances the task by `span_ns` to the time `now_ns`. `speed` is relative to the speed of the
+    /// task alone with all pages on the first tier, and `energy_j` is the task's energy in this
+    /// span. Returns true if a run ended.
     pub(super) fn advance(
         &mut self,
         task: &Task,

@@ -16,7 +16,7 @@ use interleaf_model::{
 /// A policy and its settings for a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trial {
-    /// The kind of policy.
+    /// The policy, by its kind.
     pub policy: PolicyKind,
     /// Shares in percent for [`PolicyKind::Static`]; `None` for the best static shares.
     pub points: Option<Vec<u16>>,
@@ -26,7 +26,7 @@ pub struct Trial {
     pub settings: Settings,
 }
 
-/// A scenario with its best static shares, which all trials on it are compared with.
+/// A scenario with its best static shares, with which the outcome of each trial is compared.
 pub struct PreparedScenario<'a> {
     scenario: &'a Scenario,
     duration: Duration,
@@ -51,7 +51,8 @@ impl<'a> PreparedScenario<'a> {
         Self { scenario, duration, best_static }
     }
 
-    /// The best static shares; `None` when no shares fit.
+    /// The best static shares; `None` if the pages fit into the tiers with none of the shares that
+    /// were tried.
     pub const fn best_static(&self) -> Option<&StaticBest> {
         self.best_static.as_ref()
     }
@@ -80,8 +81,8 @@ impl<'a> PreparedScenario<'a> {
         Ok(Run::new(self.scenario, trial.settings.clone(), self.duration, policy))
     }
 
-    /// Creates a run with these policies: `policy` makes the policy of each domain from the index
-    /// of the domain and the near tiers of the domain.
+    /// Creates a run. For each domain, `policy` is called with the domain's index and near tiers,
+    /// and returns the policy of the domain.
     pub fn start_with(
         &self,
         settings: Settings,
@@ -106,8 +107,9 @@ impl<'a> PreparedScenario<'a> {
     }
 }
 
-/// The shares of the near tiers, in proportion to their percentages in `points`, which has all
-/// tiers of the machine. If the near tiers have no points, all pages are on the first near tier.
+/// The shares of the near tiers, in proportion to their percentages in `points`, which has an entry
+/// for each tier of the machine. If the near tiers have no percentages above 0, all pages are on
+/// the first near tier.
 fn fixed(points: &[u16], near: &[usize], tiers: &[TierLayout]) -> Vec<f64> {
     let own: Vec<f64> =
         near.iter().map(|tier| points.get(*tier).copied().map_or(0.0, f64::from)).collect();

@@ -1,4 +1,4 @@
-//! Runs of the scheduler with a checker as observer, with random settings.
+//! Runs the scheduler with random settings, and checks each of its commands with `Checker`.
 
 use interleaf_sim::dimm::{
     check::{Checker, Violation},
@@ -37,8 +37,8 @@ impl SplitMix64 {
 }
 
 impl Setup {
-    /// A run with the module of this name, and with random devices (density and width), controller
-    /// and load.
+    /// The configuration of a run of the module `name`, with random devices (density and width),
+    /// controller and load.
     pub(crate) fn random(name: &str, seed: u64) -> Self {
         let mut random = SplitMix64(seed);
         let some = |text: &str| Some(text.to_string());
@@ -85,8 +85,8 @@ impl Setup {
     }
 }
 
-/// Runs `accesses` accesses with the tables of `setup`, checked by the tables of `device`. Returns
-/// the number of checked commands, and the first violations.
+/// Simulates `accesses` accesses. The scheduler uses the tables of `setup`, the checker those of
+/// `device`. Returns the number of checked commands, and the first violations.
 pub(crate) fn run(device: &Device, setup: &Setup, accesses: u64) -> (u64, Vec<Violation>) {
     let mut channel = SubChannel::new(&setup.device, &setup.controller, (setup.load.seed % 24, 24));
     let mut source = ClosedLoop::new(&setup.device, &setup.load);

@@ -116,8 +116,9 @@ fn groups(table: &[RunRow]) -> Vec<Group<'_>> {
     groups
 }
 
-/// A row with the median of `published`. The note has the range over the campaigns. `unexplained`
-/// is the reason for an error of the prototype's speed-up.
+/// A row that compares the simulated figure `ours` with the median of `published`, which has the
+/// figure of each campaign. The note has the range over the campaigns. `unexplained` is the
+/// explanation for an error of the prototype's speed-up.
 fn row(
     (section, unexplained): (&str, &str),
     group: &Group<'_>,

@@ -89,7 +89,7 @@ fn degrees(polynomial: &Predicted, streams: &str, published: &[PublishedEfficien
     Figure { scale: Scale::LogX, ..figure(&id, &title, [INTENSITY, EFFICIENCY], series) }
 }
 
-/// Figures 3 to 5: efficiency by footprint.
+/// One of figures 3 to 5 of the paper: the efficiency of the workloads `keys` by footprint.
 fn curves(
     predicted: &[Predicted],
     id: &str,
@@ -105,7 +105,7 @@ fn curves(
     figure(id, title, [FOOTPRINT, EFFICIENCY], series.collect())
 }
 
-/// Figure 6: seconds (A) and efficiency (B) of Hartree-Fock.
+/// Figure 6 of the paper: seconds (A) and efficiency (B) of Hartree-Fock, by footprint.
 fn stacks(gamess: &HartreeFock, published: &[PublishedEfficiency]) -> [Figure; 2] {
     let times = RATIOS.map(|ratio| (ratio, gamess.times(ratio)));
     let line = |name: &str, group: usize, of: fn(&Times) -> f64| {
@@ -130,7 +130,7 @@ fn stacks(gamess: &HartreeFock, published: &[PublishedEfficiency]) -> [Figure; 2
     ]
 }
 
-/// Figure 7: bandwidth of DRAM by arithmetic intensity.
+/// Figure 7 of the paper: bandwidth of DRAM by arithmetic intensity (operations per byte).
 fn intensity(predicted: &[Predicted]) -> Figure {
     let mut series = vec![];
     for key in ["polynomial-1", "polynomial-2"] {

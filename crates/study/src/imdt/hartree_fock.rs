@@ -72,7 +72,7 @@ pub(super) struct HartreeFock {
 pub(super) struct Times {
     pub(super) direct: f64,
     pub(super) in_core: f64,
-    /// With integrals in DRAM and on the drives: for random, LRU and optimal replacement.
+    /// Seconds with integrals in DRAM and on the drives, with random, LRU and optimal replacement.
     pub(super) extended: [f64; 3],
 }
 

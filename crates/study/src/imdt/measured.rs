@@ -210,7 +210,8 @@ fn nearest<'a>(
     own.min_by(|a, b| (a.ratio - ratio).abs().total_cmp(&(b.ratio - ratio).abs()))
 }
 
-/// The reason why the efficiency on this machine differs from the paper's.
+/// The reason for a large difference between `ours`, the efficiency on this machine, and the
+/// published efficiency; empty if the difference is small or has no known reason.
 fn remark(paper: Option<&PublishedEfficiency>, ratio: f64, ours: Option<f64>) -> String {
     let Some((paper, ours)) = paper.zip(ours) else { return String::new() };
     let text = match ratio > 1.0 {

@@ -94,7 +94,8 @@ impl StudyNode {
         Ok(Self { drive: interleaf_catalog::drive("p4800x-4")? })
     }
 
-    /// Simulates the trace of a workload with different DRAM budgets, which gives its miss curves.
+    /// Simulates the trace of `workload` with different DRAM budgets, to obtain the workload's miss
+    /// curves.
     pub(super) fn predicted(&self, workload: &Workload) -> Result<Predicted, Failure> {
         let unknown = || {
             let hint = "the table is part of the program: report it";

@@ -23,7 +23,8 @@ use serde::Deserialize;
 
 const APPLICATIONS: &str = include_str!("../../../../reproduce/mrdimm/applications.csv");
 
-/// Module names of the report, and the platforms whose curves are stretched.
+/// Pairs of a module's name in Micron's report and the platform whose curves are stretched for this
+/// module.
 const PLATFORMS: [(&str, &str); 3] = [
     ("rdimm-6400", "xeon6-rdimm-6400"),
     ("mrdimm-8800", "xeon6-mrdimm-8800"),
@@ -61,9 +62,9 @@ struct OnMachine {
     power_w: f64,
 }
 
-/// Results for the applications of the report: a row of published against predicted figure for each
-/// application that has a demand, a table of predictions, and a table of applications without a
-/// demand.
+/// The results for the applications of the report. `rows` compares the published with the predicted
+/// figure of each application that has a demand. `tables` has a table of predictions, and a table
+/// of the applications without a demand.
 pub(super) struct Applications {
     pub(super) rows: Vec<ReproduceRow>,
     pub(super) tables: Vec<TableDocument>,

@@ -14,7 +14,8 @@ pub(super) fn all(results: &Results) -> Vec<Figure> {
     figures
 }
 
-/// Figures 4 to 6: maximum bandwidth by mix and module.
+/// One of figures 4 to 6 of the report: maximum bandwidth by mix and module, for devices of
+/// `density`.
 fn maxima(results: &Results, density: &'static str) -> Figure {
     let devices = [RDIMM, MRDIMM, MRDIMM_4R];
     let series = devices.iter().enumerate().map(|(group, device)| {
@@ -36,7 +37,7 @@ fn maxima(results: &Results, density: &'static str) -> Figure {
     }
 }
 
-/// Figure 7: loaded latency against bandwidth.
+/// Figure 7 of the report: loaded latency against bandwidth.
 fn latency(results: &Results) -> Figure {
     let series = [RDIMM, MRDIMM, super::GEN2].into_iter().enumerate().map(|(group, device)| {
         let of = |load: &f64| {
@@ -58,7 +59,7 @@ fn latency(results: &Results) -> Figure {
     }
 }
 
-/// Figure 9: histogram of the latencies of single cache lines at the load `HIGH`.
+/// Figure 9 of the report: histogram of the latencies of single cache lines at the load `HIGH`.
 fn histogram(results: &Results) -> Figure {
     let series = [RDIMM, MRDIMM].into_iter().enumerate().map(|(group, device)| {
         let point = ModulePoint::new(device, "32Gb", "R").at(HIGH);

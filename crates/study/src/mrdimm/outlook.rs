@@ -16,7 +16,7 @@ const DMA_GBPS: f64 = 128.0 * 8.0;
 
 const DEVICES: [&str; 4] = [MRDIMM, MRDIMM_4R, GEN2, GEN2_4R];
 
-/// The mixes: the fraction of written lines, in rising order, and the name of the mix.
+/// The mixes, each as a pair of the fraction of written lines and the name; the fractions ascend.
 const MIXES: [(f64, &str); 7] = [
     (0.0, "R"),
     (0.1, "W19"),
@@ -39,7 +39,7 @@ pub(super) fn points() -> impl Iterator<Item = ModulePoint> {
 }
 
 /// Returns the peak bandwidth of sixteen channels at the pin rate, TB/s: of MRDIMM-12800 if
-/// `second`, else of MRDIMM-8800.
+/// `second`, otherwise of MRDIMM-8800.
 pub(super) fn nominal_tbps(second: bool) -> f64 {
     let device = Device::by_name(if second { GEN2 } else { MRDIMM }, &Options::default());
     device.map_or(f64::NAN, |device| device.peak_gbps() * f64::from(CHANNELS_NEXT) * 1e-3)

@@ -20,7 +20,7 @@ pub struct MachineCases {
 /// migration rate and seed.
 struct BaseCase {
     scenario: Scenario,
-    /// Simulated time.
+    /// Simulated time of each case.
     duration: Duration,
     /// The best static weights. `None` until a case of the base case is prepared, and `Some(None)`
     /// if the pages do not fit into the tiers.

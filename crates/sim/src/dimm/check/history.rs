@@ -8,7 +8,7 @@ use super::{
 };
 use crate::dimm::command::{Command, Kind};
 
-/// The commands received by a bank.
+/// The last command of each class that a bank received, and the bank's open row.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Bank {
     pub(super) last: LastCommands,
@@ -41,7 +41,7 @@ impl Bank {
         self.open.is_some()
     }
 
-    /// Checks that the row of the command is open.
+    /// Checks that the row that `command` addresses is open.
     pub(super) fn has_row(&self, command: &Command) -> Result<(), Violation> {
         let rule = match self.open {
             None => "bank is closed",

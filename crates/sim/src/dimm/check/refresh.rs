@@ -7,7 +7,8 @@
 use super::Violation;
 use crate::dimm::command::{Command, Kind};
 
-/// The limits of refresh. A device without refresh has no intervals.
+/// The refresh intervals of a device, and the number of refreshes that may be postponed. A device
+/// without refresh has no intervals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RefreshRules {
     /// Interval of all-bank refreshes, clocks of the host; `None` without refresh.
@@ -19,7 +20,7 @@ pub struct RefreshRules {
     pub postponed: u64,
 }
 
-/// The refreshes of a rank.
+/// The refreshes that the banks of a rank have received.
 #[derive(Clone, Debug)]
 pub(super) struct RefreshHistory {
     /// Entry `i` has the refreshes of the banks with the index `i` in their groups.

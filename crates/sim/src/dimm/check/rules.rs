@@ -28,7 +28,7 @@ pub enum Class {
 pub(super) const CLASSES: usize = 6;
 
 impl Class {
-    /// The class of a command with this operation.
+    /// The class of the commands of the kind `kind`.
     pub const fn of(kind: Kind) -> Self {
         match kind {
             Kind::Activate => Self::Activate,
@@ -68,7 +68,8 @@ pub enum Scope {
     Rank,
 }
 
-/// A least distance between two commands.
+/// A rule: the least distance from a command of one class to a later command of the same or another
+/// class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeastDistance {
     /// The name that JEDEC's standards give to the distance, such as `tRCD`.
@@ -84,7 +85,8 @@ pub struct LeastDistance {
 }
 
 impl LeastDistance {
-    /// Checks the distance from the last command of the earlier class.
+    /// Checks that `command` comes at least `self.cycles` clocks after the last command of the
+    /// class `self.earlier`.
     pub(super) fn far(&self, last: &LastCommands, command: &Command) -> Result<(), Violation> {
         let Some(earlier) = last.of(self.earlier) else { return Ok(()) };
         let (rule, limit) = (self.name, self.cycles);
@@ -97,20 +99,21 @@ impl LeastDistance {
     }
 }
 
-/// The dimensions of a sub-channel, each dimension within the previous dimension.
+/// The dimensions of a sub-channel, from the outermost to the innermost: each field counts the
+/// units within one unit of the previous field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// Pseudo-channels of the sub-channel.
+    /// Number of pseudo-channels in the sub-channel.
     pub pseudos: usize,
-    /// Ranks of a pseudo-channel.
+    /// Number of ranks in a pseudo-channel.
     pub ranks: usize,
-    /// Bank groups of a rank.
+    /// Number of bank groups in a rank.
     pub groups: usize,
-    /// Banks of a bank group.
+    /// Number of banks in a bank group.
     pub banks: usize,
-    /// Rows of a bank.
+    /// Number of rows in a bank.
     pub rows: u32,
-    /// Bursts of a row.
+    /// Number of bursts in a row.
     pub columns: u32,
 }
 
@@ -133,7 +136,7 @@ impl Shape {
     }
 }
 
-/// The rules of a device. Time is in clocks of the host throughout.
+/// The rules that the timing tables of a device demand. All times are in clocks of the host.
 #[derive(Clone, Debug)]
 pub struct Rules {
     /// The dimensions of the sub-channel.
@@ -158,7 +161,7 @@ pub struct Rules {
 }
 
 impl Rules {
-    /// The rules of a device.
+    /// Computes the rules from the timing tables of `device`.
     pub fn new(device: &Device) -> Self {
         let t = &device.timing;
         let host = |clocks: u32| u64::from(clocks) * device.host_clocks;
@@ -217,8 +220,9 @@ impl Rules {
         }
     }
 
-    /// The rule for the data of two accesses on the bus, and the minimum gap between them in clocks
-    /// of the host. `None` for accesses whose data may overlap.
+    /// The name of the rule that keeps the data of two accesses apart on the data bus, and the
+    /// minimum gap between their data in clocks of the host. `None` for accesses whose data may
+    /// overlap.
     pub(super) fn gap(&self, earlier: &Command, later: &Command) -> Option<(&'static str, u64)> {
         let write = |command: &Command| Class::of(command.kind) == Class::Write;
         let one_pseudo = earlier.pseudo == later.pseudo;
@@ -236,12 +240,12 @@ impl Rules {
     }
 }
 
-/// All rules with a least distance, in clocks of the DRAM.
+/// The least distances that the timing tables of `device` demand, in clocks of the DRAM.
 fn least_distances(device: &Device) -> Vec<LeastDistance> {
     use Class::{Activate, Precharge, Read, RefreshAll, RefreshSame, Write};
     use Scope::{Bank, Group, Rank};
     let t = &device.timing;
-    // From a write command to the end of its data.
+    // Clocks from a write command to the end of its data.
     let written = t.cwl + t.burst;
     // On-die error correction works on words of 128 bits. A burst of a x4 device has only 64 bits.
     // A write to a x4 device therefore reads the word, modifies it and writes it back, which takes

@@ -27,16 +27,16 @@ pub struct NamedModule<'a> {
     /// The table of the file with the fields `module`, `density` and `width`, such as `memory.`;
     /// empty for fields outside a table.
     pub table: &'a str,
-    /// The name of the module.
+    /// The name of the built-in module.
     pub module: &'a Spanned<String>,
-    /// See [`Options::density`].
+    /// The density of the devices; `None` for the default of [`Options::density`].
     pub density: Option<&'a Spanned<String>>,
-    /// See [`Options::width`].
+    /// The width of the devices; `None` for the default of [`Options::width`].
     pub width: Option<&'a Spanned<String>>,
 }
 
 impl NamedModule<'_> {
-    /// Returns the module. `text` is the file.
+    /// Returns the named module. `text` is the input file that names the module.
     ///
     /// # Errors
     /// The errors of [`by_name`], at the field with the wrong value.
@@ -58,11 +58,11 @@ impl NamedModule<'_> {
     }
 }
 
-/// Returns the built-in module of this name.
+/// Returns the built-in module `name` with the density and width of `options`.
 ///
 /// # Errors
-/// If no module has this name, or the module does not exist with the density and width of
-/// `options`.
+/// If no built-in module is called `name`, or the module does not exist with the density and width
+/// of `options`.
 pub fn by_name(name: &str, options: &Options) -> Result<Device, DeviceError> {
     for (file, text) in FILES {
         let text = TomlText::new(file, text);
@@ -86,7 +86,8 @@ pub fn by_name(name: &str, options: &Options) -> Result<Device, DeviceError> {
 /// module of the file. `read` reads the files that this file inherits from.
 ///
 /// # Errors
-/// If the text is invalid, or has no such module.
+/// If the text is invalid, or has no module `name`; without a name, if it does not have exactly one
+/// module.
 pub fn in_file(
     file: &str,
     text: &str,
@@ -242,7 +243,7 @@ pub(super) struct Tables<'a> {
     /// The table of the file for the width of the module, if the file has one: its values replace
     /// the values of the family.
     pub(super) width: Option<&'a WidthTable>,
-    /// The assumed and the inherited ones of the timing parameters that were read so far.
+    /// Those of the timing parameters read so far that are assumed or inherited.
     origins: RefCell<TimingOrigins>,
 }
 
@@ -432,7 +433,7 @@ impl<'a> Tables<'a> {
         }
     }
 
-    /// The time of `pair` in clocks at the data rate `rate`, after a check that it is at least
+    /// Returns the time of `pair` in clocks at the data rate `rate`. Fails if this is fewer than
     /// `least` clocks.
     fn at(&self, field: &str, pair: &Sourced, rate: u64, least: i64) -> Result<u32, FileError> {
         let clocks = self.rule(field, pair)?.at(rate);

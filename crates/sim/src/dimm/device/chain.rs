@@ -38,9 +38,9 @@ struct Head {
 
 /// A module that a file inherits from.
 struct Base {
-    /// The value of `inherits`.
+    /// The value of the key `inherits`, with its position in the file.
     value: Spanned<String>,
-    /// The module; `None` for the only module of the file.
+    /// The name of the inherited module; `None` for the only module of its file.
     module: Option<String>,
 }
 
@@ -171,7 +171,8 @@ fn circle(files: &[&str], path: &str) -> Option<String> {
     Some([&files[start..], &[files[start]]].concat().join(" -> "))
 }
 
-/// The fields of the module that a file inherits from.
+/// Returns the fields of the module that `base` names. `table` has the values of the inherited file
+/// `file`, and `toml` is the inheriting file.
 fn inherited_module<'i>(
     toml: &TomlText<'_>,
     base: &Base,

@@ -12,35 +12,35 @@ use interleaf_model::format::FileError;
 /// pins, the register and the data buffers of a module. Most fields are rows of data sheets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Currents {
-    /// Supply voltage, mV.
+    /// Supply voltage of the devices (VDD), mV.
     pub vdd_mv: u32,
-    /// Supply voltage of the word lines, mV; 0 if they have no supply of their own.
+    /// Supply voltage of the word lines (VPP), mV; 0 if they have no supply of their own.
     pub vpp_mv: u32,
-    /// One bank repeats activation and precharge.
+    /// Current while one bank repeats activation and precharge (IDD0).
     pub idd0_ua: u32,
-    /// Standby, all banks closed.
+    /// Current in standby, all banks closed (IDD2N).
     pub idd2n_ua: u32,
-    /// Power-down, all banks closed.
+    /// Current in power-down, all banks closed (IDD2P).
     pub idd2p_ua: u32,
-    /// Standby, all banks open.
+    /// Current in standby, all banks open (IDD3N).
     pub idd3n_ua: u32,
-    /// Continuous reads, all banks open.
+    /// Current of continuous reads, all banks open (IDD4R).
     pub idd4r_ua: u32,
-    /// Continuous writes, all banks open.
+    /// Current of continuous writes, all banks open (IDD4W).
     pub idd4w_ua: u32,
-    /// Repeated refresh of all banks.
+    /// Current of repeated refreshes of all banks (IDD5B).
     pub idd5b_ua: u32,
     /// Like `idd0`, for the supply of the word lines (VPP).
     pub ipp0_ua: u32,
-    /// Like `idd2n`, for VPP.
+    /// Like `idd2n`, for the supply VPP.
     pub ipp2n_ua: u32,
-    /// Like `idd3n`, for VPP.
+    /// Like `idd3n`, for the supply VPP.
     pub ipp3n_ua: u32,
-    /// Like `idd4r`, for VPP.
+    /// Like `idd4r`, for the supply VPP.
     pub ipp4r_ua: u32,
-    /// Like `idd4w`, for VPP.
+    /// Like `idd4w`, for the supply VPP.
     pub ipp4w_ua: u32,
-    /// Like `idd5b`, for VPP.
+    /// Like `idd5b`, for the supply VPP.
     pub ipp5b_ua: u32,
     /// tRAS in the measurement of `idd0`, ps.
     pub t_ras_ps: u64,
@@ -63,7 +63,7 @@ pub struct Currents {
 }
 
 impl Tables<'_> {
-    /// The currents of devices of this width, if the file has them.
+    /// The currents of devices of the width `width`; `None` if the file has none for this width.
     pub(super) fn currents(
         &self,
         width: &str,

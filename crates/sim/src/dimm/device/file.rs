@@ -1,4 +1,4 @@
-//! The file of a family, as structs of its fields.
+//! The structs into which a device file is read: one file for each family of DRAM devices.
 
 use crate::figures::Sourced;
 use serde::Deserialize;

@@ -11,7 +11,8 @@ pub(super) struct Rule {
 }
 
 impl Rule {
-    /// The time in clocks of a DRAM with this data rate, thousand transfers per second.
+    /// The time in clocks of a DRAM whose data rate is `kilotransfers` thousand transfers per
+    /// second.
     pub(super) fn at(self, kilotransfers: u64) -> i64 {
         if self.ps == 0 {
             self.clocks

@@ -124,7 +124,8 @@ fn errors_name_the_line_of_a_device_file() {
     assert!(in_file("d.toml", text, None, &Options::default(), &no_file).is_err());
 }
 
-/// The figures are from Ramulator 2.1, `src/dram/impl`: DDR3.cpp, DDR4.cpp, DDR5.cpp.
+/// The expected geometry and timing are from Ramulator 2.1, `src/dram/impl`: DDR3.cpp, DDR4.cpp,
+/// DDR5.cpp.
 #[test]
 fn devices_of_each_width_have_the_geometry_of_the_standard() {
     for (name, density, width, groups, rows, columns, timing) in [

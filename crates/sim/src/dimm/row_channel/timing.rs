@@ -158,12 +158,12 @@ impl RowTiming {
         closed
     }
 
-    /// The clock from which all banks of a set may be activated or refreshed.
+    /// The clock from which each of `banks` may be activated or refreshed.
     pub(super) fn closed(&self, banks: BankSet) -> u64 {
         banks_in(banks).map(|bank| self.banks[bank]).max().unwrap_or(0)
     }
 
-    /// Blocks these banks before `until`.
+    /// Blocks activations and refreshes of `banks` before the clock `until`.
     pub(super) fn block_banks(&mut self, banks: BankSet, until: u64) {
         for bank in banks_in(banks) {
             self.banks[bank] = self.banks[bank].max(until);

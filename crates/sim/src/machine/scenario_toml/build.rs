@@ -96,7 +96,7 @@ impl ScenarioFile {
     }
 
     /// Converts `why`, an error of the scenario as a whole, into an error with a position in the
-    /// file: the entry that contributes most to the error, or else the platform.
+    /// file: the entry that contributes most to the error, or the platform if no entry does.
     fn of_whole(&self, toml: &TomlText<'_>, scenario: &Scenario, why: &ScenarioError) -> FileError {
         let error = |at: Option<FieldSpan>| match at {
             Some((field, value)) => toml.error(&field, &value, why, why.hint()),
@@ -124,7 +124,7 @@ impl ScenarioFile {
     }
 }
 
-/// A field and its position.
+/// The name of a field, and the position of its value in the file.
 type FieldSpan = (String, Spanned<()>);
 
 impl WorkloadEntry {

@@ -293,7 +293,7 @@ fn workload(
     })
 }
 
-/// The demand source of workload `index`.
+/// The demand source of the workload `read`, which is entry `index` of the list `[[workload]]`.
 fn source(
     toml: &TomlText<'_>,
     index: usize,
@@ -378,7 +378,7 @@ fn counter_noise(toml: &TomlText<'_>, value: &Spanned<String>) -> Result<f64, Fi
         .map(Percent::fraction)
 }
 
-/// A bandwidth above zero, GB/s.
+/// Reads a bandwidth, which must be above zero, in GB/s.
 fn bandwidth(toml: &TomlText<'_>, field: &str, value: &Spanned<String>) -> Result<f64, FileError> {
     let bandwidth: Bandwidth = toml.quantity(field, value)?;
     if bandwidth.gbps() > 0.0 && bandwidth.gbps() <= BANDWIDTH_MAX_GBPS {
@@ -388,8 +388,8 @@ fn bandwidth(toml: &TomlText<'_>, field: &str, value: &Spanned<String>) -> Resul
     Err(toml.error(field, value, problem, "write a bandwidth such as \"4GB/s\""))
 }
 
-/// The quantity in `value`, after a check that its `number` is in `range`. `shown` has the limits
-/// of the range as texts for the error.
+/// Reads the quantity in `value`, and checks that `number`, applied to the quantity, is within
+/// `range`. `shown` has the limits of `range` as texts for the error.
 fn within<T: FromStr<Err = UnitError> + Copy>(
     toml: &TomlText<'_>,
     field: &str,

@@ -1,5 +1,6 @@
 //! Each rule is tested alone: the earliest allowed clock passes, one clock earlier is a violation.
-//! The numbers are written out so that an error in the tables shows here.
+//! The expected distances are literals and not read from the tables, so that an error in the tables
+//! fails a test.
 
 use super::*;
 use Kind::{
@@ -233,8 +234,8 @@ fn banks_must_be_open_or_closed_as_a_command_requires() {
         before.iter().for_each(|command| assert_eq!(checker.check(command), Ok(())));
         assert_eq!(checker.check(&later).expect_err(rule).rule, rule);
     }
-    // While these banks are open, a refresh of other banks of the rank is allowed, and so is a
-    // refresh of another rank.
+    // While bank 0 of group 0 of rank 0 is open, a refresh of other banks of this rank is allowed,
+    // and so is a refresh of rank 1.
     let mut checker = Checker::new(&device);
     open.iter().for_each(|command| assert_eq!(checker.check(command), Ok(())));
     assert_eq!(checker.check(&command(RefreshSame, 900, 0, 1)), Ok(()));
