@@ -1,9 +1,9 @@
-//! Simulated requests per second of memory modules:
+//! Measures how many requests to memory modules the simulation computes per second:
 //! `cargo bench -p interleaf-benches --bench dimm`.
 //!
-//! The requirement is a million simulated requests per second of one core of the host. It applies
-//! to a saturated sub-channel of DDR5-6400 with two ranks, random reads and a queue of 64 requests.
-//! Five million is the stretch goal. `README.md` has the last result.
+//! The requirement is a million simulated requests per second on one core of the host. The
+//! requirement applies to a saturated sub-channel of DDR5-6400 with two ranks, random reads and a
+//! queue of 64 requests. Five million is the stretch goal. `README.md` has the last result.
 
 use divan::{Bencher, counter::ItemsCount};
 use interleaf_sim::dimm::{
@@ -30,7 +30,7 @@ fn run(setup: &Setup, offered_gbps: Option<f64>) -> ChannelResult {
     setup.part(0, offered_gbps, REQUESTS, &mut (), &|_| ())
 }
 
-/// The requirement applies to `rdimm-6400-2r`.
+/// The requirement of a million requests per second applies to `rdimm-6400-2r`.
 #[divan::bench(args = ["rdimm-6400-2r", "mrdimm-8800-2r", "mrdimm-8800-4r", "ddr4-3200-2r"],
     sample_count = 5)]
 fn random_reads(bencher: Bencher<'_, '_>, device: &str) {

@@ -18,14 +18,14 @@ use std::{
     time::Instant,
 };
 
-/// Default number of commands.
+/// The default number of commands that are checked.
 const COMMANDS: u64 = 100_000_000;
 
-/// Number of accesses per run.
+/// The number of memory accesses per run.
 const ACCESSES: u64 = 100_000;
 
-/// Number of runs in a round. The runs of a round are divided among all cores. After each round,
-/// the benchmark ends if enough commands were checked.
+/// The number of runs in a round. The runs of a round are divided among all cores. After each
+/// round, the benchmark ends if enough commands were checked.
 const ROUND: u64 = 64;
 
 fn main() -> ExitCode {

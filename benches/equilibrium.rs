@@ -1,9 +1,9 @@
-//! The time to solve for the bandwidth and latency of each tier under a load:
+//! Measures the time to solve for the bandwidth and latency of each tier under a load:
 //! `cargo bench -p interleaf-benches --bench equilibrium`.
 //!
 //! The requirements are at most 20 us for a solution with two tiers, and at most 100 us with eight
 //! tiers. The search for the behaviour of a workload's threads computes thousands of solutions, and
-//! a table of predictions does too. With 5000 solutions, each of the two then finishes within 0.1 s
+//! so does a table of predictions. With 5000 solutions, either of them then finishes within 0.1 s
 //! for two tiers, and within 0.5 s for eight tiers. `README.md` has the last result.
 
 use divan::{Bencher, black_box};
@@ -28,7 +28,7 @@ fn main() {
     divan::main();
 }
 
-/// Number of points of a synthetic curve. A measured curve has about as many.
+/// The number of points of a synthetic curve. A measured curve has about as many points.
 const CURVE_POINTS: u32 = 16;
 
 fn example() -> Figure {
@@ -71,8 +71,8 @@ fn synthetic(tiers: u32) -> Platform {
     }
 }
 
-/// A load without compute time, with the share of its traffic on each tier in `shares`. Each thread
-/// has as many outstanding lines as a core can have.
+/// A load without compute time. `shares` has the share of its traffic on each tier. Each thread has
+/// as many outstanding lines as a core can have.
 fn load(platform: &Platform, mix: Mix, threads: f64, shares: Vec<f64>) -> Load {
     Load {
         threads,
@@ -145,8 +145,8 @@ fn loads_sharing(bencher: Bencher<'_, '_>, count: u32) {
     solve(bencher, &platform, &loads);
 }
 
-/// Four tiers. The last three or all four are behind a link. The bandwidth of the link is less than
-/// the sum of the bandwidths of these tiers.
+/// A platform with four tiers, of which the last three or all four (`behind`) are behind a link.
+/// The bandwidth of the link is less than the sum of the bandwidths of the tiers behind it.
 #[divan::bench(args = [3, 4])]
 fn four_tiers_behind_link(bencher: Bencher<'_, '_>, behind: usize) {
     let mut platform = synthetic(4);

@@ -1,11 +1,11 @@
-//! The time of a minor fault, on a page whose content is in memory: with userfaultfd alone, and
-//! with the pager.
+//! Measures the time of a minor fault (a fault on a page whose content is in memory), with
+//! userfaultfd alone and with the pager.
 //!
 //! Each sample touches 512 pieces of memory in order; a piece has one or 16 pages, and one fault
-//! maps it. With userfaultfd alone, the handler needs no page table of its own: the content of a
-//! page is at the same offset as the fault. The fault is handled by a thread that waits in `poll`,
-//! by a thread that spins, or by the faulting thread in a handler of SIGBUS. Each kind of handler
-//! maps the piece by `UFFDIO_COPY` or `UFFDIO_MOVE`.
+//! maps the whole piece. With userfaultfd alone, the handler needs no page table of its own: the
+//! content of a page is at the offset of the faulting address. The fault is handled by a thread
+//! that waits in `poll`, by a thread that spins, or by the faulting thread in a handler of SIGBUS.
+//! Each kind of handler maps the piece by `UFFDIO_COPY` or `UFFDIO_MOVE`.
 
 #![expect(unsafe_code, reason = "the kernel's calls are timed by hand")]
 
@@ -28,8 +28,8 @@ fn main() {
 const PAGE: usize = 4096;
 const PIECES: usize = 512;
 
-/// `UFFDIO_API`, `_REGISTER`, `_COPY` and `_MOVE` of `linux/userfaultfd.h`, and the feature bits of
-/// SIGBUS and MOVE.
+/// The ioctls `UFFDIO_API`, `_REGISTER`, `_COPY` and `_MOVE` of `linux/userfaultfd.h`, and the
+/// feature bits `UFFD_FEATURE_SIGBUS` and `UFFD_FEATURE_MOVE`.
 const API: u64 = 0xc018_aa3f;
 const REGISTER: u64 = 0xc020_aa00;
 const COPY: u64 = 0xc028_aa03;
@@ -37,8 +37,8 @@ const MOVE: u64 = 0xc028_aa05;
 const SIGBUS: u64 = 1 << 7;
 const MOVES: u64 = 1 << 16;
 
-/// The thread that handles a fault: one that waits in `poll`, one that spins, or the faulting
-/// thread itself.
+/// The thread that handles a fault: a thread that waits in `poll`, a thread that spins, or the
+/// faulting thread itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     Poll,
@@ -46,17 +46,17 @@ enum By {
     Itself,
 }
 
-/// The operation of userfaultfd that maps the piece.
+/// The operation of userfaultfd that maps a piece: `UFFDIO_COPY` or `UFFDIO_MOVE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum How {
     Copy,
     Move,
 }
 
-/// The state of the fault handlers. It is in statics, because the program cannot pass an argument
-/// to a handler of SIGBUS. `FD` is the userfaultfd. `MEMORY` and `FRAMES` are the addresses of the
-/// memory that is touched and of its content. `BYTES` is the size of a piece, and `CALL` the number
-/// of the ioctl that maps a piece. `IS_OVER` ends the handling thread.
+/// The state of the fault handlers. The state is in statics, because the program cannot pass an
+/// argument to a handler of SIGBUS. `FD` is the userfaultfd. `MEMORY` is the address of the memory
+/// that is touched, and `FRAMES` the address of its content. `BYTES` is the size of a piece, and
+/// `CALL` the number of the ioctl that maps a piece. `IS_OVER` ends the handling thread.
 static FD: AtomicI32 = AtomicI32::new(-1);
 static MEMORY: AtomicUsize = AtomicUsize::new(0);
 static FRAMES: AtomicUsize = AtomicUsize::new(0);
@@ -75,8 +75,8 @@ fn map(bytes: usize) -> usize {
     address as usize
 }
 
-/// Handles a fault at `address`: copies or moves the piece from `FRAMES` to the same offset of
-/// `MEMORY`.
+/// Handles a fault at `address`: copies or moves the piece that contains `address` from `FRAMES` to
+/// the same offset in `MEMORY`.
 fn serve(address: usize) {
     let (memory, bytes) = (MEMORY.load(SeqCst), BYTES.load(SeqCst));
     let start = (address - memory) / bytes * bytes;
@@ -95,7 +95,7 @@ extern "C" fn on_sigbus(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc
     serve(unsafe { (*info).si_addr() } as usize);
 }
 
-/// Reads and handles faults until `IS_OVER` is set.
+/// Reads and handles faults until `IS_OVER` is true.
 fn handle(by: By) {
     let fd = FD.load(SeqCst);
     while !IS_OVER.load(SeqCst) {
@@ -138,7 +138,7 @@ fn touch(memory: usize, bytes: usize) {
 fn mechanism(bencher: Bencher, (by, how, pages): (By, How, usize)) {
     let bytes = pages * PAGE;
     let (memory, frames) = (map(PIECES * bytes), map(PIECES * bytes));
-    // SAFETY: the range was just mapped; the write makes all its pages present.
+    // SAFETY: the range was just mapped. The write makes all its pages resident.
     unsafe { ptr::write_bytes(frames as *mut u8, 1, PIECES * bytes) };
     // SAFETY: the call only creates a file descriptor.
     let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | libc::O_NONBLOCK) };

@@ -1,5 +1,5 @@
 //! Searches for the fastest kernel of each mix of reads and writes. A kernel is a timed loop of
-//! loads and stores. All candidates alternate with the fastest kernel known before, in many short
+//! loads and stores. All candidates alternate with the previously fastest kernel, in many short
 //! rounds, so that interference affects all kernels equally.
 //!
 //! ```text
@@ -9,9 +9,9 @@
 //! Environment variables: `THREADS` is the number of threads, `ROUNDS` the number of rounds, `ISA`
 //! the instruction set, and `MIB` the memory of each thread in MiB. `ALL` includes every
 //! instruction set. `ONLY=1x4,own 256` selects the kernels whose name ends in `1x4` or `own 256`.
-//! `SPAN_MS` is a time in ms over which the best kernel is measured alone and without chunks, as
-//! other programs do. `SMALL` uses base pages instead of huge pages, `RANDOM` random order. On a
-//! shared machine only ratios are meaningful.
+//! If `SPAN_MS` is set, the best kernel is measured alone, over this time in ms and without chunks,
+//! as other programs measure. `SMALL` selects base pages instead of huge pages, `RANDOM` a random
+//! order of accesses. On a shared machine only ratios are meaningful.
 
 use interleaf_linux::place::mempolicy::Policy;
 use interleaf_measure::{
@@ -33,11 +33,11 @@ use std::{
     time::Duration,
 };
 
-/// The mixes that are searched by default: those whose kernels differ.
+/// The mixes for which kernels are searched by default. They are the mixes whose kernels differ.
 const MIXES: [&str; 7] = ["R", "W5", "W6", "W2", "W3", "W11", "W10"];
 
-/// Number of chunks in the warm-up (`WARM`), and of measured chunks (`CHUNKS`). A chunk is about
-/// 256 KiB of accesses; all measured chunks together take about 10 ms.
+/// The number of chunks in the warm-up (`WARM`), and the number of measured chunks (`CHUNKS`). A
+/// chunk is about 256 KiB of accesses; all measured chunks together take about 10 ms.
 const WARM: usize = 40;
 const CHUNKS: usize = 500;
 
@@ -124,7 +124,7 @@ fn search(load: &Load, rounds: usize) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The kernel that the candidates are compared with: the fastest known kernel of the instruction
+/// The kernel with which the candidates are compared: the fastest known kernel of the instruction
 /// set, or of this machine if `ALL` is set.
 fn chosen(load: &Load) -> Result<Kernel, String> {
     let best = match env::var("ALL") {
@@ -134,9 +134,9 @@ fn chosen(load: &Load) -> Result<Kernel, String> {
     best.ok_or_else(|| format!("no kernel of {} for {}", load.isa, load.traffic))
 }
 
-/// The bandwidth of a load, GB/s. For each thread it is the median over the thread's chunks, which
-/// is robust against interference; the results of all threads are added. `regions` is the memory
-/// that the previous call returned; it is reused and returned again.
+/// Measures the bandwidth of a load, GB/s: the sum of the bandwidths of all threads. The bandwidth
+/// of a thread is the median over its chunks, which is robust against interference. `regions` is
+/// the memory that the previous call returned; it is reused and returned again.
 fn rate(load: &Load, regions: Vec<Region>) -> Result<(f64, Vec<Region>), Box<dyn Error>> {
     let mut regions = regions.into_iter();
     let mut walks = vec![];
@@ -176,7 +176,7 @@ fn timed(walk: &mut Walk, cpu: u32, ready: &Barrier) -> Result<f64, String> {
     spread(&rates).map(|spread| spread.median).ok_or_else(|| "no rate".into())
 }
 
-/// Prints a line. A failure because stdout is closed is ignored.
+/// Prints a line. An error, such as that of a closed stdout, is ignored.
 fn tell(line: &str) {
     let _ = writeln!(io::stdout(), "{line}");
 }

@@ -1,8 +1,8 @@
-//! The time per page for planning a migration and for sampling the placement.
+//! Measures the time per page for planning a migration and for sampling the placement.
 //!
-//! `plan` and `plan_at_target` should take a small part of the time of `survey`, which asks the
-//! kernel for the location of each page of this process. `survey` runs on 1 GiB with all pages
-//! resident, and on 64 GiB with every 256th page resident.
+//! The benchmarks `plan` and `plan_at_target` should take a small part of the time of `survey`,
+//! which asks the kernel for the location of each page of this process. `survey` runs on 1 GiB with
+//! all pages resident, and on 64 GiB with every 256th page resident.
 
 use divan::{Bencher, black_box};
 use interleaf_linux::place::migrate::{
@@ -30,7 +30,7 @@ fn units(pages: u32) -> Vec<Unit> {
     (0..PAGES).map(unit).collect()
 }
 
-/// Divides 65,536 pages on the first node among 2, 3 or 8 nodes.
+/// Plans to divide 65,536 pages, all on the first node, among 2, 3 or 8 nodes.
 #[divan::bench(args = [&[65, 35][..], &[22, 9, 2], &[8, 7, 6, 5, 4, 3, 2, 1]])]
 fn plan(bencher: Bencher, weights: &[u32]) {
     let (units, target) = (units(1), target(weights));
@@ -59,7 +59,8 @@ fn plan_huge(bencher: Bencher) {
         .bench(|| Planner::new(&target, PAGE).plan(black_box(&units)));
 }
 
-/// Samples this process with `gib` GiB mapped, of which every `step`-th page is resident.
+/// Samples the placement of this process, which has mapped `gib` GiB. Every `step`-th page of them
+/// is resident.
 #[divan::bench(args = [(1, 1), (64, 256)], sample_count = 10, sample_size = 1)]
 fn survey(bencher: Bencher, (gib, step): (usize, usize)) {
     let bytes = gib << 30;

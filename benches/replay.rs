@@ -9,12 +9,12 @@
 //! PERCENT is the footprint, as a percentage of the budget; 200 by default.
 //!
 //! Each transfer completes at once. No prefetch is late, so the result depends only on the
-//! decisions of the cache: which pages it prefetches, and which it evicts. In the output, `waits`
-//! are major faults, and `unmapped` are minor faults, on pages that are resident but not mapped. A
-//! minor fault costs a hundredth of a major fault (bench `faults`). `first` are the pages read in
-//! the first round after the program has filled its arrays; the other counts are of later rounds.
-//! `least` is the count of optimal replacement. `in vain` are reads of pages that were not touched
-//! since their previous read.
+//! decisions of the cache: which pages it prefetches, and which pages it evicts. In the output,
+//! `waits` are major faults, and `unmapped` are minor faults (on pages that are resident but not
+//! mapped). A minor fault costs a hundredth of a major fault (bench `faults`). `first` are the
+//! pages read in the first round after the program has filled its arrays; the other counts are of
+//! later rounds. `least` is the count that optimal replacement would have. `in vain` are reads of
+//! pages that were not touched after their previous read.
 
 #[allow(unreachable_pub, reason = "the tests of the pager use it too")]
 #[path = "../crates/pager/tests/replay_machine/mod.rs"]
@@ -25,13 +25,13 @@ use interleaf_workload::kind::Kind;
 use replay_machine::{COUNTED, PAGE, replay};
 use std::io::{self, Write};
 
-/// Budget of the pager in frames of 4 KiB: 256 MiB.
+/// The budget of the pager, in frames of 4 KiB: 256 MiB.
 const FRAMES: usize = 65536;
 
 const PATTERNS: [Kind; 7] =
     [Kind::Stream, Kind::Seq, Kind::Stride, Kind::Random, Kind::Fft3d, Kind::Gemm, Kind::GemmTiled];
 
-/// Replays one workload, and prints its counts per round as means over the measured rounds.
+/// Replays one workload, and prints its counts per round: the means over the measured rounds.
 fn print(kind: Kind, percent: usize) -> io::Result<()> {
     let footprint = (FRAMES / 100 * percent * PAGE) as u64;
     let Some(replay) = replay(kind, FRAMES, footprint) else { return Ok(()) };

@@ -1,5 +1,5 @@
-//! Measures memory bandwidth with the hardware's counters. The record has this bandwidth beside the
-//! bandwidth that the measuring threads count themselves.
+//! Measures memory bandwidth with the hardware's counters. The record has the bandwidth by the
+//! counters in addition to the bandwidth that the measuring threads count themselves.
 //!
 //! The counters cover the whole machine. They therefore include the traffic of other programs, and
 //! the lines that the controller reads for prefetches, or for ownership before a store.
@@ -19,11 +19,11 @@ use std::{cell::RefCell, path::Path};
 pub(crate) struct TrafficCounters(RefCell<Option<Box<dyn Source>>>);
 
 impl TrafficCounters {
-    /// Opens the recording `replay` if given, else the machine's counters. The returned note names
-    /// the source, or the reason why the machine's counters are not available.
+    /// Opens the recording `replay` if it is given, otherwise the machine's counters. The returned
+    /// note names the source, or the reason why the machine's counters are not available.
     ///
     /// # Errors
-    /// When the given recording cannot be read.
+    /// When the recording cannot be read.
     pub(crate) fn find(
         replay: Option<&Path>,
         root: &Root,
@@ -52,14 +52,14 @@ impl TrafficCounters {
         })
     }
 
-    /// Runs `work`. Returns its result, and the mean bandwidth of all memory during `work` by the
-    /// counters, GB/s. The bandwidth is `None` if the counters are absent or failed, or if a
-    /// counter that counted before did not count during `work`.
+    /// Runs `work`. Returns the result of `work`, and the mean bandwidth of all memory during
+    /// `work` by the counters, GB/s. The bandwidth is `None` if the counters are absent or failed,
+    /// or if a counter that counted before did not count during `work`.
     pub(crate) fn during<T>(&self, work: impl FnOnce() -> T) -> (T, Option<f64>) {
         let mut source = self.0.borrow_mut();
         let mut read = || source.as_mut().and_then(|source| source.read().ok());
         // A reading of the counters has the traffic since the previous reading, so the counters are
-        // read right before the work.
+        // read right before `work` and right after it.
         let before = read();
         let done = work();
         let gbps = before.zip(read()).and_then(|(before, now)| gbps(&before, &now));
@@ -67,8 +67,8 @@ impl TrafficCounters {
     }
 }
 
-/// The bandwidth of the reading `now`, GB/s. `None` if a counter that counted in the reading
-/// `before` has no count in `now`, if `now` has no counts, or if `now` covers no time.
+/// The bandwidth of all memory in the reading `now`, GB/s. `None` if a counter that counted in the
+/// reading `before` has no count in `now`, if `now` has no counts, or if `now` covers no time.
 fn gbps(before: &Reading, now: &Reading) -> Option<f64> {
     let counts = |reading: &Reading| -> Vec<Option<f64>> {
         let tiers = reading.traffic.iter().flatten();

@@ -49,10 +49,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Maximum length of a window, in which one sample of the bandwidth is measured.
+/// The maximum length of a window. In each window, one sample of the bandwidth is measured.
 const WINDOW: Duration = Duration::from_millis(20);
 
-/// Maximum time for which the threads run before the first window.
+/// The maximum time for which the threads of a bandwidth measurement run before the first window.
 const WARM_UP: Duration = Duration::from_millis(100);
 
 pub enum CampaignEnd {
@@ -62,7 +62,7 @@ pub enum CampaignEnd {
     Done,
     /// A signal stopped the measurement.
     Signal(i32),
-    /// An error stopped the measurement; the points before it are valid.
+    /// An error stopped the measurement; the points that were measured before the error are valid.
     Failed(Failure),
 }
 
@@ -104,7 +104,7 @@ impl From<TeamError> for Stop {
 pub(crate) struct Bench<'a> {
     setup: &'a Setup<'a>,
     signals: &'a Signals,
-    /// Set when a signal arrives.
+    /// The flag that is set when a signal arrives.
     stop: StopFlag,
     counted: &'a TrafficCounters,
     options: &'a Options,
@@ -113,7 +113,8 @@ pub(crate) struct Bench<'a> {
     bar: ProgressBar,
 }
 
-/// Number of pages of the measured memory on each node, and fraction of the memory on huge pages.
+/// The number of pages of the measured memory on each node, and the fraction of this memory on huge
+/// pages (`None` if the kernel does not report it).
 #[derive(Clone, Debug, Default)]
 struct Backing {
     pages_by_node: BTreeMap<u32, u64>,
@@ -132,7 +133,7 @@ impl<'a> Bench<'a> {
         Self { setup, signals, stop, counted, options, method, bar }
     }
 
-    /// Runs all tasks until the end, a signal or an error.
+    /// Runs the tasks in order, until all are done, a signal arrives, or an error occurs.
     pub(crate) fn all(&self, tasks: &[Task], document: &mut MeasureDocument) -> CampaignEnd {
         self.bar.set_length(tasks.iter().map(Task::steps).sum());
         for task in tasks {
@@ -196,8 +197,8 @@ impl<'a> Bench<'a> {
         if self.stop.is_set() { Err(Stop::Signal) } else { Ok(()) }
     }
 
-    /// Returns a point of `kind` with the fields that points of every kind have. The other fields
-    /// have default values.
+    /// Returns a point of the kind `kind` with the fields that points of all kinds have; its other
+    /// fields have default values.
     fn point(&self, kind: PointKind, cpus: &NodeCpus, seen: &Backing) -> MeasuredPoint {
         MeasuredPoint {
             kind,
@@ -230,7 +231,7 @@ impl<'a> Bench<'a> {
     }
 
     /// Counts the pages of `regions` on each node, and computes the fraction of their bytes on huge
-    /// pages, as far as the kernel reports these figures.
+    /// pages. A result that the kernel does not report is left empty.
     fn backing<'r>(&self, regions: impl IntoIterator<Item = &'r Region>) -> Backing {
         let mut seen = Backing::default();
         let (mut huge, mut bytes, mut is_known) = (0, 0, true);
@@ -348,8 +349,8 @@ impl<'a> Bench<'a> {
         self.add(document, last)
     }
 
-    /// Returns the fastest known kernel of loads and stores for the mix `traffic`. The kernel has
-    /// the instruction set of the setup, if the setup names one.
+    /// Returns the fastest known kernel of loads and stores for the mix `traffic`. If the setup
+    /// names an instruction set, the kernel uses this instruction set.
     fn kernel(&self, traffic: &Traffic) -> Option<Kernel> {
         match self.setup.isa {
             Some(isa) => Kernel::best(isa, traffic),
@@ -461,7 +462,7 @@ impl<'a> Bench<'a> {
 
 const NOTHING: Spread = Spread { median: 0.0, relative: 0.0, count: 0 };
 
-/// Runs `work` in a thread pinned to a CPU.
+/// Runs `work` in a thread pinned to the CPU `cpu`.
 fn pinned<T: Send>(cpu: u32, work: impl FnOnce() -> Result<T, Stop> + Send) -> Result<T, Stop> {
     pin::on(Some(cpu), work).map_err(|why| {
         let hint = "name CPUs that this process may use with --cpus";
@@ -469,7 +470,7 @@ fn pinned<T: Send>(cpu: u32, work: impl FnOnce() -> Result<T, Stop> + Send) -> R
     })?
 }
 
-/// Returns the placement of all pages on one node.
+/// Returns the placement that puts all pages on the node `node`.
 fn on_node(node: u32) -> Placement {
     Placement { nodes: vec![(node, 1)], means: Means::Interleave }
 }

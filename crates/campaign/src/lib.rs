@@ -5,8 +5,8 @@
 //! Options, machine -> Setup -> tasks -> engine -> points -> record, saved after each point
 //! ```
 //!
-//! `interleaf_measure` measures a single point, and keeps no record. This crate decides which
-//! points a subject ([`Measurement`]) needs on this machine, sets the kernel's weights for
+//! The crate `interleaf_measure` measures single points, and keeps no record. This crate decides
+//! which points a subject ([`Measurement`]) needs on the machine, sets the kernel's weights for
 //! interleaved memory, measures the points one by one, and keeps a [`MeasureDocument`].
 
 #![forbid(unsafe_code)]
@@ -33,8 +33,8 @@ use interleaf_measure::interleave::Method;
 use interleaf_record::measure::{MeasureDocument, MeasureStop};
 use setup::Setup;
 
-/// Measures on the machine of `root`; returns the record, and the reason for the end of the
-/// measurement.
+/// Runs the campaign that `options` describe, on the machine whose files are below `root`. Returns
+/// the record, and the reason for the end of the measurement.
 ///
 /// # Errors
 /// When the options do not fit the machine. An error during the measurement is returned as

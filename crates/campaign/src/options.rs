@@ -1,4 +1,4 @@
-//! Options of a measurement, as plain values.
+//! The options of a measurement, independent of the command line.
 
 use interleaf_measure::{interleave::Method, isa::Isa, region::Pages, traffic::Traffic};
 use interleaf_model::{
@@ -9,7 +9,7 @@ use std::{path::PathBuf, time::Duration};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Measurement {
-    /// All subjects whose figures a platform file needs.
+    /// All subjects whose results a platform file needs.
     All,
     Idle,
     /// Maximum bandwidth of each mix.
@@ -19,12 +19,13 @@ pub enum Measurement {
     Histogram,
     /// Latency and bandwidth from each node to each node.
     Matrix,
-    /// Bandwidth with interleaving by weights.
+    /// Bandwidth of memory that is interleaved by weights.
     Interleave,
 }
 
 impl Measurement {
-    /// True if the record has the curve of a node, of latency against bandwidth.
+    /// True if the record of this subject has curves of latency against bandwidth, one for each
+    /// node.
     pub fn has_curves(self) -> bool {
         matches!(self, Self::All | Self::Loaded)
     }
@@ -53,9 +54,9 @@ pub struct Options {
     pub load: LoadOptions,
     /// Options of [`Measurement::Interleave`].
     pub interleave: Option<InterleaveOptions>,
-    /// The CPUs that measure, in the list format of numactl.
+    /// The CPUs on which the measuring threads run, in the list format of numactl.
     pub cpus: Option<String>,
-    /// The node whose CPUs measure.
+    /// The node on whose CPUs the measuring threads run.
     pub cpu_node: Option<u32>,
     /// The nodes whose memory is measured, in the list format of numactl.
     pub nodes: Option<String>,
@@ -65,11 +66,11 @@ pub struct Options {
     pub pages: Pages,
     /// Duration of the measurement of one point of the record, with all repetitions.
     pub duration: Option<Time>,
-    /// Repetitions of the measurement of one point.
+    /// The number of repetitions of the measurement of one point.
     pub repeat: Option<u32>,
     /// The seed of all random orders.
     pub seed: u64,
-    /// True to measure everything in half a minute, with less accuracy.
+    /// True to measure all points in half a minute, with less accuracy.
     pub quick: bool,
     /// A recording of counters that replaces the machine's counters.
     pub replay: Option<PathBuf>,
@@ -77,13 +78,14 @@ pub struct Options {
     pub dry_run: bool,
     /// True to print errors only.
     pub quiet: bool,
-    /// The file of the record, written after each point. stdout (`-`) gets only the final record.
+    /// The file to which the record is written after each point. If it is stdout (`-`), only the
+    /// final record is written.
     pub output: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug, Default)]
 pub struct ChaseOptions {
-    /// The size of the memory of the chase.
+    /// The size of the memory that the pointer chase visits.
     pub bytes: Option<Bytes>,
     /// The distance in memory from one line of the chase to the next.
     pub stride: Option<Bytes>,
@@ -96,17 +98,19 @@ pub struct TrafficOptions {
     pub mixes: Option<Vec<Traffic>>,
     /// True to access lines in random order.
     pub random: bool,
-    /// The memory of each thread: the buffers that the thread loads from and the buffer that it
-    /// stores to, together.
+    /// The size of the memory of each thread: the sum of the buffers from which the thread loads
+    /// and of the buffer to which it stores.
     pub buffer: Option<Bytes>,
 }
 
-/// The loads of a curve. Without a list, loads are chosen during the measurement to show the knee.
+/// The loads of a curve. If both lists are empty, loads that show the knee are chosen during the
+/// measurement.
 #[derive(Clone, Debug, Default)]
 pub struct LoadOptions {
     /// One pause of the loading threads for each load.
     pub delays: Vec<Duration>,
-    /// One bandwidth for each load: that of the loading threads and the chase together.
+    /// One bandwidth for each load: the sum of the bandwidths of the loading threads and of the
+    /// chase.
     pub rates: Vec<Bandwidth>,
 }
 
@@ -115,6 +119,7 @@ pub struct InterleaveOptions {
     pub weights: Option<Vec<Weights>>,
     /// The mechanism that places pages by weights.
     pub method: Option<Method>,
-    /// True to measure, with each of the weights, the loaded latency besides the bandwidth.
+    /// True to measure the loaded latency, in addition to the bandwidth, with each choice of
+    /// weights.
     pub loads: bool,
 }

@@ -1,4 +1,5 @@
-//! CPUs, memory, sizes and times of a measurement: the options, resolved on this machine.
+//! The CPUs, the memory, the sizes and the times of a measurement. They are the options of the
+//! measurement, resolved on this machine.
 
 use crate::options::{Measurement, Options};
 use interleaf_console::{Failure, system};
@@ -28,18 +29,19 @@ use interleaf_record::{
 };
 use std::time::Duration;
 
-/// Defaults of MLC (Intel Memory Latency Checker), so that figures are comparable with MLC's. The
-/// chase reads one line in each `STRIDE_BYTES` of a memory of `CHASE_BYTES`. Each loading thread
-/// has buffers of `BUFFER_BYTES` in total.
+/// The defaults of MLC (Intel Memory Latency Checker), so that results are comparable with those of
+/// MLC. The chase reads one line in each `STRIDE_BYTES` of a memory of `CHASE_BYTES`. Each loading
+/// thread has buffers of `BUFFER_BYTES` in total.
 const CHASE_BYTES: u64 = 200_000_000;
 const BUFFER_BYTES: u64 = 100_000_000;
 const STRIDE_BYTES: u64 = 64;
-/// Default size of the chase, and of the buffers of each thread, with --quick. If the last-level
-/// caches are large, `Setup::exceed_caches` raises the default sizes, with and without --quick.
+/// The default size of the chased memory, and of the buffers of each thread, with --quick. If the
+/// last-level caches are large, `Setup::exceed_caches` raises the default sizes, with and without
+/// --quick.
 const QUICK_BYTES: u64 = 40_000_000;
 
 /// By default, the chase and all buffers together take at most the available memory divided by
-/// `FREE_DIVISOR`: half of that for the chase, half for the buffers.
+/// `FREE_DIVISOR`: one half of it is for the chase, the other half for the buffers.
 const FREE_DIVISOR: u64 = 2;
 
 /// The CPUs on which measuring threads run, and their node. With the option `--cpus`, the CPUs may
@@ -50,8 +52,7 @@ pub(crate) struct NodeCpus {
     pub(crate) cpus: Vec<u32>,
 }
 
-/// The setup of a measurement. Its fields are the options of the campaign, resolved on this
-/// machine.
+/// The setup of a measurement: the options of the campaign, resolved on this machine.
 #[derive(Debug)]
 pub(crate) struct Setup<'a> {
     pub(crate) measurement: Measurement,
@@ -62,8 +63,8 @@ pub(crate) struct Setup<'a> {
     /// The CPUs on which measuring threads run, one entry for each node. With the option `--cpus`
     /// there is only one entry. Never empty.
     pub(crate) from: Vec<NodeCpus>,
-    /// The nodes whose memory is measured, in the order of the option `--nodes`, or, without this
-    /// option, sorted by their distance from the node of `from[0]`. Never empty.
+    /// The nodes whose memory is measured. They are in the order of the option `--nodes`; without
+    /// this option, they are sorted by their distance from the node of `from[0]`. Never empty.
     pub(crate) memory: Vec<u32>,
     /// The text of the option `--nodes`, if given.
     pub(crate) named: Option<String>,
@@ -74,7 +75,7 @@ pub(crate) struct Setup<'a> {
     pub(crate) buffer: usize,
     pub(crate) chase: usize,
     pub(crate) stride: usize,
-    /// Duration of the measurement of a point, with all its repetitions.
+    /// The duration of the measurement of a point, including all repetitions.
     pub(crate) span: Duration,
     pub(crate) repeats: usize,
     pub(crate) seed: u64,
@@ -82,7 +83,7 @@ pub(crate) struct Setup<'a> {
     pub(crate) clock: Clock,
     /// `last_level` is the size of the last-level cache of a chasing CPU, bytes.
     /// `last_level_per_thread` is the size of a last-level cache divided by the number of loading
-    /// threads that share the cache, bytes. If there are several caches, each of the two figures is
+    /// threads that share the cache, bytes. If there are several caches, each of the two sizes is
     /// the largest. `None` if the kernel does not report caches.
     last_level: Option<u64>,
     last_level_per_thread: Option<u64>,
@@ -143,8 +144,8 @@ impl<'a> Setup<'a> {
         Ok(setup)
     }
 
-    /// Keeps the first `threads` CPUs of each node, one for each thread. With `None`, all CPUs are
-    /// kept.
+    /// Keeps the first `threads` CPUs of each node, one CPU for each thread. If `threads` is
+    /// `None`, all CPUs are kept.
     fn threads(&mut self, threads: Option<u32>) -> Result<(), Failure> {
         let Some(threads) = threads.map(|threads| threads as usize) else { return Ok(()) };
         for from in &mut self.from {
@@ -160,8 +161,10 @@ impl<'a> Setup<'a> {
         Ok(())
     }
 
-    /// Raises default sizes to at least [`LAST_LEVEL_FACTOR`] times the last-level cache: for the
-    /// chase the whole cache, for the buffers of a thread the cache divided by its loading threads.
+    /// Raises the default sizes of the chase and of a thread's buffers to at least
+    /// [`LAST_LEVEL_FACTOR`] times the size of the last-level cache. For the chase, the whole cache
+    /// counts; for the buffers of a thread, the cache size divided by the number of loading threads
+    /// that share it.
     fn exceed_caches(&mut self, options: &Options) {
         let chasing = self.from.iter().map(|from| from.cpus[0]);
         let last_level = chasing.filter_map(|cpu| self.hardware.last_level_of(cpu));
@@ -181,9 +184,9 @@ impl<'a> Setup<'a> {
         }
     }
 
-    /// Returns the CPUs that load memory: all CPUs for [`Measurement::Bandwidth`], else all except
-    /// the first CPU, which runs the chase. If there is only one CPU, it runs the chase and also
-    /// loads.
+    /// Returns the CPUs that load memory: all CPUs for [`Measurement::Bandwidth`], otherwise all
+    /// CPUs except the first, which runs the chase. If there is only one CPU, it runs the chase and
+    /// also loads memory.
     fn loading<'c>(&self, from: &'c NodeCpus) -> &'c [u32] {
         match &from.cpus[..] {
             [_, load @ ..] if self.measurement != Measurement::Bandwidth && !load.is_empty() => {
@@ -199,8 +202,8 @@ impl<'a> Setup<'a> {
         Some((cache.bytes as f64 / self.chase as f64).min(1.0))
     }
 
-    /// Returns the fraction of a thread's buffers that fits into its share of the last-level cache,
-    /// with one thread on each of `cpus`.
+    /// Returns the fraction of a thread's buffers that fits into the thread's share of the
+    /// last-level cache, if one thread runs on each of `cpus`.
     pub(crate) fn buffers_cacheable(&self, cpus: &[u32]) -> Option<f64> {
         let share = self.hardware.last_level_share(cpus)?;
         Some((share as f64 / self.buffer as f64).min(1.0))
@@ -229,11 +232,11 @@ impl<'a> Setup<'a> {
     }
 
     /// Fits the sizes to the measured node with the least available memory. Reduces default sizes,
-    /// so that the chase takes at most a quarter of this memory, and the buffers of all threads
-    /// another quarter. Fails if a quarter has less than 2 MiB for the chase or for the buffers of
-    /// a thread, or if a requested size exceeds the available memory. Also fails if chase and
-    /// buffers together exceed the available memory in a measurement that uses both at the same
-    /// time.
+    /// so that the chase takes at most a quarter of this available memory, and the buffers of all
+    /// threads another quarter. Fails if a quarter has less than 2 MiB for the chase or for the
+    /// buffers of a thread, or if a requested size exceeds the available memory. Also fails if
+    /// chase and buffers together exceed the available memory in a measurement that uses both at
+    /// the same time.
     fn fit(&mut self, options: &Options) -> Result<(), Failure> {
         let threads = self.from.iter().map(|from| from.cpus.len()).max().unwrap_or(1) as u64;
         let mut least = u64::MAX;
@@ -344,7 +347,7 @@ impl<'a> Setup<'a> {
         Ok(())
     }
 
-    /// Returns a record without points.
+    /// Returns the record of the measurement, without points.
     pub(crate) fn document(&self) -> MeasureDocument {
         let machine = MeasuredMachine::new(&self.machine, &self.hardware);
         let settings = SettingsDocument {
@@ -379,8 +382,8 @@ impl<'a> Setup<'a> {
     }
 }
 
-/// Returns the memory of a node that is available to this process; unlimited if the kernel does not
-/// report the available memory.
+/// Returns how much memory of a node is available to this process; unlimited if the kernel does not
+/// report it.
 pub(crate) fn available_on(root: &Root, node: u32) -> Result<Available, Failure> {
     let nodes = [node].into_iter().collect();
     let found = available(root, Some(&nodes)).map_err(system::read_failure)?;
@@ -395,7 +398,7 @@ fn list_failure(option: &str, why: &IdListError) -> Failure {
 }
 
 /// Returns the CPUs on which measuring threads run: the CPUs of the option `--cpus` as a single
-/// entry, or else one entry for each node whose CPUs measure.
+/// entry, or without this option, one entry for each node whose CPUs measure.
 fn from(
     machine: &Machine,
     options: &Options,
@@ -435,8 +438,8 @@ fn from(
 }
 
 /// Returns the nodes whose memory is measured, and the text of the option `--nodes` if it was
-/// given. Without this option, the nodes are all usable nodes, the nearest first, or only the
-/// nearest node, depending on the subject.
+/// given. Without this option, depending on the subject, these are all usable nodes (the nearest
+/// first) or only the nearest node.
 fn memory(
     machine: &Machine,
     options: &Options,

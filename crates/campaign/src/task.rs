@@ -1,23 +1,24 @@
-//! The tasks of a measurement. Each measures one or several points of the record.
+//! The tasks of a measurement. Each task measures one or several points of the record.
 
 use crate::setup::Setup;
 use interleaf_measure::traffic::Traffic;
 use interleaf_model::{units::Bandwidth, weights::Weights};
 use std::time::Duration;
 
-/// A unit of work that measures one or several points of the record. `from` is the index in
-/// `Setup::from` of the CPUs that measure, `memory` the node whose memory is measured.
+/// A unit of work that measures one or several points of the record. `from` is an index into
+/// `Setup::from` and selects the CPUs that measure; `memory` is the node whose memory is measured.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Task {
-    /// Idle latency: by a pointer chase in local order (block after block), and in random order.
+    /// Idle latency, measured by a pointer chase in local order (block after block) and in random
+    /// order.
     Idle { from: usize, memory: u32 },
     /// Idle latency as a function of the size of the chased memory, which shows the caches.
     Sweep { from: usize, memory: u32 },
-    /// Bandwidth of one mix.
+    /// The bandwidth of one mix.
     Bandwidth { from: usize, memory: u32, traffic: Traffic },
-    /// Latency at several loads.
+    /// Latency of the chase at several loads.
     Loaded { from: usize, memory: u32, traffic: Traffic, loads: Loads },
-    /// The distribution of latencies, idle and at several loads.
+    /// The distribution of the latency of single accesses, idle and at several loads.
     Histogram { from: usize, memory: u32, traffic: Traffic, loads: Loads },
     /// Bandwidth of each mix on memory that is interleaved by `weights`, and loaded latency if
     /// `loads` is given.
@@ -31,13 +32,14 @@ pub(crate) enum Loads {
     Found,
     /// One pause of the loading threads for each load.
     Delays(Vec<Duration>),
-    /// One bandwidth for each load: that of the loading threads and the chase together.
+    /// One bandwidth for each load: the sum of the bandwidths of the loading threads and of the
+    /// chase.
     Rates(Vec<Bandwidth>),
 }
 
 impl Task {
-    /// Returns the number of steps of the progress bar: the approximate time of the task, in units
-    /// of the time of a point.
+    /// Returns the number of steps of the task in the progress bar: its approximate duration, in
+    /// units of the time of one point.
     pub(crate) fn steps(&self) -> u64 {
         match self {
             Self::Idle { .. } => 2,
@@ -51,7 +53,7 @@ impl Task {
         }
     }
 
-    /// Describes the task in a line.
+    /// Describes the task in one line.
     pub(crate) fn describe(&self, setup: &Setup<'_>) -> String {
         let cpus = |from: &usize| {
             let from = &setup.from[*from];

@@ -9,11 +9,11 @@ use crate::{
 use interleaf_console::Failure;
 use interleaf_measure::traffic::Traffic;
 
-/// The mixes with which weights are measured by default: those of the published matrix of weights
-/// (CXL white paper CCM004-676576390-11778, section IV.A).
+/// The mixes with which weights are measured by default. They are the mixes in a published matrix
+/// of weights (CXL white paper CCM004-676576390-11778, section IV.A).
 const OF_WEIGHTS: [&str; 4] = ["R", "W2", "W5", "W10"];
 
-/// Default weights, from the largest share of the first tier to the smallest.
+/// The default choices of weights, from the largest share of the first tier to the smallest.
 const WEIGHTS: [&str; 8] = ["1:0", "9:1", "4:1", "3:1", "5:2", "2:1", "1:1", "0:1"];
 
 /// Returns the tasks that measure the subject `setup.measurement`.
@@ -103,7 +103,7 @@ fn loads(options: &Options) -> Loads {
     }
 }
 
-/// Returns the mixes with these names; an empty list gives all mixes.
+/// Returns the mixes whose names are in `names`, or all mixes if `names` is empty.
 fn named_traffic(names: &[&str]) -> Vec<Traffic> {
     let is_named = |it: &Traffic| names.is_empty() || names.contains(&it.to_string().as_str());
     Traffic::all().into_iter().filter(is_named).collect()

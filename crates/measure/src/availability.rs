@@ -9,7 +9,7 @@ use interleaf_linux::{
 };
 
 /// The reason why requested memory is refused: the machine, its nodes or a control group have too
-/// little free memory, or the kernel's figures of free memory cannot be read.
+/// little free memory, or the kernel's files about free memory cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum AvailabilityError {
     /// Less memory is available than requested.
@@ -22,9 +22,9 @@ pub enum AvailabilityError {
         needed: u64,
         /// Memory that is available, bytes.
         available: u64,
-        /// The nodes of the request; `None` for all.
+        /// The nodes of the request; `None` if the request may use all nodes.
         nodes: Option<IdList>,
-        /// The control group's limit, if the limit is the reason.
+        /// The limit of the control group, if this limit is the reason for the refusal.
         limit: Option<Box<Headroom>>,
     },
     /// Too few huge pages are reserved.
@@ -37,7 +37,7 @@ pub enum AvailabilityError {
         needed: u64,
         /// Reserved huge pages that are free.
         available: u64,
-        /// The nodes of the request; `None` for all.
+        /// The nodes of the request; `None` if the request may use all nodes.
         nodes: Option<IdList>,
     },
     /// Files of `/proc` or `/sys` cannot be read.
@@ -87,8 +87,8 @@ impl AvailabilityError {
     }
 }
 
-/// Checks that `bytes` of memory are available on the nodes of `policy`: as free 2 MiB pages of
-/// hugetlbfs for [`Pages::Reserved`], else as usable memory.
+/// Checks that `bytes` of memory are available on the nodes of `policy`. [`Pages::Reserved`] needs
+/// free 2 MiB pages of hugetlbfs; the other kinds of pages need usable memory.
 ///
 /// # Errors
 /// When the memory is not available, or `/proc` and `/sys` cannot be read.
@@ -113,7 +113,7 @@ pub fn check(
             Err(AvailabilityError::Reserved { needed, available, nodes })
         };
     }
-    // Without a figure of available memory from the kernel, skip the check.
+    // If the kernel does not report available memory, the check is skipped.
     let Some(found) = available(root, nodes.as_ref())? else { return Ok(()) };
     let available = found.usable_bytes();
     if bytes <= available {
@@ -127,7 +127,7 @@ pub fn check(
     })
 }
 
-/// Free hugetlbfs pages of 2 MiB on `nodes`; on all nodes for `None`.
+/// The number of free 2 MiB pages of hugetlbfs on `nodes`, or on all nodes if `nodes` is `None`.
 fn reserved(root: &Root, nodes: Option<&IdList>) -> Result<u64, RootError> {
     let all = node::nodes(root)?;
     let needed = all.iter().filter(|node| nodes.is_none_or(|nodes| nodes.has(node.id)));

@@ -7,10 +7,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The windows of time in which a bandwidth is measured.
+/// The number and the length of the windows of time in which a bandwidth is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Windows {
-    /// The time before the first window: caches fill, and cores reach their frequency.
+    /// The time before the first window, in which caches fill and cores reach their frequency.
     pub warm_up: Duration,
     /// The length of a window. A window is much longer than the interval between two updates of a
     /// thread's counter (some 10 us) and than the handling of a timer tick, but so short that a
@@ -26,8 +26,9 @@ impl Default for Windows {
     }
 }
 
-/// The bandwidth of a team in each window, GB/s: bytes that the program loaded and stored.
-/// `proceed` is called after each window; the result is `None` if `proceed` returns false.
+/// Measures the bandwidth of `team` in each window, GB/s. The bytes that the program loaded and
+/// stored count. `proceed` is called after each window; the result is `None` if `proceed` returns
+/// false.
 pub fn watch(
     team: &Team,
     windows: &Windows,
@@ -46,11 +47,11 @@ pub fn watch(
     (0..windows.count).map(|_| next()).collect()
 }
 
-/// The maximum number of attempts of [`read_progress`] to read the bytes without a preemption.
+/// The maximum number of attempts of [`read_progress`] to read the bytes without being preempted.
 const READS_MAX: u32 = 8;
 
-/// The bytes that a team has loaded and stored so far, and the time. The calling thread may be
-/// preempted between these two readings. The function therefore reads the clock before and after
+/// Reads the bytes that a team has loaded and stored so far, and the time. The calling thread may
+/// be preempted between these two readings. The function therefore reads the clock before and after
 /// the bytes, and repeats the reading until the two times are at most `slack` apart, or
 /// [`READS_MAX`] attempts were made.
 fn read_progress(team: &Team, slack: Duration) -> (u64, Instant) {

@@ -12,8 +12,8 @@
 //! A prefetched line is then half a lap too early, and is evicted from the caches before the chase
 //! reaches the line.
 //!
-//! The path of the chase is verified: after each slice (a timed part of the chase, [`SLICE`]) the
-//! chase must be at the line to which its number of steps leads.
+//! The path of the chase is verified: after each slice (a timed part of the chase, [`SLICE`]), the
+//! chase must be at the line that this number of steps must reach.
 
 use crate::{
     clock::{Clock, ticks},
@@ -41,19 +41,21 @@ const NEIGHBOURS_BYTES: usize = 128;
 /// CPU.
 pub const SLICE: Duration = Duration::from_millis(2);
 
-/// A slice is undisturbed if no other thread ran on the CPU during the slice. With at least this
-/// number of undisturbed slices, the result is from undisturbed slices alone, else from all slices.
+/// A slice is undisturbed if no other thread ran on the CPU during the slice. If a measurement has
+/// at least this number of undisturbed slices, its result is computed from them alone, otherwise
+/// from all slices.
 const ALONE_MIN: usize = 3;
 
-/// After its span, a measurement continues until it has `ALONE_MIN` undisturbed slices, or this
-/// number of slices in total.
+/// After the requested time span, a measurement continues until it has `ALONE_MIN` undisturbed
+/// slices, or this number of slices in total.
 const TRIES_MAX: usize = 24;
 
 /// The order in which lines are visited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Visits one block after the other, in random order, and the lines of a block in random order.
-    /// Lines that are less than 128 bytes apart are visited in separate passes over all blocks.
+    /// Visits the blocks in random order, and the lines of each block in random order before the
+    /// next block. Lines that are less than 128 bytes apart are visited in separate passes over all
+    /// blocks.
     Local {
         /// Bytes of a block.
         block_bytes: usize,
@@ -97,7 +99,7 @@ pub enum ChaseError {
         /// The distance between lines, bytes.
         stride: usize,
     },
-    /// The region is smaller than the memory to visit.
+    /// The region is smaller than the memory that the chase shall visit.
     #[error("{bytes} bytes are to be visited, and there are {has}")]
     Region {
         /// The memory that was requested, bytes.
@@ -192,7 +194,7 @@ pub struct Chase {
     /// The line at each step of a lap.
     visits: Vec<u32>,
     step: usize,
-    /// Loads since the cycle was linked.
+    /// The number of loads since the cycle was linked.
     gone: u64,
     lap: u64,
 }
@@ -210,7 +212,7 @@ impl Chase {
         Ok(chase)
     }
 
-    /// Links another cycle in the same memory.
+    /// Links a cycle of another shape in the same memory.
     ///
     /// # Errors
     /// The errors of [`Self::new`].
@@ -269,9 +271,9 @@ impl Chase {
     }
 
     /// Makes at least `loads` loads. Returns the number of loads and the ticks that they took. The
-    /// ticks may be 0 if the loads take less time than a step of the counter (an emulated counter
-    /// steps once a microsecond). The ticks are meaningless if the thread moved between the two
-    /// readings to a CPU whose counter is behind.
+    /// ticks may be 0 if the loads take less time than a step of the time-stamp counter (an
+    /// emulated counter steps once a microsecond). The ticks are meaningless if the thread moved to
+    /// a CPU whose counter is behind while the loads ran.
     ///
     /// # Errors
     /// When the chase ends at a wrong line.
@@ -345,7 +347,7 @@ impl Chase {
     }
 }
 
-/// The measurement of one slice.
+/// The latency that one slice measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Slice {
     latency_ns: f64,
@@ -355,23 +357,23 @@ pub(crate) struct Slice {
 
 /// A summary of the latencies of slices.
 ///
-/// If another thread ran on the CPU during a slice, the slice measures that thread as well. Such
-/// slices are left out if at least three other slices remain.
+/// If another thread ran on the CPU during a slice, the slice measures that thread as well.
+/// Disturbed slices are left out if at least three other slices remain.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slices {
     /// The median of the latencies of the slices.
     pub median_ns: f64,
-    /// The 5th percentile: the latency of undisturbed memory.
+    /// The 5th percentile of the latencies: the latency of memory without disturbances.
     pub p5_ns: f64,
     pub mean_ns: f64,
-    /// The number of slices that the three latencies summarize.
+    /// The number of slices that the median, the 5th percentile and the mean summarize.
     pub count: usize,
-    /// The number of slices in which another thread ran, left out or not.
+    /// The number of slices in which another thread ran, whether they were left out or not.
     pub disturbed: usize,
 }
 
 impl Slices {
-    /// Summarizes `all`, at least one slice.
+    /// Summarizes the slices in `all`, which must have at least one slice.
     pub(crate) fn of(all: &[Slice]) -> Self {
         let of =
             |slices: &[&Slice]| -> Vec<f64> { slices.iter().map(|it| it.latency_ns).collect() };

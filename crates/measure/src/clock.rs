@@ -16,13 +16,13 @@ const CALIBRATION: Duration = Duration::from_millis(100);
 /// thread may lose its CPU between the readings of the two clocks.
 const COMPARISONS: usize = 16;
 
-/// Reads the time-stamp counter. Its rate does not depend on the core's frequency: for `rdtsc` if
-/// CPUID reports an invariant TSC (Intel SDM vol. 3, 19.17), for `CNTVCT_EL0` always (Arm ARM,
-/// D12).
+/// Reads the time-stamp counter. The counter's rate does not depend on the core's frequency. On
+/// x86-64 (`rdtsc`), this holds if CPUID reports an invariant TSC (Intel SDM vol. 3, 19.17); on
+/// AArch64 (`CNTVCT_EL0`), always (Arm ARM, D12).
 #[inline(always)]
 pub fn ticks() -> u64 {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: every x86-64 has the instruction, and Linux lets programs use it.
+    // SAFETY: every x86-64 processor has `rdtsc`, and Linux lets programs use it.
     let ticks = unsafe { std::arch::x86_64::_rdtsc() };
     #[cfg(target_arch = "aarch64")]
     let ticks = {
@@ -51,7 +51,7 @@ impl Clock {
         Self { ticks_per_ns: last.saturating_sub(first) as f64 / elapsed.as_nanos() as f64 }
     }
 
-    /// The clock of the process, calibrated once.
+    /// The rate of the counter on this machine, calibrated once per process.
     pub fn here() -> Self {
         static HERE: OnceLock<Clock> = OnceLock::new();
         *HERE.get_or_init(Self::calibrated)
@@ -68,9 +68,9 @@ impl Clock {
     }
 }
 
-/// The time-stamp counter and the kernel's clock at the same moment. Each try reads the counter,
-/// the kernel's clock, and the counter again. The try in which the counter advanced least is
-/// returned.
+/// Reads the time-stamp counter and the kernel's clock at the same moment. Each try reads the
+/// counter, the kernel's clock, and the counter again. The try in which the counter advanced least
+/// is returned.
 fn compared() -> (u64, Instant) {
     let reading = || {
         let before = ticks();
@@ -96,8 +96,8 @@ mod tests {
         assert_eq!(clock.ns(250), 100.0);
         assert_eq!(clock.ticks(Duration::from_nanos(100)), 250);
         let rate = Clock::calibrated().ticks_per_ns;
-        // Rates are between those of the slowest generic timer of Arm servers and the fastest
-        // time-stamp counter.
+        // A rate is between that of the slowest generic timer of Arm servers and that of the
+        // fastest time-stamp counter.
         assert!((0.01..10.0).contains(&rate), "{rate}");
     }
 }

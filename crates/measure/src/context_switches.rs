@@ -4,7 +4,7 @@
 
 /// Voluntary and involuntary context switches of the calling thread since its start.
 pub fn context_switches() -> u64 {
-    // SAFETY: a struct of numbers may be all zero, and the kernel fills it.
+    // SAFETY: `rusage` has only numbers, so all zeros are valid, and the kernel fills it.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);

@@ -47,18 +47,19 @@ pub const GAP_NS: f64 = 10_000.0;
 /// take about 1 ms. A [`Stamp`] has 4 bytes, so the stamps of these loads take 32 KiB.
 const BATCH: usize = 8192;
 
-/// The time between two readings of stolen time, which the kernel counts in ticks of 10 ms. After
-/// each such window of sampling, the chase measures the latency for comparison.
+/// The time between two readings of stolen time (time that a hypervisor took), which the kernel
+/// counts in ticks of 10 ms. After each such window of sampling, the chase measures the latency for
+/// comparison.
 const WINDOW: Duration = Duration::from_millis(50);
 
-/// The time for which the chase runs after each window.
+/// The time for which the chase runs after each window of sampling.
 const CHASE_SPAN: Duration = Duration::from_millis(6);
 
 /// Memory of the loads that calibrate the timer, bytes: at most half of the first-level cache of
 /// every current processor, because the stamps also need a part of the cache.
 const CALIBRATION_BYTES: usize = 16 << 10;
 
-/// Loads of one calibration of the timer, some 40 µs.
+/// The number of loads that calibrate the timer once; they take some 40 µs.
 const CALIBRATION_LOADS: usize = 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -102,7 +103,7 @@ pub struct Timer {
 }
 
 /// The number of samples with each tag. A sample to which several tags apply is counted once, in
-/// the first of these fields.
+/// the first matching field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tagged {
     /// An interrupt came during the load, or between the load before and this load.
@@ -113,7 +114,7 @@ pub struct Tagged {
     pub switched: u64,
     /// A hypervisor ran another guest.
     pub stolen: u64,
-    /// Long gaps of unknown cause.
+    /// The sample is longer than [`GAP_NS`] for an unknown reason.
     pub gaps: u64,
 }
 
@@ -132,12 +133,12 @@ pub struct Histogram {
     /// Samples without a tag.
     pub filtered: Distribution,
     pub tagged: Tagged,
-    /// The overhead of reading the time-stamp counter, which is subtracted from the samples, and
-    /// the step of the counter.
+    /// The overhead of reading the time-stamp counter (it is subtracted from the samples), and the
+    /// step of the counter.
     pub timer: Timer,
-    /// The latency by the chase in the same memory, measured alternately with the samples.
+    /// The latency that the chase measured in the same memory, alternately with the samples.
     pub chase: Slices,
-    /// Context switches of the thread while it sampled.
+    /// The number of context switches of the measuring thread during the measurement.
     pub switches: u64,
     /// Ticks of the kernel that a hypervisor took from the CPU; `None` if the kernel does not count
     /// them.
@@ -151,7 +152,7 @@ struct Calibration {
     clock: Clock,
     /// A chase whose memory stays in the first-level cache.
     chase: Chase,
-    /// The latency of a hit in this cache, ns.
+    /// The latency of a hit in the first-level cache, ns.
     hit_ns: f64,
     stamps: Vec<Stamp>,
     /// The step of the time-stamp counter, ns.
@@ -201,9 +202,9 @@ fn timed(chase: &mut Chase, stamps: &mut [Stamp]) -> Result<Vec<u32>, ChaseError
     Ok(ticks)
 }
 
-/// The mean of sorted samples, ticks. If the counter has steps of 10 ns, a single sample is too
-/// inaccurate. Samples above four times the median are left out, because the thread was interrupted
-/// during these samples.
+/// The mean of sorted samples, ticks. A single sample would be too inaccurate, because the counter
+/// may have steps of 10 ns. Samples above four times the median are left out, because the thread
+/// was interrupted during these samples.
 fn sound_mean(batch: &[u32]) -> f64 {
     let most = 4 * batch[batch.len() / 2];
     let sound = &batch[..batch.partition_point(|ticks| *ticks <= most)];
@@ -211,8 +212,8 @@ fn sound_mean(batch: &[u32]) -> f64 {
 }
 
 /// The step of the time-stamp counter in ticks, from sorted samples: the greatest common divisor of
-/// the distances between neighbours. The slowest tenth of the samples is left out, because these
-/// samples are sparse and may have been interrupted.
+/// the differences of neighbouring samples. The slowest tenth of the samples is left out, because
+/// these samples are sparse and may have been interrupted.
 fn step(sorted: &[u32]) -> u32 {
     let near = &sorted[..sorted.len() * 9 / 10];
     let distances = near.windows(2).map(|pair| pair[1] - pair[0]).filter(|distance| *distance > 0);
@@ -293,7 +294,7 @@ pub fn histogram(
     })
 }
 
-/// The samples so far, and their tags.
+/// The distributions of the samples so far, and the number of samples with each tag.
 #[derive(Debug)]
 struct Sampling {
     clock: Clock,
@@ -333,7 +334,7 @@ impl Sampling {
     }
 
     /// Ends a window of sampling. Counts its `open` samples as stolen if the hypervisor took time
-    /// during the window (`stolen`), or else as gaps.
+    /// during the window (`stolen`), otherwise as gaps.
     fn settle(&mut self, stolen: bool) {
         if stolen {
             self.tagged.stolen += self.open;
@@ -369,8 +370,8 @@ mod tests {
     /// The number of loads that these tests measure at a time.
     const LOADS: usize = 2048;
 
-    /// Two overheads of the timer count as equal if they differ by less than this, ns. Work on the
-    /// SMT sibling of the CPU changes the overhead by several ns.
+    /// Two overheads of the timer count as equal if they differ by less than this time, ns. Work on
+    /// the SMT sibling of the CPU changes the overhead by several ns.
     const SAME_NS: f64 = 1.0;
 
     fn chase(bytes: usize) -> Chase {
@@ -383,9 +384,9 @@ mod tests {
         histogram(&Root::live(), Clock::here(), &mut chase, options, &mut |_| true).unwrap()
     }
 
-    /// Calls `measure` between two calibrations of the timer, and returns the overhead. `None` if
-    /// the overhead was not the same before and after, or if another thread ran meanwhile: then the
-    /// overhead during the measurement is unknown.
+    /// Calls `measure` between two calibrations of the timer, and returns the overhead of the
+    /// timer. `None` if the overhead was not the same before and after, or if another thread ran
+    /// meanwhile: in both cases, the overhead during the measurement is unknown.
     fn steady_overhead_ns(calibration: &mut Calibration, measure: impl FnOnce()) -> Option<f64> {
         let switches = context_switches();
         let before_ns = calibration.overhead_ns().unwrap();
@@ -407,9 +408,9 @@ mod tests {
         assert!(found.timer.resolution_ns > 0.0 && found.timer.overhead_ns < 1000.0);
     }
 
-    /// The mean of timed loads minus the latency by the chase, ns: the median over pairs of
-    /// measurements that follow each other within a ms. Pairs during which the overhead of the
-    /// timer changes are left out.
+    /// The mean latency of timed loads minus the latency that the chase measures, ns. The result is
+    /// the median over pairs of these two measurements, which follow each other within a ms. Pairs
+    /// during which the overhead of the timer changes are left out.
     fn mean_minus_chase_ns(bytes: usize) -> f64 {
         let (clock, mut chase) = (Clock::here(), chase(bytes));
         let mut calibration = Calibration::new(clock).unwrap();
@@ -479,7 +480,7 @@ mod tests {
         let (with, runs) = share(delay);
         assert!((with - 0.01).abs() < 0.0005, "{with}");
         // The delay ends when the spin loop first reads the clock after 2000 ns. Delayed samples
-        // are therefore in the bin of 2000 ns or in one of the next few.
+        // are therefore in the bin of 2000 ns or in one of the next few bins.
         let fullest = |run: &Distribution| {
             (100..BINS).max_by_key(|bin| run.bins[*bin]).map(|bin| bin as f64 * BIN_NS)
         };

@@ -15,31 +15,33 @@ use crate::{
 use interleaf_linux::place::mempolicy::Policy;
 use std::time::Duration;
 
-/// The number of memory sizes that the sweep measures for each doubling of the size.
+/// The number of memory sizes that `sweep` measures for each doubling of the size.
 const SIZES_PER_OCTAVE: u32 = 4;
 
-/// The smallest size of the sweep: a page, which fits into every first-level cache.
+/// The smallest memory size that `sweep` measures, bytes: a page, which fits into every first-level
+/// cache.
 const SMALLEST_BYTES: usize = 4 << 10;
 
-/// The measuring time of each size of the sweep: fifteen slices, after a lap that warms the caches.
+/// The time for which `sweep` measures each memory size: fifteen slices, after a lap that warms the
+/// caches.
 const SIZE_SPAN: Duration = Duration::from_millis(30);
 
-/// The minimum size of the memory in multiples of the last-level cache: the rule of STREAM ("each
-/// array must be at least 4 times the size of the sum of all the last-level caches used in the
-/// run"). At most a quarter of the accesses hit the cache then.
+/// The minimum size of measured memory, as a multiple of the size of the last-level cache: the rule
+/// of STREAM ("each array must be at least 4 times the size of the sum of all the last-level caches
+/// used in the run"). With this size, at most a quarter of the accesses hit the cache.
 pub const LAST_LEVEL_FACTOR: u64 = 4;
 
-/// The lower limit of the largest size of a sweep, bytes: four times 4 MiB. No private cache of a
-/// current server processor is larger than 4 MiB.
+/// The lower limit of `largest_size`, bytes: four times 4 MiB. No private cache of a current server
+/// processor is larger than 4 MiB.
 const LARGEST_BYTES_MIN: u64 = 16 << 20;
 
-/// The upper limit of the largest size of a sweep, bytes: four times 1 GiB. No shared cache of a
-/// current server processor is larger than 1 GiB.
+/// The upper limit of `largest_size`, bytes: four times 1 GiB. No shared cache of a current server
+/// processor is larger than 1 GiB.
 const LARGEST_BYTES_MAX: u64 = 4 << 30;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChaseOptions {
-    /// The memory of the chase, bytes. Default: 200 MB, as MLC's.
+    /// The size of the memory that the chase visits, bytes. Default: 200 MB, as in MLC.
     pub bytes: usize,
     /// The distance from one line to the next, bytes. Default: 64, every line.
     pub stride: usize,
@@ -47,11 +49,11 @@ pub struct ChaseOptions {
     pub block_bytes: usize,
     /// The kind of pages of the memory. Default: transparent huge pages.
     pub pages: Pages,
-    /// The memory policy. Default: the node of the thread.
+    /// The memory policy. Default: memory of the node on which the thread runs.
     pub policy: Policy,
-    /// The seed of the orders. Default: 1.
+    /// The seed of the random orders. Default: 1.
     pub seed: u64,
-    /// True if each lap has a new order. Default: no.
+    /// True if each lap has a new random order. Default: false.
     pub new_laps: bool,
     /// The number of repetitions. Default: 5.
     pub repeats: usize,
@@ -76,7 +78,7 @@ impl Default for ChaseOptions {
 }
 
 impl ChaseOptions {
-    /// The chase of these options in local order.
+    /// The shape of a chase with these options, in local order.
     pub const fn local(&self) -> ChaseShape {
         let &Self { bytes, stride, seed, new_laps, .. } = self;
         let lines = 2 * stride;
@@ -84,7 +86,7 @@ impl ChaseOptions {
         ChaseShape { bytes, stride, order: Order::Local { block_bytes }, seed, new_laps }
     }
 
-    /// The chase of these options in random order.
+    /// The shape of a chase with these options, in random order.
     pub const fn random(&self) -> ChaseShape {
         ChaseShape { order: Order::Random, ..self.local() }
     }
@@ -101,18 +103,18 @@ impl ChaseOptions {
 /// The latency that a chase in one order measures.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Latency {
-    /// The slices of each repetition.
+    /// The summary of the slices of each repetition.
     pub repeats: Vec<Slices>,
-    /// The median of the medians of all repetitions, and their spread.
+    /// The median of the medians of all repetitions, and the spread of these medians.
     pub ns: Spread,
 }
 
-/// The latency of a chase in its current order. `proceed` is called after each slice and
+/// Measures the latency of `chase` in its current order. `proceed` is called after each slice and
 /// each repetition with the fraction of the completed repetitions, 0 to 1; the measurement stops if
 /// `proceed` returns false.
 ///
 /// # Errors
-/// When the chase ends at a wrong line, or is stopped.
+/// When the chase ends at a wrong line, or `proceed` stops the measurement.
 pub fn latency(
     chase: &mut Chase,
     clock: Clock,
@@ -135,16 +137,16 @@ pub fn latency(
     Ok(Latency { repeats, ns: spread(&medians).unwrap_or(none) })
 }
 
-/// The sweep over sizes, and the cache levels that it shows.
+/// The latencies of a sweep over memory sizes, and the cache levels that they show.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SizeSweep {
-    /// Each size with its latency.
+    /// Each memory size with its latency.
     pub visited: Vec<Visited>,
     /// The cache levels that the latencies show.
     pub levels: Levels,
 }
 
-/// Measures the latency for memory sizes from a page, or two strides if these are longer, to
+/// Measures the latency for memory sizes from a page (or two strides, if they are longer) to
 /// `largest` bytes, in the local order of the chase ([`Order::Local`]). `proceed` is called after
 /// each size with the completed fraction, 0 to 1; the sweep stops if `proceed` returns false.
 ///
@@ -178,8 +180,8 @@ pub fn sweep(
     Ok(SizeSweep { visited, levels })
 }
 
-/// The sizes of a sweep up to `largest` bytes, with a constant ratio of neighbouring sizes, rounded
-/// down to whole strides.
+/// The memory sizes of a sweep up to `largest` bytes. Neighbouring sizes have a constant ratio, and
+/// each size is rounded down to whole strides.
 fn sizes(largest: usize, stride: usize) -> Vec<usize> {
     let mut sizes = vec![];
     let smallest = SMALLEST_BYTES.max(2 * stride);
@@ -194,8 +196,8 @@ fn sizes(largest: usize, stride: usize) -> Vec<usize> {
     sizes
 }
 
-/// The largest size of the sweep, bytes. `claimed` is the size of the last-level cache that the
-/// kernel reports, bytes; `None` if the kernel reports no cache.
+/// The largest memory size of a sweep, bytes. `claimed` is the size of the last-level cache that
+/// the kernel reports, bytes; `None` if the kernel reports no cache.
 pub fn largest_size(claimed: Option<u64>) -> usize {
     let past = claimed.unwrap_or(0).saturating_mul(LAST_LEVEL_FACTOR);
     past.clamp(LARGEST_BYTES_MIN, LARGEST_BYTES_MAX) as usize

@@ -9,8 +9,8 @@
 //!   weights are settings of the whole machine: the caller sets the weights before the measurement,
 //!   and restores the old weights afterwards.
 //! - page by page at the first touch: a thread whose memory policy binds to a node touches the
-//!   pages of this node, in the same round robin. This method needs no root and works on any
-//!   kernel.
+//!   pages of this node. The order of the nodes is the same round robin. This method needs no root
+//!   and works on any kernel.
 //!
 //! With both methods, the nodes of the pages are then read from the kernel:
 //!
@@ -29,9 +29,9 @@ use std::{collections::BTreeMap, panic::resume_unwind, thread};
 /// The method that places pages according to weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// By the kernel's interleaving: plain if all weights are equal, else weighted. For weighted
-    /// interleaving, the caller sets the kernel's weights before the call of [`region`], and
-    /// restores the old weights after the measurement.
+    /// By the kernel's interleaving: plain if all weights are equal, otherwise weighted. For
+    /// weighted interleaving, the caller sets the kernel's weights before the call of [`region`],
+    /// and restores the old weights after the measurement.
     Kernel,
     /// Page by page, at the first touch.
     Pages,
@@ -40,7 +40,7 @@ pub enum Method {
 /// Maps memory whose pages are placed as `placement` says.
 ///
 /// # Errors
-/// When the kernel has no pages of this size, or this process may not use a node.
+/// When the kernel has no pages of the requested size, or this process may not use a node.
 pub fn region(
     bytes: usize,
     pages: Pages,

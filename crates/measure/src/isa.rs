@@ -18,8 +18,8 @@ pub enum Isa {
     Sve,
 }
 
-/// All instruction sets with their names. Those of one architecture are in the order of their
-/// vector width, the narrowest first.
+/// All instruction sets with their names. The instruction sets of one architecture are in the order
+/// of their vector width, the narrowest first.
 const NAMED: [(Isa, &str); 5] = [
     (Isa::Sse2, "sse2"),
     (Isa::Avx2, "avx2"),
@@ -28,13 +28,13 @@ const NAMED: [(Isa, &str); 5] = [
     (Isa::Sve, "sve"),
 ];
 
-/// An instruction set that cannot be used.
+/// The reason why a requested instruction set cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IsaError {
-    /// A name that no instruction set has.
+    /// The text is not the name of an instruction set.
     #[error("there is no instruction set \"{0}\"")]
     Name(String),
-    /// A set that this machine does not have.
+    /// This machine does not have the instruction set.
     #[error("this machine has no {0}")]
     Absent(Isa),
 }

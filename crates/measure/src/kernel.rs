@@ -1,11 +1,12 @@
-//! The timed loops of loads and stores. They are written in assembly for each instruction set, so
-//! they do not depend on the compiler.
+//! The timed loops of loads and stores. The loops are written in assembly for each instruction set,
+//! so they do not depend on the compiler.
 //!
 //! A kernel accesses its buffers in *units*. A *group* loads some units, from the read buffers in
-//! turn, and then stores some units. [`Traffic`] gives both numbers, of which one may be 0. A unit
-//! has consecutive lines of one page, or of several pages in parallel. Prefetchers stop at the end
-//! of a page, so several pages keep more prefetchers busy. Here the lines of each page are numbered
-//! in the order of access, and `|` separates units:
+//! turn, and then stores some units. [`Traffic`] gives the number of units to load and to store;
+//! one of the two may be 0. A unit has consecutive lines of one page, or of several pages in
+//! parallel. Prefetchers stop at the end of a page, so several pages keep more prefetchers busy. In
+//! this example, the lines of each page are numbered in the order of access, and `|` separates
+//! units:
 //!
 //! ```text
 //! 1 page  x 4 lines    page 0: 0 1 2 3 | 4 5 6 7 | ...
@@ -53,18 +54,18 @@ pub struct Shape {
     pub lines: usize,
     /// True if stores go to one page at a time although loads go to several pages in parallel.
     pub flat_stores: bool,
-    /// Prefetch distance of loads, bytes; 0 for none.
+    /// Prefetch distance of loads, bytes; 0 for no prefetch.
     pub ahead: usize,
     /// The cache level of the prefetch: `NEAR`, `ONCE` or `FAR`.
     pub hint: usize,
-    /// Prefetch distance of stores (for ownership), bytes; 0 for none.
+    /// Distance of the prefetch for ownership before stores, bytes; 0 for no prefetch.
     pub own: usize,
 }
 
 /// Prefetch hint ([`Shape::hint`]): to the first-level cache.
 const NEAR: usize = 0;
-/// Prefetch hint for data that are used once: to the first-level cache, past the other caches if
-/// the processor can (`prefetchnta`, `pldl1strm`).
+/// Prefetch hint for data that are used once: to the first-level cache, bypassing the other caches
+/// if the processor supports this (`prefetchnta`, `pldl1strm`).
 #[cfg(any(test, feature = "search"))]
 const ONCE: usize = 1;
 /// Prefetch hint: to the second-level cache.
@@ -103,7 +104,7 @@ pub enum AccessKind {
 }
 
 impl AccessKind {
-    /// The kind of accesses that a kernel for this traffic makes.
+    /// The kind of accesses that a kernel for `traffic` makes.
     const fn of(traffic: &Traffic) -> Self {
         match (traffic.loads, traffic.stores, traffic.read_buffers) {
             (_, 0, _) => Self::Read,
@@ -137,13 +138,13 @@ const BATCH: usize = 8;
 const LINE: usize = crate::traffic::LINE_BYTES as usize;
 
 impl Kernel {
-    /// The fastest known kernel of an instruction set for this traffic; `None` if this machine
+    /// The fastest known kernel of the instruction set `isa` for `traffic`; `None` if this machine
     /// lacks the instruction set, or no kernel issues the traffic.
     pub fn best(isa: Isa, traffic: &Traffic) -> Option<Self> {
         Self::chosen(isa).into_iter().find(|kernel| kernel.serves(traffic))
     }
 
-    /// The fastest known kernel of this machine for this traffic.
+    /// The fastest known kernel for `traffic` among all instruction sets of this machine.
     pub fn best_here(traffic: &Traffic) -> Option<Self> {
         let order = table::order(AccessKind::of(traffic), traffic.nontemporal);
         order.into_iter().find_map(|isa| Self::best(isa, traffic))
@@ -155,7 +156,7 @@ impl Kernel {
         if isa.here().is_ok() { table::chosen(isa) } else { vec![] }
     }
 
-    /// The kernels among which the fastest were searched.
+    /// All kernels of an instruction set among which the fastest ones were searched.
     #[cfg(any(test, feature = "search"))]
     pub fn candidates(isa: Isa) -> Vec<Self> {
         if isa.here().is_ok() { table::candidates(isa) } else { vec![] }
@@ -166,7 +167,7 @@ impl Kernel {
         self.act == act && (act == AccessKind::Read || self.nontemporal == traffic.nontemporal)
     }
 
-    /// The number of buffers that the kernel loads from for this traffic.
+    /// The number of buffers from which the kernel loads for `traffic`.
     const fn read_buffers(&self, traffic: &Traffic) -> usize {
         match (self.act, traffic.loads) {
             (AccessKind::BothOfTwo, _) => 2,
@@ -186,8 +187,8 @@ impl Kernel {
         if self.shape.pages == 1 { self.shape.lines } else { self.shape.pages * PAGE_BYTES / LINE }
     }
 
-    /// A round has as many groups as a block has units. If a group loads two units and stores one,
-    /// a round therefore loads two whole blocks and stores one.
+    /// The number of groups in a round: as many as a block has units. If a group loads two units
+    /// and stores one, a round therefore loads two whole blocks and stores one.
     const fn groups_in_round(&self) -> usize {
         self.block_lines() / self.unit_lines()
     }
@@ -200,8 +201,8 @@ impl fmt::Debug for Kernel {
 }
 
 /// `avx512 both nt 4x8 flat ahead 512 once`: `nt` are non-temporal stores, `4x8` are pages by
-/// lines, `flat` is [`Shape::flat_stores`], `512` is the prefetch distance in bytes, `once` its
-/// hint.
+/// lines, `flat` is [`Shape::flat_stores`], `512` is the prefetch distance of loads in bytes, and
+/// `once` is the prefetch hint.
 impl fmt::Display for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let act = match self.act {

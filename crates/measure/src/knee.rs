@@ -4,8 +4,8 @@
 //! The *knee* is the load beyond which 1 % more bandwidth costs more than 1 % more latency: the
 //! maximum of bandwidth divided by latency (Kleinrock, "Power and deterministic rules of thumb",
 //! 1979). This definition has no threshold, and points that are measured beyond saturation do not
-//! change it. A queue with the idle latency L and the loaded latency `L / (1 - load)` has its knee
-//! at half of the bandwidth:
+//! change the knee. A queue with the idle latency L and the loaded latency `L / (1 - load)` has its
+//! knee at half of the bandwidth:
 //!
 //! ```text
 //! power = load (1 - load) / L,   largest at load = 1/2
@@ -20,8 +20,8 @@
 /// beyond the knee.
 const POWER_FALLS: f64 = 0.05;
 
-/// A point is measured between two pauses only if they differ by more than this time, ns, and by
-/// more than the fraction [`PAUSE_STEP`] of the longer pause. A group of lines takes 100 ns or
+/// A point is measured between two pauses only if the pauses differ by more than this time, ns, and
+/// by more than the fraction [`PAUSE_STEP`] of the longer pause. A group of lines takes 100 ns or
 /// more, so a change of the pause by 4 ns changes the bandwidth by at most 4 %.
 const PAUSE_STEP_NS: f64 = 4.0;
 
@@ -29,10 +29,10 @@ const PAUSE_STEP_NS: f64 = 4.0;
 /// longer pause: see [`PAUSE_STEP_NS`].
 const PAUSE_STEP: f64 = 0.05;
 
-/// The measurement under one load.
+/// A measured point of the curve: bandwidth and latency under one load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Loaded {
-    /// The pause of threads after each group of lines, ns.
+    /// The pause of each loading thread after each group of lines, ns.
     pub pause_ns: f64,
     /// The bandwidth under this load, GB/s.
     pub bandwidth_gbps: f64,
@@ -93,7 +93,8 @@ pub enum Knee {
         /// The bandwidths of the neighbouring points, GB/s: the knee lies between them.
         between_gbps: (f64, f64),
     },
-    /// No knee up to the largest load: these threads do not saturate the memory.
+    /// The curve has no knee up to the largest load: the loading threads do not saturate the
+    /// memory.
     Beyond {
         /// The largest bandwidth, GB/s.
         bandwidth_gbps: f64,
@@ -104,8 +105,8 @@ pub enum Knee {
 
 /// The pause to measure next, ns: first no pause, then the longest pause, then a pause in the
 /// largest gap between two points. `None` if the points are as close as `resolution` requires, if
-/// their pauses are too similar to measure between them, or if there are `points_max` points. An
-/// invalid point counts as measured, but its values are ignored.
+/// the pauses of the points are too similar to measure between them, or if `points` has
+/// `points_max` points. An invalid point counts as measured, but its values are ignored.
 pub fn next(points: &[Loaded], resolution: &Resolution) -> Option<f64> {
     let rising = by_load(points);
     if points.len() >= resolution.points_max {
@@ -117,8 +118,8 @@ pub fn next(points: &[Loaded], resolution: &Resolution) -> Option<f64> {
     }
     let most = rising.iter().map(|point| point.bandwidth_gbps).fold(0.0, f64::max);
     let best = strongest(&rising)?;
-    // The gaps in bandwidth and in latency between point `at` and the next point, each as a
-    // multiple of the allowed gap. The larger multiple counts.
+    // The gaps in bandwidth and in latency between the point with the index `at` and the next
+    // point, each as a multiple of the allowed gap. The larger multiple counts.
     let excess = |at: usize| {
         let (a, b) = (rising[at], rising[at + 1]);
         let at_knee = at == best || at + 1 == best;
@@ -133,7 +134,7 @@ pub fn next(points: &[Loaded], resolution: &Resolution) -> Option<f64> {
     Some(middle(rising[at], rising[at + 1]))
 }
 
-/// The knee of the points; `None` without a point that has a bandwidth.
+/// The knee of the curve through `points`; `None` if no point has a bandwidth above 0.
 pub fn knee(points: &[Loaded]) -> Option<Knee> {
     let rising = by_load(points);
     let best = strongest(&rising)?;
@@ -149,10 +150,10 @@ pub fn knee(points: &[Loaded]) -> Option<Knee> {
     Some(Knee::At { bandwidth_gbps, latency_ns, between_gbps })
 }
 
-/// The pause for a bandwidth of `target_gbps`, ns. The pause is interpolated between the
-/// neighbouring points with less and with more bandwidth, or extrapolated from the two points with
-/// the least load. `None` if no point has this bandwidth or more, with fewer than two points, or if
-/// bandwidth does not rise between the two points.
+/// The pause with which the threads reach a bandwidth of `target_gbps`, ns. The pause is
+/// interpolated between the neighbouring points with less and with more bandwidth, or extrapolated
+/// from the two points with the least load. `None` if no point has this bandwidth or more, if there
+/// are fewer than two points, or if bandwidth does not rise between the two points.
 pub fn pause_for(points: &[Loaded], target_gbps: f64) -> Option<f64> {
     let rising: Vec<Loaded> =
         by_load(points).into_iter().filter(|point| point.bandwidth_gbps > 0.0).collect();
@@ -162,7 +163,7 @@ pub fn pause_for(points: &[Loaded], target_gbps: f64) -> Option<f64> {
     Some(pause.clamp(0.0, 1e9))
 }
 
-/// The valid points in the order of their load: the shortest pause last.
+/// The valid points, sorted by their load: the longest pause first.
 fn by_load(points: &[Loaded]) -> Vec<Loaded> {
     let mut rising: Vec<Loaded> = points.iter().filter(|point| point.is_one()).copied().collect();
     rising.sort_by(|a, b| {
@@ -187,14 +188,16 @@ fn can_part(a: Loaded, b: Loaded) -> bool {
 fn middle(a: Loaded, b: Loaded) -> f64 {
     let half = f64::midpoint(a.bandwidth_gbps, b.bandwidth_gbps);
     let (longest, shortest) = (a.pause_ns, b.pause_ns);
-    // Keep the new pause away from both measured pauses, so that the three differ beyond noise.
+    // Keep the new pause away from both measured pauses, so that the three points differ by more
+    // than noise.
     let margin = 0.1 * (longest - shortest);
     let by_bandwidth = pause_between(a, b, half);
     let by_pause = ((longest + 1.0) * (shortest + 1.0)).sqrt() - 1.0;
     by_bandwidth.unwrap_or(by_pause).clamp(shortest + margin, longest - margin)
 }
 
-/// The pause for a bandwidth, interpolated linearly in the reciprocal of the bandwidth.
+/// The pause for a bandwidth of `gbps`, interpolated between the points `a` and `b`, linearly in
+/// the reciprocal of the bandwidth. `None` if the bandwidth does not rise from `a` to `b`.
 fn pause_between(a: Loaded, b: Loaded, gbps: f64) -> Option<f64> {
     let slope = 1.0 / b.bandwidth_gbps - 1.0 / a.bandwidth_gbps;
     let pause =
@@ -216,8 +219,8 @@ mod tests {
     /// Bytes in flight of all threads: 64 threads with groups of 32 lines of 64 bytes.
     const GROUPS_BYTES: f64 = 64.0 * 32.0 * 64.0;
 
-    /// A simulated measurement on a tier with this curve: a group of lines is requested, returns,
-    /// and is requested again after the pause.
+    /// A simulated measurement on a tier with `curve`: each thread requests a group of lines, waits
+    /// for it, pauses, and requests the next group.
     fn of_curve(curve: &Curve) -> impl Fn(f64) -> Loaded + '_ {
         |pause_ns| {
             let flow = curve.response().with_pause(GROUPS_BYTES, pause_ns);
@@ -225,8 +228,8 @@ mod tests {
         }
     }
 
-    /// A curve through 995 points of a formula. `latency_ns` gives the latency at a load, a
-    /// fraction of `most_gbps`.
+    /// A curve through 995 points of a formula. `latency_ns` gives the latency at a load, which is
+    /// a fraction of `most_gbps`.
     fn formula(most_gbps: f64, latency_ns: impl Fn(f64) -> f64) -> Curve {
         let point = |step: i32| {
             let load = f64::from(step) / 1000.0;
@@ -236,7 +239,7 @@ mod tests {
         Curve::new((0..995).map(point).collect()).unwrap()
     }
 
-    /// Measures until the resolution is reached.
+    /// Measures points until `next` returns no further pause.
     fn all(measure: impl Fn(f64) -> Loaded, resolution: &Resolution) -> Vec<Loaded> {
         let mut points = vec![];
         while let Some(pause) = next(&points, resolution) {
@@ -351,7 +354,7 @@ mod tests {
                 point
             };
             // If the maximum bandwidth is only a few GB/s, [`GROUPS_BYTES`] in flight load the tier
-            // even at the longest default pause. The longest pause is therefore longer here.
+            // even at the longest default pause. This test therefore sets a longer maximum pause.
             let resolution = Resolution { pause_max_ns: 1e6, ..Resolution::default() };
             let points = all(measure, &resolution);
             let found = knee(&points);

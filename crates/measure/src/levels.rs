@@ -12,10 +12,10 @@
 //!   4 KiB                              128 MiB
 //! ```
 //!
-//! A level is a plateau of the sweep: about an octave or more of sizes with nearly constant
-//! latency. A level ends at the size at which nine in ten accesses hit: there, the latency has
-//! risen by a tenth of the step to the latency of the next level. A slope without a plateau is not
-//! a level; it comes from a cache that other programs use to a varying degree.
+//! A level is a plateau of the sweep: a range of sizes (about an octave or more) with nearly
+//! constant latency. A level ends at the size at which nine in ten accesses hit: there, the latency
+//! has risen by a tenth of the step to the latency of the next level. A slope without a plateau is
+//! not a level; it comes from a cache that other programs use to a varying degree.
 
 /// The largest ratio of latencies within a level. A plateau is not flat, because cache sets are
 /// filled unevenly and TLB misses add latency.
@@ -28,7 +28,7 @@ const LENGTH_MIN: f64 = 1.9;
 /// smaller ratio are merged into one level.
 const STEP_MIN: f64 = 1.4;
 
-/// The fraction of the accesses that miss where a level ends.
+/// The fraction of the accesses that miss a cache level at the size at which the level ends.
 const MISSES: f64 = 0.1;
 
 /// The latency of a chase through memory of one size, a point of the sweep.
@@ -39,10 +39,10 @@ pub struct Visited {
     pub latency_ns: f64,
 }
 
-/// A cache level, as the sweep over memory sizes shows it.
+/// The latency and the size of a cache level, found in the sweep over memory sizes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Level {
-    /// Latency of a hit, ns.
+    /// The latency of a hit in this cache level, ns.
     pub latency_ns: f64,
     /// The largest size at which nine in ten accesses hit the level, bytes.
     pub reaches_bytes: f64,
@@ -51,7 +51,7 @@ pub struct Level {
 /// The levels that a sweep shows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Levels {
-    /// The caches, the nearest first.
+    /// The cache levels, the nearest to the core first.
     pub caches: Vec<Level>,
     /// Latency of a miss in all caches, ns; `None` if the latency still rises at the end of the
     /// sweep.
@@ -86,7 +86,7 @@ pub fn levels(sweep: &[Visited]) -> Levels {
     Levels { caches, miss_ns }
 }
 
-/// The sweep without disturbances. A disturbance only adds latency, and a larger size is never
+/// Removes disturbances from a sweep. A disturbance only adds latency, and a larger size is never
 /// faster. The latency of each size is therefore limited to the lowest latency of all larger sizes.
 fn rising(points: &[Visited]) -> Vec<Visited> {
     let mut rising = points.to_vec();
@@ -111,7 +111,7 @@ fn plateaus(points: &[Visited]) -> Vec<(usize, usize)> {
         open.extend([(from, first), (last + 1, to)]);
     }
     found.sort_unstable();
-    // Two plateaus with similar latencies are one level.
+    // Neighbouring plateaus with similar latencies are merged, because they are one level.
     let mut merged: Vec<(usize, usize)> = vec![];
     for run in found {
         let of = |run: (usize, usize)| latency(&points[run.0..=run.1]);
@@ -123,8 +123,8 @@ fn plateaus(points: &[Visited]) -> Vec<(usize, usize)> {
     merged
 }
 
-/// The longest plateau of a rising sweep: the one with the largest ratio of its last size to its
-/// first. `None` if this ratio is below [`LENGTH_MIN`].
+/// The longest plateau of a rising sweep: the plateau with the largest ratio of its last size to
+/// its first size. `None` if this ratio is below [`LENGTH_MIN`].
 fn longest(points: &[Visited]) -> Option<(usize, usize)> {
     let mut best: Option<(f64, (usize, usize))> = None;
     let mut last = 0;
@@ -141,9 +141,9 @@ fn longest(points: &[Visited]) -> Option<(usize, usize)> {
         }
     }
     let (first, mut last) = best?.1;
-    // The plateau may begin on the slope before the level, where latencies are lower. Extend its
-    // end to all following points with a latency of at most `RISE_MAX` times the latency of its
-    // middle point.
+    // The plateau may begin on the slope before the level, where latencies are lower. The plateau
+    // is therefore extended to all following points with a latency of at most `RISE_MAX` times the
+    // latency of its middle point.
     let middle_ns = latency(&points[first..=last]);
     while last + 1 < points.len() && points[last + 1].latency_ns <= RISE_MAX * middle_ns {
         last += 1;
@@ -151,15 +151,15 @@ fn longest(points: &[Visited]) -> Option<(usize, usize)> {
     Some((first, last))
 }
 
-/// The latency of a plateau, ns: that of its middle point. `run` has the points of the plateau, at
-/// least one.
+/// The latency of a plateau, ns: the latency of its middle point. `run` has the points of the
+/// plateau, at least one.
 fn latency(run: &[Visited]) -> f64 {
     run[run.len() / 2].latency_ns
 }
 
-/// The size at which the latency crosses `bound`, searched from the middle of the plateau `run` on.
-/// Between two points, the logarithm of the size is linear in the latency. If no point exceeds the
-/// bound, the result is the last size of the plateau.
+/// The memory size at which the latency crosses `bound`, searched from the middle of the plateau
+/// `run` to larger sizes. Between two points, the logarithm of the size is linear in the latency.
+/// If no point exceeds the bound, the result is the last size of the plateau.
 fn reach(points: &[Visited], run: (usize, usize), bound: f64) -> f64 {
     let middle = run.0 + (run.1 + 1 - run.0) / 2;
     let over = (middle..points.len()).find(|at| points[*at].latency_ns > bound);
@@ -200,7 +200,8 @@ mod tests {
     const KIB: f64 = 1024.0;
     const MIB: f64 = 1024.0 * 1024.0;
 
-    /// True if the sweep shows these caches, with sizes within a third and latencies within 15 %.
+    /// True if `found` has the cache levels `caches`, with sizes within a third and latencies
+    /// within 15 %.
     fn shows(found: &Levels, caches: &[(f64, f64)], memory_ns: f64) -> bool {
         let near = |a: f64, b: f64, part: f64| (a / b - 1.0).abs() <= part;
         found.caches.len() == caches.len()
@@ -242,8 +243,9 @@ mod tests {
         assert_eq!(levels(&[nothing; 3]), Levels::default());
     }
 
-    /// A sweep recorded on a virtual machine with 2 CPUs of an EPYC 9R14, beside other load. Sysfs
-    /// of the virtual machine claims caches of 32 KiB, 1 MiB and 32 MiB.
+    /// A sweep recorded on a virtual machine with 2 CPUs of an EPYC 9R14, while other load was
+    /// running. According to sysfs of the virtual machine, it has caches of 32 KiB, 1 MiB and 32
+    /// MiB.
     const RECORDED: &str = include_str!("levels/virtual-machine.csv");
 
     #[test]

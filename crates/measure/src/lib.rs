@@ -3,10 +3,10 @@
 //!
 //! The timed loops are written in assembly for each instruction set, so they do not depend on the
 //! compiler. Traffic kernels add up all loaded words; every measurement verifies these sums, and
-//! the stored words afterwards. A pointer chase verifies that it ends at the right line. Three
-//! quantities are always separate: bytes of the program's loads and stores; bytes at the memory
-//! controller, computed from the program's bytes by a table ([`traffic`]); bytes that the memory
-//! controller counted.
+//! verifies the stored words afterwards. A pointer chase verifies that it ends at the right line.
+//! Three quantities are always separate: bytes of the program's loads and stores; bytes at the
+//! memory controller, computed from the program's bytes by a table ([`traffic`]); bytes that the
+//! memory controller counted.
 
 pub mod isa;
 

@@ -8,8 +8,9 @@ pub const HUGE_BYTES: usize = 2 << 20;
 pub enum Pages {
     /// Base pages (`MADV_NOHUGEPAGE`).
     Small,
-    /// Transparent huge pages where the kernel has some free (`MADV_HUGEPAGE`).
+    /// Transparent huge pages (`MADV_HUGEPAGE`); base pages if the kernel has no free huge pages.
     Huge,
-    /// Huge pages that the administrator reserved (`hugetlbfs`); mapping fails without them.
+    /// Huge pages that the administrator reserved (`hugetlbfs`); if none are free, the mapping
+    /// fails.
     Reserved,
 }

@@ -3,7 +3,7 @@
 use crate::team::pin;
 use std::{io, thread};
 
-/// Calls `work` in a thread that is bound to `cpu`. With `None`, the thread is not bound.
+/// Calls `work` in a thread that is bound to `cpu`. If `cpu` is `None`, the thread is not bound.
 ///
 /// # Errors
 /// When the process may not use the CPU, or the thread cannot be started.

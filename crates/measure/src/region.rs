@@ -1,5 +1,5 @@
-//! Memory to measure: mapped on the requested nodes, with the requested page size if the kernel has
-//! such pages.
+//! The memory that is measured. It is mapped on the requested nodes, with the requested page size
+//! if the kernel has pages of this size.
 
 #![expect(unsafe_code, reason = "memory is mapped, and kernels take its address")]
 
@@ -77,12 +77,12 @@ unsafe impl Sync for Region {}
 
 impl Region {
     /// Maps `bytes`, rounded up to whole huge pages and aligned to a huge page. Places the memory
-    /// by `policy`, and touches every page from the calling thread. All words are 1, because some
-    /// processors do not write zero lines to memory.
+    /// by `policy`, and touches every page from the calling thread. All words are set to 1, because
+    /// some processors do not write zero lines to memory.
     ///
     /// # Errors
-    /// When the memory is not available, the kernel has no such pages, or this process may not use
-    /// the policy.
+    /// When the memory is not available, the kernel has no pages of the requested size, or this
+    /// process may not use the policy.
     pub fn new(bytes: usize, pages: Pages, policy: &Policy) -> Result<Self, RegionError> {
         availability::check(&Root::live(), bytes.max(1) as u64, pages, policy)?;
         let mut region = Self::mapped(bytes, pages)?;
@@ -102,22 +102,23 @@ impl Region {
         }
     }
 
-    /// Maps memory with its pages interleaved on nodes: in each round, a node has the number of
-    /// pages given in `nodes`. A thread whose memory policy binds to a node touches the pages of
-    /// this node. This method does not change the kernel's weights, and needs only one mapping.
+    /// Maps memory with its pages interleaved on nodes: `nodes` gives the number of pages that each
+    /// node gets in one round of interleaving. A thread whose memory policy binds to a node touches
+    /// the pages of this node. This method does not change the kernel's weights, and needs only one
+    /// mapping.
     ///
     /// # Errors
     ///
-    /// When the memory is not available, the kernel has no such pages, or this process may not use
-    /// a node.
+    /// When the memory is not available, the kernel has no pages of the requested size, or this
+    /// process may not use a node.
     pub fn in_rounds(
         bytes: usize,
         pages: Pages,
         nodes: &[(u32, u32)],
     ) -> Result<Self, RegionError> {
         let sum: u64 = nodes.iter().map(|(_, count)| u64::from(*count)).sum();
-        // Check the whole memory as well as the memory of each node: each node may have enough free
-        // memory while a control group does not allow the sum.
+        // The whole memory is checked as well as the memory of each node, because each node may
+        // have enough free memory while a control group does not allow the sum.
         let all = Policy::Interleave(nodes.iter().map(|(node, _)| *node).collect());
         availability::check(&Root::live(), bytes.max(1) as u64, pages, &all)?;
         for (node, count) in nodes {
@@ -141,14 +142,15 @@ impl Region {
                 own.for_each(|(page, _)| page.fill(1));
                 io::Result::Ok(())
             };
-            // A memory policy belongs to a thread: use a new thread, so that the policy of the
-            // caller does not change.
+            // A memory policy belongs to a thread. A new thread touches the pages, so that the
+            // policy of the calling thread does not change.
             let touched = thread::scope(|scope| scope.spawn(touch).join());
             let touched = touched.unwrap_or_else(|panic| resume_unwind(panic));
             touched.map_err(|why| RegionError::Place { policy, why })?;
         }
-        // Resident pages stay on their nodes. This policy only stops NUMA balancing, which moves
-        // pages of memory without a policy to the node that accesses them.
+        // Resident pages stay on their nodes. The policy that is set here only stops NUMA
+        // balancing, which would move pages of memory without a policy to the node whose CPUs
+        // access them.
         region.set_policy(&Policy::Bind(nodes.iter().map(|(node, _)| *node).collect()))?;
         Ok(region)
     }
@@ -159,14 +161,14 @@ impl Region {
         let bytes = bytes.max(1).next_multiple_of(HUGE_BYTES);
         let failed = |why: Errno| RegionError::Map { bytes, pages, why: why.into() };
         let mut flags = MapFlags::PRIVATE;
-        // Reserve hugetlbfs pages at mmap(2): without a reservation, the process is killed if it
-        // touches a page when none is free.
+        // hugetlbfs pages are reserved by mmap(2). Without a reservation, the process would be
+        // killed if it touches a page when no huge page is free.
         flags |= match pages {
             Pages::Reserved => MapFlags::HUGETLB | MapFlags::HUGE_2MB,
             Pages::Small | Pages::Huge => MapFlags::NORESERVE,
         };
-        // hugetlbfs mappings are aligned; map other memory with an additional huge page for
-        // alignment.
+        // The kernel aligns hugetlbfs mappings. Other mappings get one more huge page, so that an
+        // aligned range of `bytes` bytes fits into them.
         let mapped = if pages == Pages::Reserved { bytes } else { bytes + HUGE_BYTES };
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a new anonymous mapping at an address that the kernel chooses overlaps no other.
@@ -199,7 +201,7 @@ impl Region {
         let mut nodes = nodes_at(&addresses)?;
         if nodes.contains(&None) {
             // Kernels before 6.6 do not report the node of a page while a NUMA hinting fault is
-            // pending: touch the pages.
+            // pending. A touch of each page ends the hinting fault.
             for word in self.words().iter().step_by(step / 8) {
                 black_box(*word);
             }
@@ -235,12 +237,12 @@ impl Region {
     }
 
     pub fn words_mut(&mut self) -> &mut [u64] {
-        // SAFETY: as in `words`; the reference is unique.
+        // SAFETY: as in `words`; `&mut self` is the only reference.
         unsafe { slice::from_raw_parts_mut(self.start().cast(), self.bytes / 8) }
     }
 
-    /// The whole mapping, including the bytes before and after the aligned bytes of the region: the
-    /// range that gets the memory policy.
+    /// The whole mapping, including the bytes before and after the aligned bytes of the region. The
+    /// memory policy is set for all of it.
     fn whole(&mut self) -> &mut [u8] {
         // SAFETY: the slice is the whole mapping, and anonymous memory is initialised.
         unsafe { slice::from_raw_parts_mut(self.address, self.mapped) }
@@ -248,8 +250,8 @@ impl Region {
 }
 
 /// True for the default policy and for a binding to node 0 alone. On a machine with one node, both
-/// policies allow all memory. A kernel without NUMA therefore satisfies these policies without a
-/// call.
+/// policies allow all memory. On a kernel without NUMA, no call is therefore needed for these two
+/// policies.
 fn is_all(policy: &Policy) -> bool {
     match policy {
         Policy::Bind(nodes) => nodes.iter().eq([0]),

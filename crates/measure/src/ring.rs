@@ -22,8 +22,8 @@ pub struct Ring {
     extent: usize,
 }
 
-/// A position in a ring that lives as long as `'r`: a slot whose word holds the address of the next
-/// slot.
+/// A position in a ring: the address of a slot, whose word holds the address of the next slot. The
+/// ring is borrowed for `'r`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cursor<'r> {
     address: *const u64,
@@ -36,7 +36,7 @@ impl<'r> Cursor<'r> {
         self.address
     }
 
-    /// The cursor at `address`, which is the content of the word under this cursor.
+    /// The cursor at `address`, the address that the word under `self` holds.
     ///
     /// # Safety
     ///
@@ -92,7 +92,8 @@ impl Ring {
         ((cursor.address as usize - self.region.start() as usize) / self.stride) as u32
     }
 
-    /// Follows the ring for `rounds` times [`UNROLL`] loads. Each load depends on the load before.
+    /// Follows the ring from `from` for `rounds` times [`UNROLL`] loads, and returns the position
+    /// that it has reached. Each load depends on the load before.
     pub fn walk<'r>(&'r self, from: Cursor<'r>, rounds: u64) -> Cursor<'r> {
         if rounds == 0 {
             return from;

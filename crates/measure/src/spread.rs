@@ -2,7 +2,7 @@
 
 use interleaf_model::statistics::{self, quantile};
 
-/// The median of repetitions and their spread.
+/// The median and the relative spread of repeated measurements.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
     pub median: f64,

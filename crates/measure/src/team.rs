@@ -28,7 +28,7 @@ use std::{
 };
 
 /// The number of lines in a group. A thread pauses for [`Load::delay`] for each group. If a thread
-/// accesses several groups before a pause, the pause is as many times longer.
+/// accesses n groups before a pause, the pause is n times as long.
 pub const GROUP_LINES: u64 = 32;
 
 /// The approximate length of a pause that replaces several shorter pauses. Shorter pauses are
@@ -36,19 +36,20 @@ pub const GROUP_LINES: u64 = 32;
 const PAUSE: Duration = Duration::from_micros(1);
 
 /// The maximum number of groups that a thread accesses before a pause: 256 KiB. A thread without
-/// pauses accesses as much between two checks of the stop flag.
+/// pauses accesses the same amount between two checks of the stop flag.
 const GROUPS_MAX: u64 = 128;
 
-/// The work of the threads of a [`Team`].
+/// The work of the threads of a [`Team`], and the memory on which they work.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// The loads and stores.
+    /// The ratio of loads and stores.
     pub traffic: Traffic,
     /// The order in which lines are accessed.
     pub pattern: Pattern,
     /// The instruction set of the traffic kernel; ignored if `kernel` is given.
     pub isa: Isa,
-    /// The traffic kernel, such as that of [`Kernel::best_here`]; `None` for the fastest of `isa`.
+    /// The traffic kernel, such as that of [`Kernel::best_here`]; `None` for the fastest known
+    /// kernel of `isa`.
     pub kernel: Option<Kernel>,
     /// The CPU of each thread.
     pub cpus: Vec<u32>,
@@ -78,7 +79,7 @@ pub enum TeamError {
         /// The traffic that this traffic kernel cannot issue.
         traffic: Traffic,
     },
-    /// A CPU that this process may not run on.
+    /// The process may not run on the CPU, or the CPU does not exist.
     #[error("CPU {cpu}: {why}")]
     Cpu {
         cpu: u32,
@@ -162,7 +163,8 @@ struct Count(AtomicU64);
 type Ready = Result<Range<u64>, TeamError>;
 
 impl Team {
-    /// Starts the threads at the same time, after the memory of all threads is filled.
+    /// Starts the threads of a team: they all begin their accesses at the same time, after the
+    /// memory of all threads is filled.
     ///
     /// # Errors
     /// When a thread cannot start. No thread runs in this case.
@@ -170,8 +172,8 @@ impl Team {
         Self::start_in(load, vec![])
     }
 
-    /// Like [`Team::start`], but in memory that [`Team::release`] returned. The memory must have
-    /// the length, pages and policy of the load; this is not checked.
+    /// Like [`Team::start`], but the threads use `regions`, memory that [`Team::release`] returned.
+    /// This memory must have the length, pages and policy of the load; this is not checked.
     ///
     /// # Errors
     ///
@@ -213,12 +215,12 @@ impl Team {
         Ok(team)
     }
 
-    /// Lines that were loaded and stored so far.
+    /// The number of lines that all threads have loaded and stored so far.
     pub fn lines(&self) -> u64 {
         self.shared.done.iter().map(|count| count.0.load(Ordering::Relaxed)).sum()
     }
 
-    /// Bytes that were loaded and stored so far.
+    /// The number of bytes that all threads have loaded and stored so far.
     pub fn program_bytes(&self) -> u64 {
         self.lines() * LINE_BYTES
     }
@@ -229,7 +231,7 @@ impl Team {
         self.shared.delay_ticks.store(self.clock.ticks(delay), Ordering::Relaxed);
     }
 
-    /// The pages and nodes of the threads' memory.
+    /// The page sizes and the nodes of the threads' memory.
     ///
     /// # Errors
     ///
@@ -238,7 +240,7 @@ impl Team {
         Backing::of(root, &self.memory)
     }
 
-    /// True if all threads are running: a thread that finds a wrong value ends early.
+    /// True if all threads are running. A thread that finds a wrong word or sum ends early.
     #[cfg(test)]
     fn is_at_work(&self) -> bool {
         self.members.iter().all(|(_, thread)| !thread.is_finished())
@@ -247,13 +249,13 @@ impl Team {
     /// Stops the threads, and verifies the memory of each thread.
     ///
     /// # Errors
-    /// The wrong word or sum, and its position.
+    /// When a thread found a wrong word or a wrong sum; the error gives its position.
     pub fn stop(self) -> Result<Vec<Checksums>, TeamError> {
         Ok(self.release()?.0)
     }
 
-    /// Like [`Team::stop`], but also returns the memory for the next team, because touching new
-    /// memory takes longer than a measurement.
+    /// Like [`Team::stop`], but also returns the memory, so that the next team can use it: touching
+    /// new memory takes longer than a measurement.
     ///
     /// # Errors
     ///
@@ -280,7 +282,8 @@ impl Drop for Team {
     }
 }
 
-/// The result of a thread; a panic of the thread continues in the caller.
+/// Waits for the end of a thread and returns its result. A panic of the thread continues in the
+/// caller.
 fn joined<T>(thread: JoinHandle<T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
@@ -349,8 +352,8 @@ impl Member {
 }
 
 /// Accesses some groups of lines, then pauses for `delay` ticks for each group; returns the number
-/// of lines. To stop the traffic kernel and read the clock after every group would cost a third of
-/// the bandwidth at the shortest pauses, so several short pauses are merged into one.
+/// of lines. Stopping the traffic kernel and reading the clock after every group would cost a third
+/// of the bandwidth at the shortest pauses, so several short pauses are merged into one.
 fn delayed(walk: &mut Walk, delay: u64, shared: &Shared) -> Result<u64, Fault> {
     let groups = (shared.pause_ticks / delay).clamp(1, GROUPS_MAX);
     let lines = walk.advance((groups * GROUP_LINES) as usize)?;
@@ -444,9 +447,9 @@ mod tests {
         assert_eq!(found, expected);
     }
 
-    /// The rates at which a thread of a team accesses `lines` lines or more with this delay: lines
-    /// per second of wall time, and lines per second of the thread's CPU time. Other programs
-    /// reduce only the first rate.
+    /// The rates at which a thread of a team accesses lines with the pause `delay`, measured over
+    /// `lines` lines or more: lines per second of wall time, and lines per second of the thread's
+    /// CPU time. Other programs reduce only the first rate.
     fn rates(delay: Duration, lines: u64) -> (f64, f64) {
         let load = Load { delay, ..load(&[0]) };
         let shared = &Shared::new(Clock::here(), &load);

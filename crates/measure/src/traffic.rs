@@ -1,5 +1,5 @@
-//! The loads and stores of a traffic kernel for each mix, and the traffic of the memory controller
-//! that follows from them.
+//! The loads and stores of a traffic kernel for each mix, and the resulting reads and writes of the
+//! memory controller.
 //!
 //! The mixes are those of Intel's Memory Latency Checker (`-W` of its public help), which names
 //! them by the traffic "observed on the memory controller". An ordinary store counts twice, because
@@ -24,7 +24,7 @@ pub const LINE_BYTES: u64 = 64;
 pub enum Pattern {
     /// Consecutive lines.
     Sequential,
-    /// Any line, in an order without repetition.
+    /// All lines in random order, each once per pass.
     Random,
 }
 
@@ -33,11 +33,11 @@ pub enum Pattern {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Traffic {
     pub name: Name,
-    /// Lines that are loaded.
+    /// The first term of the ratio: lines that are loaded.
     pub loads: u32,
     /// Buffers that the loads use in turn; 0 without loads.
     pub read_buffers: u32,
-    /// Lines that are stored.
+    /// The second term of the ratio: lines that are stored.
     pub stores: u32,
     /// True if stores bypass the caches.
     pub nontemporal: bool,
@@ -46,14 +46,15 @@ pub struct Traffic {
 /// The name of a kind of traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Name {
-    /// The Memory Latency Checker's name: `W2`.
+    /// The name of the mix in the Memory Latency Checker, such as `W2`.
     Mlc(&'static str),
-    /// The share of reads in the controller's traffic, percent: `70%`, and `70%nt` with stores that
-    /// bypass the caches.
+    /// The share of reads in the traffic of the memory controller, percent. It is written `70%`, or
+    /// `70%nt` if stores bypass the caches.
     Share(u32),
 }
 
-/// A requested share of reads that no traffic has: below 50 % with ordinary stores, or above 100 %.
+/// The error of a requested share of reads that no traffic has: below 50 % with ordinary stores, or
+/// above 100 %.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no traffic has {percent} % reads: there is {least} to 100 %{}", if *.least > 0 {
     ", since an ordinary store reads its line too; with stores past the caches from 0 %"
@@ -67,18 +68,18 @@ pub struct ShareError {
     pub least: u32,
 }
 
-/// A text that names no traffic.
+/// The error of a text that names no traffic.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum TrafficError {
-    /// A text that is neither the name of a mix nor a share of reads.
+    /// The text is neither the name of a mix nor a share of reads.
     #[error(transparent)]
     Mix(#[from] MixError),
-    /// A share of reads that no traffic has.
+    /// The text is a share of reads that no traffic has.
     #[error(transparent)]
     Share(#[from] ShareError),
 }
 
-/// The loads and stores of each mix. [`NAMED`] has the read share of the mix of each name.
+/// The loads and stores of each mix. [`NAMED`] has the read share of each mix, by the same names.
 const TABLE: [(&str, u32, u32, u32); 13] = [
     // Columns: name of the mix, lines that are loaded, buffers that are read, lines that are
     // stored.
@@ -98,7 +99,7 @@ const TABLE: [(&str, u32, u32, u32); 13] = [
 ];
 
 impl Traffic {
-    /// The traffics of all mixes, in the order of MLC's numbers.
+    /// The traffic of each mix, in the order of MLC's numbers.
     pub fn all() -> Vec<Self> {
         let stores_pass =
             |name: &str| NAMED.iter().any(|(known, _, nontemporal)| *known == name && *nontemporal);
@@ -115,11 +116,11 @@ impl Traffic {
     pub const READ: Self =
         Self { name: Name::Mlc("R"), loads: 1, read_buffers: 1, stores: 0, nontemporal: false };
 
-    /// Traffic with this share of reads at the controller, percent: 50 to 100 with ordinary stores,
-    /// 0 to 100 with non-temporal stores.
+    /// Traffic with `percent` % reads at the memory controller: 50 to 100 with ordinary stores, 0
+    /// to 100 with non-temporal stores.
     ///
     /// # Errors
-    /// When the share is not possible.
+    /// When no traffic has this share of reads.
     pub fn of_read_share(percent: u32, nontemporal: bool) -> Result<Self, ShareError> {
         let least = if nontemporal { 0 } else { 50 };
         if !(least..=100).contains(&percent) {
@@ -140,23 +141,24 @@ impl Traffic {
         self.loads + self.stores
     }
 
-    /// Lines that a controller reads for a group, including reads for ownership.
+    /// Lines that the memory controller reads for a group, including reads for ownership.
     pub const fn controller_reads(&self) -> u32 {
         self.loads + if self.nontemporal { 0 } else { self.stores }
     }
 
-    /// Lines that a controller writes for a group.
+    /// Lines that the memory controller writes for a group.
     pub const fn controller_writes(&self) -> u32 {
         self.stores
     }
 
-    /// Bytes that a controller moves for each byte of the program.
+    /// Bytes that the memory controller reads and writes for each byte that the program loads or
+    /// stores.
     pub fn controller_factor(&self) -> f64 {
         let lines = self.controller_reads() + self.controller_writes();
         f64::from(lines) / f64::from(self.program_lines())
     }
 
-    /// The mix at the controller.
+    /// The mix of the traffic at the memory controller.
     ///
     /// # Errors
     /// Never for the values that [`Self::all`] and [`Self::of_read_share`] return.

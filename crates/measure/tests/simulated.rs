@@ -14,7 +14,7 @@ use std::fs;
 
 const SPAN: Duration = Duration::from_millis(200);
 
-/// The pause, ns, with which a thread is assumed to load the memory half as much as without a
+/// The pause, ns, with which a thread is assumed to cause half the load of a thread without a
 /// pause. Simulated threads have no pauses, so the test uses fewer threads in place of longer
 /// pauses.
 const HALF_NS: f64 = 1000.0;
@@ -28,8 +28,8 @@ fn platform(name: &str) -> Platform {
     platform_toml::parse(name, &read(&format!("platforms/{name}.toml")), &curves).unwrap()
 }
 
-/// Bandwidth and latency of the first tier with `threads` threads of STREAM. The pause of the
-/// result is the pause that gives the same load with all `most` threads.
+/// Bandwidth and latency of the first tier with `threads` threads of STREAM. The pause in the
+/// result is the pause with which all `most` threads would give the same load.
 fn at(platform: &Platform, threads: u32, most: u32, noise: f64) -> Loaded {
     let demand = demand_toml::parse("stream", &read("workloads/stream.toml")).unwrap();
     let task = Task::new(platform, platform, &demand, threads);

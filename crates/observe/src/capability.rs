@@ -16,8 +16,8 @@ use interleaf_linux::{
 };
 use rights::Rights;
 
-/// A feature that Interleaf can use, or the check for rivals: other programs and kernel features
-/// that move pages, or use DAMON.
+/// A feature of the machine that Interleaf can use, and its status. The check for rivals (other
+/// programs and kernel features that move pages or use DAMON) is also listed as a capability.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capability {
     pub name: &'static str,
@@ -41,7 +41,7 @@ pub enum Status {
         /// Advice to the user.
         remedy: String,
     },
-    /// Another program or a kernel feature that moves pages, or uses DAMON.
+    /// Another program or a kernel feature moves pages or uses DAMON.
     Rival {
         /// The name of the program or feature, and its effect on pages.
         what: String,
@@ -65,7 +65,7 @@ impl Status {
 }
 
 /// All capabilities of `machine`, which was read below `root`; `probed` is the result of
-/// [`interleaf_linux::machine::damon::probe::probe`], `None` when DAMON was not probed.
+/// [`interleaf_linux::machine::damon::probe::probe`], or `None` if DAMON was not probed.
 ///
 /// # Errors
 /// When an existing file cannot be read.

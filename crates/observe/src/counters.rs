@@ -3,9 +3,9 @@
 //! A unit outside the cores (a memory controller, a CXL port, a home agent) has a PMU, which the
 //! kernel lists in `/sys/bus/event_source/devices`. The events of a PMU are numbers that differ
 //! between CPU families; [`table`] has these numbers as data with their sources. [`plan()`]
-//! combines a CPU's table and a machine's PMUs into a list of events to open. It opens no event, so
-//! a captured machine has a plan too. [`host::Counters`] opens the events of a plan and reads their
-//! counts. [`topdown`] counts the cores' issue slots for one command.
+//! combines a CPU's table and a machine's PMUs into a list of events to open. `plan()` opens no
+//! event, so it also works on a captured machine. [`host::Counters`] opens the events of a plan and
+//! reads their counts. [`topdown`] counts the cores' issue slots for one command.
 //!
 //! # Latency
 //!
@@ -14,14 +14,15 @@
 //! each cycle, the number of waiting requests of a kind. Only counter 0 of an agent can count
 //! occupancy, so one agent cannot count two tiers at once. Addresses are spread evenly over the
 //! agents. Each tier is therefore counted by a sample of the agents, and the counts are scaled up.
-//! For example, of 96 agents with two tiers, 8 agents count each tier, and each count is multiplied
-//! by 12. These agents also count their clock ticks, which convert cycles to nanoseconds.
+//! For example, on a socket with 96 agents and two tiers, 8 agents count each tier, and each count
+//! is multiplied by 12. These agents also count their clock ticks, which convert cycles to
+//! nanoseconds.
 //!
 //! # What the kernel's own names miss
 //!
-//! On Granite Rapids, a memory channel has two sub-channels with an event each. Until a fix of 2026
-//! the kernel's `cas_count_read` counted only the first sub-channel, half of the traffic. The
-//! tables have the events of both sub-channels.
+//! On Granite Rapids, a memory channel has two sub-channels, and each sub-channel has its own
+//! event. Until a fix of 2026 the kernel's `cas_count_read` counted only the first sub-channel,
+//! half of the traffic. The tables have the events of both sub-channels.
 
 pub mod cpu;
 

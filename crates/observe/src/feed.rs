@@ -1,5 +1,5 @@
-//! A source that programs feed through a Unix socket: for a machine without counters, or if a
-//! simulator or another tool has better counts.
+//! A traffic source that programs feed through a Unix socket. It is for machines without counters,
+//! and for simulators and other tools that have better counts.
 //!
 //! A program connects and writes lines of JSON. Each line has the traffic of a domain to a tier
 //! since the program's previous line for this domain and tier:
@@ -17,10 +17,10 @@
 //! write at least one line between two readings.
 //!
 //! The end of a line is its `"time_ns"`, a time of the clock `CLOCK_MONOTONIC`. Without this field
-//! the line ends when it arrives, which may be late on a busy machine. The time at which the
-//! traffic of a program's first line began is not known. If the first line has `"time_ns"`, the
-//! traffic of all lines with this time is therefore not counted: the time only marks the beginning
-//! of the next line. A first line without `"time_ns"` is counted.
+//! the line ends when it arrives, which may be late on a busy machine. It is not known when the
+//! traffic of a program's first line began. If the first line has `"time_ns"`, the traffic of all
+//! lines with this time is therefore not counted: the time only marks the beginning of the next
+//! line's traffic. A first line without `"time_ns"` is counted.
 
 use crate::source::{Reading, Source, SourceError, add, nothing};
 use interleaf_linux::launch::unix_socket::{Access, Socket, SocketError};
@@ -37,16 +37,17 @@ use std::{
     time::Duration,
 };
 
-/// The longest line that is accepted, bytes. A line with the longest numbers has some 200 bytes.
+/// The longest line that the feed accepts, bytes. A line with the longest numbers has some 200
+/// bytes.
 const LINE_MAX: usize = 4096;
 
 /// Maximum number of programs that are connected at once; further programs wait.
 const CLIENTS_MAX: usize = 64;
 
-/// Maximum number of characters of a wrong line that are reported.
+/// The maximum number of characters of a wrong line that a report quotes.
 const QUOTED_MAX: usize = 80;
 
-/// A socket that programs feed.
+/// A traffic source that reads the lines that programs write to a Unix socket.
 #[derive(Debug)]
 pub struct Feed {
     socket: Socket,
@@ -75,13 +76,13 @@ struct Shared {
     /// connected, or the `time_ns` of that program's first line.
     since: Duration,
     /// The time up to which `traffic` is counted, by the clock of [`now`]: the `time_ns` of the
-    /// newest counted line, or its arrival if it has no valid `time_ns`. `None` if no line was
-    /// counted after the last reading.
+    /// newest counted line, or the time of this line's arrival if it has no valid `time_ns`. `None`
+    /// if no line was counted after the last reading.
     until: Option<Duration>,
-    /// Set at first, and when a program connects while no other program is connected and no line
-    /// was counted since the last reading; cleared when a line is counted. While `is_new` is set,
-    /// `since` is the time of this connection, until the `time_ns` of the program's first line
-    /// replaces that time.
+    /// Initially true. Set to true when a program connects while no other program is connected and
+    /// no line was counted since the last reading; set to false when a line is counted. While
+    /// `is_new` is true, `since` is the time of this connection, until the `time_ns` of the
+    /// program's first line replaces it.
     is_new: bool,
     state: State,
 }
@@ -100,9 +101,9 @@ struct Line {
 }
 
 impl Feed {
-    /// Listens at `path` for the traffic of `domains` domains with `tiers` tiers each. A socket at
-    /// which no process listens any more is replaced. The socket is removed when the feed is
-    /// dropped.
+    /// Listens at `path` for the traffic of `domains` domains with `tiers` tiers each. If `path` is
+    /// a socket at which no process listens any more, the socket is replaced. The socket is removed
+    /// when the feed is dropped.
     ///
     /// # Errors
     /// When another process listens at `path`, the path is not a socket, or the system refuses.
@@ -180,10 +181,10 @@ struct Client {
     stream: UnixStream,
     /// The part of an unfinished line that has arrived.
     begun: Vec<u8>,
-    /// True while the rest of a line that is too long is skipped.
+    /// True while the rest of a too long line is skipped.
     skipping: bool,
-    /// The `time_ns` of the program's first line, or the arrival of that line if it has no valid
-    /// `time_ns`, by the clock of [`now`]; `None` before that line.
+    /// The `time_ns` of the program's first line, or the time of this line's arrival if it has no
+    /// valid `time_ns`, by the clock of [`now`]; `None` before the first line.
     first: Option<Duration>,
 }
 
@@ -215,12 +216,12 @@ fn serve(listener: &UnixListener, control: &UnixStream, shared: &Mutex<Shared>) 
 }
 
 impl Client {
-    /// Reads the available bytes; false when the program has disconnected.
+    /// Reads the available bytes of the program. Returns false if the program has disconnected.
     fn read(&mut self, shared: &Mutex<Shared>) -> bool {
         let mut bytes = [0; LINE_MAX];
         let count = match self.stream.read(&mut bytes) {
             Ok(0) => {
-                // A last line without a newline counts.
+                // The last line of a program is counted even if it has no newline.
                 if !self.begun.is_empty() && !self.skipping {
                     count_line(&self.begun, &mut self.first, &mut lock(shared));
                 }
@@ -229,8 +230,8 @@ impl Client {
             Ok(count) => count,
             Err(why) => return is_retry(&why),
         };
-        // Count all lines of a read under one lock: a program writes the lines of several tiers
-        // together, for the same time, and no reading should come between them.
+        // All lines of a read are counted under one lock: a program writes the lines of several
+        // tiers together, for the same time, and no reading of the feed should come between them.
         let shared = &mut *lock(shared);
         let mut rest = &bytes[..count];
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
@@ -277,8 +278,8 @@ fn count_line(line: &[u8], first: &mut Option<Duration>, shared: &mut Shared) {
         return note_wrong_line(line, &why, shared);
     };
     shared.state.lines += 1;
-    // Ignore a `time_ns` in the future: it is from another clock. A `time_ns` before the end of the
-    // last line is ignored below.
+    // Ignore a `time_ns` in the future, because it is from another clock. A `time_ns` before the
+    // end of the last line is ignored further below.
     let came = now();
     let time = parsed.time_ns.map(Duration::from_nanos).filter(|time| *time <= came);
     let (first, is_new) = (*first.get_or_insert(time.unwrap_or(came)), shared.is_new);

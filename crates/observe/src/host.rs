@@ -1,9 +1,9 @@
-//! A real machine behind the trait of the control loop: waits, reads the counters, reports
+//! A real machine as the control loop's trait `Machine`: it waits, reads the counters, reports the
 //! placement, and carries out decisions.
 //!
-//! A sample covers the time that its source counted. This time can differ from the span that was
-//! waited for: the actuators take time, and the system may be busy. With a recording, a sample
-//! covers the recorded time.
+//! A sample covers the time for which its source counted. This time can differ from the requested
+//! wait, because the actuators take time and the system may be busy. If the source is a recording,
+//! a sample covers the recorded time.
 
 use crate::source::{Source, SourceError};
 use interleaf_linux::{
@@ -26,7 +26,7 @@ use std::{
 /// The minimum interval between two calls of [`Actuator::update`].
 const UPDATE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Waits between samples.
+/// The clock of the control loop, which waits between samples.
 pub trait Clock {
     /// Waits for `span`. Returns false if the control loop must stop. In this case, the wait may be
     /// shorter than `span`.
@@ -39,7 +39,7 @@ pub struct Host<'a> {
     host: HostLayout,
     source: Box<dyn Source + 'a>,
     clock: Box<dyn Clock + 'a>,
-    /// An actuator for each scope of the layout; `None` if no page of the scope is to be migrated.
+    /// An actuator for each scope of the layout; `None` if the scope's pages are not migrated.
     actuators: Vec<Option<Box<dyn Actuator + 'a>>>,
     goals: Vec<Option<Goal>>,
     states: Vec<ActuatorState>,
@@ -54,7 +54,7 @@ pub struct Host<'a> {
 /// The reason why a machine cannot be observed or steered any more.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
-    /// A stop was requested. This is no failure.
+    /// A stop was requested, which is no failure.
     #[error("stopped")]
     Stopped,
     #[error(transparent)]
@@ -75,8 +75,8 @@ impl From<ActuatorError> for HostError {
 }
 
 impl<'a> Host<'a> {
-    /// A machine below `root`, with the source of its traffic and an actuator for each scope of its
-    /// layout.
+    /// Makes a `Host` of the machine below `root`, with the source of its traffic and an actuator
+    /// for each scope of its layout.
     ///
     /// # Errors
     /// When the kernel's counters cannot be read.
@@ -113,12 +113,12 @@ impl<'a> Host<'a> {
         &self.states
     }
 
-    /// Remarks since the last call, each once.
+    /// Returns the remarks since the last call; equal remarks are returned once.
     pub fn take_notes(&mut self) -> Vec<String> {
         mem::take(&mut self.notes)
     }
 
-    /// The goal of each scope.
+    /// The goal that was set last for each scope; `None` before the first decision.
     pub fn goals(&self) -> &[Option<Goal>] {
         &self.goals
     }
@@ -141,8 +141,8 @@ impl<'a> Host<'a> {
                     self.notes.push(note.clone());
                 }
             }
-            // Keep the last placement of a scope that was not sampled this time. A scope without
-            // processes has no placement.
+            // If the actuator has not sampled the placement of its scope this time, keep the last
+            // placement. A scope without processes has no placement.
             let last = state.on.take().filter(|_| new.processes != Some(0));
             let on = new.on.clone().or(last);
             *state = ActuatorState { on, ..new };
@@ -152,9 +152,9 @@ impl<'a> Host<'a> {
     }
 
     /// Used and free bytes of each tier. The kernel counts migrated pages only for the whole
-    /// machine, not for each node. The first tier of each domain therefore gets the count of the
-    /// whole machine as pages that migrated to this tier. The control loop uses only the sum over
-    /// the tiers of a domain.
+    /// machine, not for each node. The count of the whole machine is therefore reported for the
+    /// first tier of each domain, as pages that migrated to this tier. The control loop uses only
+    /// the sum over the tiers of a domain.
     fn tier_memory(&mut self) -> Result<Vec<TierMemory>, HostError> {
         let now = vmstat::of_machine(self.root)?;
         let moved = match (&now, &self.counters) {

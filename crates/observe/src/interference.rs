@@ -33,18 +33,19 @@ pub struct Interference {
     pub others: f64,
     /// CPU time that the hypervisor took (steal), as a mean number of CPUs.
     pub stolen: f64,
-    /// The largest relative change of a CPU's frequency, such as 0.1 for 10 %; `None` if unknown.
+    /// The largest relative change of any CPU's frequency, such as 0.1 for 10 %; `None` if no
+    /// frequency is known.
     pub frequency_change: Option<f64>,
 }
 
 impl CpuCounters {
-    /// Reads the counters.
+    /// Reads the CPU times and the frequencies.
     ///
     /// # Errors
     /// When an existing file cannot be read. Malformed CPU times read as 0.
     pub fn read(root: &Root) -> Result<Self, RootError> {
-        // Read with `peek`, which does not add the file to a capture: a single reading of counters
-        // is useless.
+        // The file is read with `peek`, which does not add it to a capture: a single reading of
+        // counters is useless.
         let text = root.peek(STAT)?.unwrap_or_default();
         let (worked, stolen) = machine(&text).unwrap_or_default();
         let own = own(&root.peek(OWN)?.unwrap_or_default()).unwrap_or(0);
@@ -76,7 +77,7 @@ impl CpuCounters {
     }
 }
 
-/// Busy and stolen ticks in the first line of `/proc/stat` (proc_stat(5)).
+/// The busy and the stolen ticks of all CPUs, from the first line of `/proc/stat` (proc_stat(5)).
 fn machine(text: &str) -> Option<(u64, u64)> {
     let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let ticks: Vec<u64> = line.split_whitespace().map_while(|word| word.parse().ok()).collect();
@@ -121,7 +122,7 @@ mod tests {
         let between = now.since(&earlier, 2.0);
         assert_eq!((between.others, between.stolen), (0.5, 0.25));
         assert!((between.frequency_change.unwrap() - 0.1).abs() < 1e-12);
-        // A negative difference, as from rounding to ticks, counts as 0.
+        // A negative difference, which rounding to ticks can cause, counts as 0.
         assert_eq!(earlier.since(&now, 1.0).others, 0.0);
     }
 
@@ -138,7 +139,7 @@ mod tests {
             let file = format!("sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq");
             write(&file, &format!("{}\n", 1000 + cpu));
         }
-        // A frequency that cannot be read.
+        // The file of CPU 1 is a folder, so its frequency cannot be read.
         let unreadable = "sys/devices/system/cpu/cpu1/cpufreq/scaling_cur_freq";
         fs::create_dir_all(folder.path().join(unreadable)).unwrap();
         let counters = CpuCounters::read(&Root::captured(folder.path())).unwrap();

@@ -1,9 +1,10 @@
-//! Energy, as metered by RAPL: zones of `/sys/class/powercap`.
+//! Energy, metered by RAPL: the zones in `/sys/class/powercap`.
 //!
-//! A package's zone has the energy of its cores and caches, and its child zone `dram` has the
-//! energy of the DIMMs; memory behind CXL is in neither zone. Counters are in µJ and wrap at the
-//! zone's range (Documentation/power/powercap/powercap.rst of Linux). The range of Intel's servers
-//! is 262 kJ, so the counter of a package wraps after 12 minutes at 350 W.
+//! The zone of a package meters the energy of the cores and caches, and its child zone `dram`
+//! meters the energy of the DIMMs; the energy of memory behind CXL is in neither zone. Counters are
+//! in µJ and wrap at the zone's range (Documentation/power/powercap/powercap.rst of Linux). On
+//! Intel's servers the range is 262 kJ, so the counter of a package wraps after 12 minutes at 350
+//! W.
 
 use crate::source::{Reading, Source, SourceError};
 use interleaf_linux::root::{Root, RootError};
@@ -19,7 +20,8 @@ pub struct Meter {
 
 #[derive(Debug)]
 struct Zone {
-    /// The zone: `package-0`, or a part of a package such as `package-0 dram`.
+    /// The name of the zone: `package-0` for a package, or `package-0 dram` for a part of a
+    /// package.
     name: String,
     path: String,
     /// The value at which the counter wraps, µJ.
@@ -29,8 +31,9 @@ struct Zone {
 }
 
 impl Meter {
-    /// The meters below `root` that this user may read; `None` if there are no such meters. (Since
-    /// Linux 5.10 only root may read the meters, because they are a side channel, CVE-2020-8694.)
+    /// Opens the meters below `root` that this user may read; `None` if this user may read no
+    /// meter. (Since Linux 5.10 only root may read the meters, because they are a side channel,
+    /// CVE-2020-8694.)
     ///
     /// # Errors
     /// When an existing meter cannot be read for another reason, or is not a number.
@@ -53,10 +56,11 @@ impl Meter {
         Ok(metered(root)?.into_iter().map(|(name, _)| name).collect())
     }
 
-    /// Energy since the last reading or, at first, since the meters were opened, J. The time
-    /// between two readings must be shorter than the time in which a counter wraps, some 10 minutes
-    /// at full load. A longer interval hides a wrap, and the energy is too small by the range. A
-    /// meter that is gone, or that this user may not read any more, is left out.
+    /// Reads the energy of all meters since the last reading, J; the first reading covers the time
+    /// since the meters were opened. The time between two readings must be shorter than the time in
+    /// which a counter wraps, some 10 minutes at full load. If the time is longer, a wrap is
+    /// missed, and the energy is too small by the range of the counter. A meter that is gone, or
+    /// that this user may not read any more, is left out.
     ///
     /// # Errors
     /// When a counter cannot be read for another reason, or is not a number.
@@ -64,8 +68,8 @@ impl Meter {
         Ok(self.read_each()?.into_iter().flatten().sum())
     }
 
-    /// Energy of each meter since the last reading, J, in the order of [`Meter::names`]; `None` for
-    /// a meter that is gone, or that this user may not read any more.
+    /// Reads the energy of each meter since the last reading, J, in the order of [`Meter::names`];
+    /// `None` for a meter that is gone, or that this user may not read any more.
     ///
     /// # Errors
     /// The errors of [`Meter::read`].
@@ -88,7 +92,7 @@ impl Meter {
     }
 }
 
-/// Names and folders of the counted zones: packages and their DIMMs.
+/// The names and the folders of the zones that are metered: packages and their DIMMs.
 fn metered(root: &Root) -> Result<Vec<(String, String)>, RootError> {
     let mut found = vec![];
     for name in root.names(ZONES)? {
@@ -100,8 +104,8 @@ fn metered(root: &Root) -> Result<Vec<(String, String)>, RootError> {
         let kind = root.text(&format!("{path}/name"))?.unwrap_or_default();
         let kind = kind.trim();
         if kind.starts_with("package") || kind == "dram" {
-            // The zone `intel-rapl:0:1` is a part of the zone `intel-rapl:0`. Its name here has the
-            // names of both zones: `package-0 dram`.
+            // The zone `intel-rapl:0:1` is a part of the zone `intel-rapl:0`. The name that is
+            // returned has the names of both zones: `package-0 dram`.
             let package = path.rsplit_once(':').map_or("", |(package, _)| package);
             let package = root.text(&format!("{package}/name"))?.unwrap_or_default();
             found.push((format!("{} {kind}", package.trim()).trim().to_string(), path));
@@ -112,8 +116,8 @@ fn metered(root: &Root) -> Result<Vec<(String, String)>, RootError> {
 
 fn energy(root: &Root, zone: &str) -> Result<Option<u64>, RootError> {
     let path = format!("{zone}/energy_uj");
-    // Read with `peek`, which does not add the file to a capture: a single reading of a counter is
-    // useless.
+    // The file is read with `peek`, which does not add it to a capture: a single reading of a
+    // counter is useless.
     match root.peek(&path) {
         Err(why) if why.is_permission() => Ok(None),
         Err(why) => Err(why),
@@ -134,7 +138,7 @@ pub struct Metered<S> {
 }
 
 impl<S: Source> Metered<S> {
-    /// Adds the readings of `meter` to the readings of `source`.
+    /// Makes a source whose readings are those of `source` with the energy of `meter` added.
     pub fn new(source: S, meter: Meter) -> Self {
         Self { source, meter }
     }

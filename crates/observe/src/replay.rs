@@ -11,7 +11,7 @@
 //! | `inserts` | requests that began to wait in the period |
 //! | `occupancy_ns` | time that requests waited in the period, summed over the requests, ns |
 //!
-//! An empty field is unknown, not 0. Lines of the same time form one reading. Files from other
+//! An empty field is unknown, not 0. Lines with the same time form one reading. Files from other
 //! programs may lack the first line.
 
 use crate::source::{Reading, Source, SourceError, nothing};
@@ -26,8 +26,8 @@ use std::{
 const SCHEMA: &str = "# interleaf.counters/1";
 const COLUMNS: &str = "time_s,domain,tier,read_bytes,written_bytes,inserts,occupancy_ns";
 
-/// Maximum size of a recording, bytes. A reading of two sockets with two tiers each has four lines
-/// of up to 100 bytes, so this is enough for a week with one reading per second.
+/// The maximum size of a recording, bytes. A reading of two sockets with two tiers each has four
+/// lines of up to 100 bytes, so this size is enough for a week with one reading per second.
 const RECORDING_MAX: u64 = 256 << 20;
 
 /// The highest index of a domain or tier in a recording: more than any machine has.
@@ -174,7 +174,8 @@ fn readings(rows: &[Row]) -> Vec<Reading> {
         .collect()
 }
 
-/// A source whose traffic is recorded while it is read. [`Reading::domain_counts`] is not recorded.
+/// A source that reads another source and records the traffic of each reading.
+/// [`Reading::domain_counts`] is not recorded.
 #[derive(Debug)]
 pub struct Recorder<S, W> {
     source: S,
@@ -183,8 +184,8 @@ pub struct Recorder<S, W> {
 }
 
 impl<S: Source, W: io::Write> Recorder<S, W> {
-    /// Records the readings of `source` to a writer. The writer is flushed after each reading, so
-    /// an interruption loses no earlier reading.
+    /// Makes a recorder of the readings of `source`, which writes to `to`. The writer is flushed
+    /// after each reading, so an interruption loses no earlier reading.
     ///
     /// # Errors
     /// When the header cannot be written.

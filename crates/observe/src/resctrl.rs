@@ -2,13 +2,15 @@
 //! groups of processes, and the kernel's resource control exposes the counts
 //! (Documentation/filesystems/resctrl.rst of Linux).
 //!
-//! A monitoring group is a folder; processes whose IDs are written to its `tasks`, and their later
-//! children, are counted together. `mon_data/mon_L3_*/mbm_total_bytes` are the bytes between the
-//! last-level cache of a socket and memory of any tier, reads and writes together. These bytes give
-//! the bandwidth of the command even on a machine without counters for the traffic of a tier.
+//! A monitoring group is a folder with a file `tasks`. Processes whose IDs are written to `tasks`,
+//! and their later children, are counted together. `mon_data/mon_L3_*/mbm_total_bytes` have the
+//! bytes between the last-level cache of a socket and memory of any tier, reads and writes
+//! together. These bytes give the bandwidth of the command even on a machine without counters for
+//! the traffic of a tier.
 //!
-//! The folder is removed when the command has ended. Its name has the process ID and the start time
-//! of its creator, so a later process recognises and removes the folder of a killed process.
+//! The folder is removed when the command has ended. The name of the folder has the process ID and
+//! the start time of its creator, so a later process recognises and removes the folder of a killed
+//! process.
 
 use interleaf_linux::{
     process::{has_owner_ended, owner_suffix},
@@ -18,12 +20,13 @@ use interleaf_linux::{
 const MOUNT: &str = "/sys/fs/resctrl";
 const GROUPS: &str = "/sys/fs/resctrl/mon_groups";
 
-/// The prefix of the names of Interleaf's groups; the creator's process ID and start time follow.
+/// The prefix in the names of Interleaf's groups. The process ID and the start time of the creator
+/// follow the prefix.
 const PREFIX: &str = "interleaf-";
 
 const TOTAL: &str = "mbm_total_bytes";
 
-/// The reason why traffic is not counted.
+/// The reason why the traffic of a command cannot be counted.
 #[derive(Debug, thiserror::Error)]
 pub enum ResctrlError {
     #[error("resctrl is not mounted")]
@@ -34,7 +37,7 @@ pub enum ResctrlError {
     Root(#[from] RootError),
 }
 
-/// A monitored group of processes, which is removed when this value is dropped.
+/// A monitoring group of processes. The group is removed when this value is dropped.
 #[derive(Debug)]
 pub struct Monitor<'a> {
     root: &'a Root,
@@ -89,7 +92,8 @@ impl<'a> Monitor<'a> {
         Ok(Self { root, folder, last: vec![] })
     }
 
-    /// Counts a process and its later children from now on.
+    /// Adds a process to the group. The traffic of the process and of its later children is counted
+    /// from now on.
     ///
     /// # Errors
     /// When the kernel refuses, for example because the process is in another program's control
@@ -98,7 +102,7 @@ impl<'a> Monitor<'a> {
         self.root.write(&format!("{}/tasks", self.folder), &format!("{pid}\n"))
     }
 
-    /// Bytes of the group's traffic since the last reading; `None` when no cache counts.
+    /// Bytes of the group's traffic since the last reading; `None` if no cache counts traffic.
     ///
     /// # Errors
     /// When a file cannot be read.
@@ -142,7 +146,8 @@ mod tests {
         fs::write(path, text).unwrap();
     }
 
-    /// Makes the files of a machine with process 7 and a mounted resctrl with these features.
+    /// Makes the files of a machine that has process 7 and a mounted resctrl with the features
+    /// `features`.
     fn mounted(features: &str) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         let line = "7 (a) R 1 7 7 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 9876 0 0";
@@ -170,9 +175,10 @@ mod tests {
             move |path: &str, text: &str| fs::write(top.join(path.trim_start_matches('/')), text);
         let root = Root::live_simulated(folder.path(), write);
         let groups = folder.path().join("sys/fs/resctrl/mon_groups");
-        // The groups: `interleaf-8-1` is of a killed process, `theirs` is of another program, and
-        // `interleaf-x` has a name that Interleaf does not use. `interleaf-7-9876`, the group of
-        // the running process 7, is removed at once, because `Monitor::open` creates it.
+        // The groups: `interleaf-8-1` belongs to a killed process, `theirs` belongs to another
+        // program, and `interleaf-x` has a name that Interleaf does not use. `interleaf-7-9876`,
+        // the group of the running process 7, is removed at once, because `Monitor::open` creates
+        // it.
         for name in ["interleaf-8-1", "theirs", "interleaf-7-9876", "interleaf-x"] {
             fs::create_dir(groups.join(name)).unwrap();
         }

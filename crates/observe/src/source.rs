@@ -14,8 +14,8 @@ pub trait Source {
     /// does not count.
     fn describe(&self) -> String;
 
-    /// Traffic since the last reading; the first reading covers the time since the source was
-    /// opened.
+    /// Reads the traffic since the last reading; the first reading covers the time since the source
+    /// was opened.
     ///
     /// # Errors
     /// When a counter cannot be read any more, or a recording is at its end.
@@ -32,7 +32,7 @@ impl<S: Source + ?Sized> Source for Box<S> {
     }
 }
 
-/// Counts since the previous reading.
+/// The counts of a source since its previous reading.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reading {
     /// The time that the reading covers.
@@ -43,19 +43,20 @@ pub struct Reading {
     pub domain_counts: DomainCounts,
 }
 
-/// Counts of whole domains, and of the whole machine, beside the traffic of tiers.
+/// Counts of whole domains and of the whole machine, in addition to the traffic of tiers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DomainCounts {
     /// Bytes that each domain sent to the other domains over the links between sockets (UPI, xGMI);
-    /// empty where they are not counted.
+    /// empty if they are not counted.
     pub link_bytes: Vec<Option<f64>>,
-    /// Issue slots of the cores of each domain; empty where they are not counted.
+    /// Issue slots of the cores of each domain; empty if they are not counted.
     pub slots: Vec<Option<Slots>>,
-    /// Energy of all metered packages and memory, J.
+    /// Energy of all metered packages and memory, J; `None` if it is not metered.
     pub energy_j: Option<f64>,
 }
 
-/// Issue slots of cores, and the issue slots that waited for memory (top-down analysis).
+/// The number of all issue slots of cores, and of the issue slots that waited for memory (top-down
+/// analysis).
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Slots {
     pub all: f64,
@@ -83,7 +84,7 @@ pub fn nothing(domains: usize, tiers: usize) -> Vec<Vec<Traffic>> {
     vec![vec![Traffic::default(); tiers]; domains]
 }
 
-/// A source that counts nothing: for policies that need no counts.
+/// A source that counts nothing. It is for policies that need no counts.
 #[derive(Clone, Copy, Debug)]
 pub struct Uncounted {
     domains: usize,

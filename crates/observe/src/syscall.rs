@@ -1,5 +1,5 @@
 //! System calls that no crate wraps, `perf_event_open` and `getrusage`: the only unsafe code of
-//! this crate. Each function is safe to call, and returns the kernel's answer.
+//! this crate. Each function is safe to call, and returns the result or the error of the kernel.
 
 #![expect(unsafe_code, reason = "no crate wraps these system calls")]
 
@@ -9,11 +9,12 @@ use std::{
     os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
 };
 
-/// `perf_event_open(2)`: counts an event of the PMU with type number `kind` on one CPU for all
-/// processes, from now on. With `leader` the event joins the leader's group: both events are
-/// counted at the same time and read together. A read of the leader returns 64-bit numbers in
-/// native byte order. These are the number of events in the group, the time for which the group was
-/// enabled and the time for which it was counted, ns, and the count of each event.
+/// Opens an event with perf_event_open(2). The event of the PMU with the type number `kind` is
+/// counted from now on, on one CPU and for all processes. With `leader`, the event joins the
+/// leader's group: both events are counted at the same time and read together. A read of the leader
+/// returns 64-bit numbers in native byte order. The numbers are: the number of events in the group,
+/// the time for which the group was enabled, ns, the time for which it was counted, ns, and the
+/// count of each event.
 pub(crate) fn perf_event_open(
     kind: u32,
     config: [u64; 3],
@@ -24,10 +25,10 @@ pub(crate) fn perf_event_open(
     open_event(&attributes(kind, config), -1, cpu, leader)
 }
 
-/// `perf_event_open(2)`: counts an event of the PMU with type number `kind` in all programs that
-/// this thread starts from now on, and in their descendants, on any CPU. This thread is not
-/// counted. Groups and reads work as with [`perf_event_open`]. `user_only` excludes kernel mode,
-/// which requires fewer rights.
+/// Opens an event with perf_event_open(2). The event of the PMU with the type number `kind` is
+/// counted in all programs that the calling thread starts from now on, and in their descendants, on
+/// any CPU. The calling thread itself is not counted. Groups and reads work as with
+/// [`perf_event_open`]. `user_only` excludes kernel mode, which requires fewer rights.
 pub(crate) fn perf_event_open_for_children(
     kind: u32,
     config: [u64; 3],
@@ -45,8 +46,8 @@ pub(crate) fn perf_event_open_for_children(
     open_event(&attr, 0, -1, leader)
 }
 
-/// `getrusage(2)`: peak memory of this process, and the highest peak among its descendants that
-/// have ended and were waited for, bytes.
+/// Reads two peaks of resident memory with getrusage(2), bytes: the peak of this process, and the
+/// highest peak among its descendants that have ended and were waited for.
 pub(crate) fn resident_max() -> io::Result<[u64; 2]> {
     Ok([usage(libc::RUSAGE_SELF)?, usage(libc::RUSAGE_CHILDREN)?])
 }

@@ -3,11 +3,11 @@
 //!
 //! The kernel adds the usage of an ended process to the parent that waits for the process. Sums
 //! over living processes are therefore complete as long as parents wait for their children. A
-//! process whose parent ended first is counted only while the process runs. A zombie still shows
-//! its usage, except memory.
+//! process whose parent ended first is counted only while the process runs. A zombie still has its
+//! usage in `/proc`, except memory.
 //!
-//! Resident memory is the kernel's figure in `stat`, which has an error of some MiB on machines
-//! with many CPUs. Shared memory counts for each process.
+//! Resident memory is read from `stat`; the kernel's value has an error of some MiB on machines
+//! with many CPUs. Shared memory is counted once for each process that shares it.
 
 use crate::syscall;
 use interleaf_linux::{
@@ -25,24 +25,25 @@ pub struct Usage {
     pub threads: usize,
     /// The number of threads that run or wait for a CPU.
     pub running: usize,
-    /// CPU time, ended processes included.
+    /// CPU time, including that of ended processes.
     pub cpu: Duration,
     /// Resident memory of living processes, bytes.
     pub resident_bytes: u64,
-    /// Major faults, ended processes included.
+    /// Major faults, including those of ended processes.
     pub major_faults: u64,
-    /// Bytes from and to storage; `None` where the kernel does not account for them.
+    /// Bytes read from and written to storage; `None` if the kernel does not account for them.
     pub storage: Option<Storage>,
-    /// The number of processes of other users, whose storage traffic may not be read.
+    /// The number of processes whose storage traffic this user may not read, because they belong to
+    /// other users.
     pub hidden: usize,
 }
 
-/// Storage traffic, ended processes included, bytes.
+/// Bytes read from and written to storage, including those of ended processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Storage {
     pub read_bytes: u64,
-    /// Bytes dirtied in the page cache, minus bytes whose write-back was cancelled because the file
-    /// was removed.
+    /// Bytes of the page cache that processes made dirty, minus bytes whose write-back was
+    /// cancelled because the file was removed.
     pub written_bytes: u64,
 }
 
@@ -57,7 +58,8 @@ struct Used {
 }
 
 impl Usage {
-    /// Usage of a process and its descendants; all 0 when the process does not exist.
+    /// Reads the usage of the process `pid` and its descendants; all 0 if the process does not
+    /// exist.
     ///
     /// # Errors
     /// When a file of `/proc` is malformed.
@@ -107,7 +109,7 @@ pub struct MachineTime {
     pub stolen: Duration,
 }
 
-/// CPU time of the machine; `None` without `/proc/stat`.
+/// Reads the CPU time of the machine; `None` if `/proc/stat` does not exist.
 ///
 /// # Errors
 /// When `/proc/stat` is malformed.
@@ -132,8 +134,9 @@ pub fn machine_time(root: &Root) -> Result<Option<MachineTime>, RootError> {
 }
 
 /// The highest peak memory of a process among the descendants of this process that were waited for,
-/// bytes. Until exec, a child inherits the peak of its parent (`exec_mmap` of Linux). A figure that
-/// does not exceed the peak of this process may be inherited, so the result is then `None`.
+/// bytes. Until exec, a child inherits the peak of its parent (`exec_mmap` of Linux). If the
+/// children's peak does not exceed the peak of this process, it may be inherited, and the result is
+/// `None`.
 ///
 /// # Errors
 /// When getrusage(2) fails.
@@ -174,8 +177,8 @@ fn running(root: &Root, pid: u32, used: &Used) -> Result<usize, RootError> {
     Ok(running)
 }
 
-/// Storage traffic from `/proc/PID/io`; `None` when the process does not exist, or the kernel does
-/// not account for storage traffic.
+/// Reads the storage traffic of a process from `/proc/PID/io`; `None` when the process does not
+/// exist, or the kernel does not account for storage traffic.
 fn storage(root: &Root, pid: u32) -> Result<Option<Storage>, RootError> {
     let path = format!("/proc/{pid}/io");
     let Some(text) = root.peek(&path)? else { return Ok(None) };

@@ -1,7 +1,7 @@
-//! Counter plans for captured machines, compared with goldens and with values computed by hand; and
-//! energy meters.
+//! Tests of counter plans for captured machines, which are compared with golden files and with
+//! values computed by hand, and of energy meters.
 //!
-//! `PLANS=overwrite cargo test -p interleaf-observe --test counters` overwrites the goldens.
+//! `PLANS=overwrite cargo test -p interleaf-observe --test counters` overwrites the golden files.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -34,7 +34,7 @@ fn planned(folder: &Path) -> Result<Plan, PlanError> {
     plan(&root, &machine, &rough_layout(&machine))
 }
 
-/// A copy of a captured machine, to be modified.
+/// Makes a copy of a captured machine, which a test then modifies.
 fn copy(name: &str) -> tempfile::TempDir {
     fn all(from: &Path, to: &Path) {
         fs::create_dir_all(to).unwrap();
@@ -100,7 +100,7 @@ fn no_half_of_granite_rapids() {
     }
 }
 
-/// Configuration words computed by hand from Linux's formats.
+/// The configuration words equal the words that were computed by hand from Linux's formats.
 #[test]
 fn words_by_hand() {
     let xeon = planned(&captured(XEON)).unwrap();
@@ -142,7 +142,8 @@ fn home_agents_take_turns() {
     assert!(occupancy.iter().all(|event| event.scale == 2.0), "one of two agents stands for both");
 }
 
-/// Every field of every table row exists in the machine's PMU format, with enough bits.
+/// Every field of every row of a table exists in the format of the machine's PMU, and has enough
+/// bits for the value.
 #[test]
 fn rows_fit_the_formats() {
     for (name, table) in [(XEON, "Intel Granite Rapids"), (EPYC, "AMD Zen 5")] {
@@ -200,7 +201,7 @@ fn missing_units_are_reported_with_alternatives() {
                 255 (0xff))";
     assert_eq!(why, text);
 
-    // Events of a CXL device with its own counters are planned with any CPU.
+    // Events of a CXL device that has its own counters are planned on a machine with any CPU.
     let device = devices(machine.path()).join("cxl_pmu_mem0.0");
     fs::create_dir_all(device.join("format")).unwrap();
     let files = [

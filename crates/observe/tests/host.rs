@@ -25,7 +25,7 @@ use interleaf_observe::{
 };
 use std::{cell::RefCell, fs, rc::Rc, thread, time::Duration};
 
-/// The files of a machine with four half-full nodes, and with `moved` migrated pages in
+/// Makes the files of a machine with four half-full nodes, and with `moved` migrated pages in
 /// `/proc/vmstat`.
 fn machine(moved: u64) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
@@ -44,8 +44,8 @@ fn move_pages(folder: &tempfile::TempDir, moved: u64) {
     fs::write(folder.path().join("proc/vmstat"), format!("pgmigrate_success {moved}\n")).unwrap();
 }
 
-/// Two sockets, each with DRAM and an expander: nodes 0 and 2, and nodes 1 and 3. The scope runs on
-/// the second socket.
+/// Two sockets, each with DRAM and an expander: nodes 0 and 2, and nodes 1 and 3. The layout's only
+/// scope runs on the second socket.
 fn layout() -> HostLayout {
     let tier = |node: usize| TierLayout {
         name: format!("node{node}"),
@@ -66,7 +66,7 @@ fn layout() -> HostLayout {
     HostLayout { layout, nodes: vec![0, 1, 2, 3], unrated: IdList::default() }
 }
 
-/// A source that returns one reading for each of these spans, in order.
+/// A source that returns one reading for each span of its list, in order.
 struct Spans(Vec<Duration>);
 
 impl Source for Spans {
@@ -83,7 +83,8 @@ impl Source for Spans {
     }
 }
 
-/// A clock that sleeps. The number is the count of waits left; the last wait requests a stop.
+/// A clock that sleeps. The number is the number of waits that remain; the last wait requests a
+/// stop.
 struct Waits(u32);
 
 impl Clock for Waits {
@@ -94,8 +95,8 @@ impl Clock for Waits {
     }
 }
 
-/// An actuator that records its goals. In its first, third, fifth ... update it reports a placement
-/// and a note, in the other updates nothing.
+/// An actuator that records its goals. Its first, third, fifth ... updates report a placement and a
+/// note; the other updates report nothing.
 struct Noting {
     goals: Rc<RefCell<Vec<Goal>>>,
     samples: u64,
@@ -193,7 +194,7 @@ fn goals_are_of_the_scopes_socket_and_are_set_once() {
 }
 
 /// The actuator reports a placement and a note in its first and third update. The second sample
-/// must repeat the placement of the first, and both notes must be kept until they are taken.
+/// must repeat the placement of the first sample, and both notes must be kept until they are taken.
 #[test]
 fn notes_are_kept_until_they_are_reported() {
     let folder = machine(0);

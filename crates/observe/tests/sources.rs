@@ -1,4 +1,5 @@
-//! Sources other than counters: a recording that is replayed, and a feed with its clients.
+//! Tests of the sources other than counters: a recording that is replayed, and a feed with its
+//! clients.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -21,7 +22,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A source that returns these readings in order.
+/// A source that returns the readings of its list in order.
 struct Fixed<'a>(std::slice::Iter<'a, Reading>);
 
 impl Source for Fixed<'_> {
@@ -139,7 +140,7 @@ fn invalid_recordings_are_refused() {
     assert!(why.starts_with("/nowhere/a.csv: cannot be read: "), "{why}");
 }
 
-/// A feed of two domains and two tiers, and the folder of its socket.
+/// A feed of two domains with two tiers each, and the folder of its socket.
 fn feed() -> (tempfile::TempDir, Feed) {
     let folder = tempfile::tempdir().unwrap();
     let feed = Feed::listen(&folder.path().join("feed"), Access::default(), 2, 2).unwrap();
@@ -187,7 +188,7 @@ fn programs_are_summed() {
 
 /// A program writes a line, and the feed is read 20 ms later; this is repeated three times. Each
 /// reading must cover the time from the previous line (at first, from the connection) to the new
-/// line. The time of the reading itself must not matter.
+/// line. The time at which the feed is read must not matter.
 #[test]
 fn a_reading_ends_with_its_last_line() {
     let (folder, mut feed) = feed();
@@ -210,8 +211,8 @@ fn a_reading_ends_with_its_last_line() {
     assert!(all <= connected.elapsed() - Duration::from_millis(20), "the time before is none");
 }
 
-/// A line ends at its `time_ns`, unless this time is in the future or before the end of the last
-/// line: then the line ends when it arrives.
+/// A line ends at its `time_ns`. If this time is in the future or before the end of the last line,
+/// the line ends when it arrives.
 #[test]
 fn lines_may_have_a_time() {
     let (folder, mut feed) = feed();
@@ -236,8 +237,8 @@ fn lines_may_have_a_time() {
         let bytes: f64 = reading.traffic[0].iter().filter_map(|tier| tier.read_bytes).sum();
         (reading.span, bytes)
     };
-    // The first line covers traffic from an unknown start, so it is not counted. Its time stamp may
-    // be earlier than the connection.
+    // The first line covers traffic that began at an unknown time, so it is not counted. The time
+    // stamp of this line may be earlier than the connection.
     assert_eq!(read(begun - Duration::from_millis(2)), (Duration::ZERO, 0.0));
     assert_eq!(read(begun + Duration::from_millis(5)), (Duration::from_millis(7), 14.0));
     // Time stamps in the distant past or in the future are replaced by the arrival time.

@@ -1,4 +1,5 @@
-//! Control groups: `/proc/PID/cgroup` (cgroups(7)), and the files of the memory controller.
+//! Control groups: parsers of `/proc/PID/cgroup` (cgroups(7)), and the names and contents of the
+//! memory controller's files.
 //!
 //! Version 1 has a tree of groups for each controller; version 2 has one tree for all controllers:
 //!
@@ -17,8 +18,8 @@ pub enum Version {
 }
 
 impl Version {
-    /// The file with the hard limit. If reclaim cannot keep a group below the limit, the kernel
-    /// kills processes of the group.
+    /// The name of the file with the hard memory limit of a group. If reclaim cannot keep a group
+    /// below the limit, the kernel kills processes of the group.
     pub const fn limit_file(self) -> &'static str {
         match self {
             Self::One => "memory.limit_in_bytes",
@@ -26,8 +27,9 @@ impl Version {
         }
     }
 
-    /// The file with the hard limit, and in version 2 also `memory.high`. Above `memory.high` the
-    /// kernel reclaims memory of the group and throttles its processes.
+    /// The names of the files with memory limits: the hard limit, and in version 2 also
+    /// `memory.high`. Above `memory.high` the kernel reclaims memory of the group and throttles its
+    /// processes.
     pub const fn limit_files(self) -> &'static [&'static str] {
         match self {
             Self::One => &["memory.limit_in_bytes"],
@@ -35,7 +37,7 @@ impl Version {
         }
     }
 
-    /// The file with the memory that is charged to a group, bytes.
+    /// The name of the file with the memory that is charged to a group, bytes.
     pub const fn usage_file(self) -> &'static str {
         match self {
             Self::One => "memory.usage_in_bytes",
@@ -43,7 +45,7 @@ impl Version {
         }
     }
 
-    /// The file with the most memory that was ever charged to a group, bytes.
+    /// The name of the file with the most memory that was ever charged to a group, bytes.
     pub const fn peak_file(self) -> &'static str {
         match self {
             Self::One => "memory.max_usage_in_bytes",
@@ -51,7 +53,7 @@ impl Version {
         }
     }
 
-    /// The file that counts OOM kills, see [`oom_kills`].
+    /// The name of the file that counts OOM kills; [`oom_kills`] parses its text.
     pub const fn oom_kills_file(self) -> &'static str {
         match self {
             Self::One => "memory.oom_control",
@@ -60,26 +62,27 @@ impl Version {
     }
 }
 
-/// Number of processes that the OOM killer has ended in a group, from the text of the file
+/// The number of processes that the OOM killer has ended in a group, from the text of the file
 /// [`Version::oom_kills_file`]; `None` where the kernel does not count them (before Linux 4.13).
 pub fn oom_kills(text: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
 }
 
-/// The file with the processes of a group; a process that writes its ID to the file enters the
-/// group.
+/// The name of the file with the processes of a group. A process whose ID is written to the file
+/// enters the group.
 pub const PROCESSES_FILE: &str = "cgroup.procs";
 
-/// The file with the controllers that a group of version 2 enables for its children. Writing
-/// `+memory` enables the memory controller.
+/// The name of the file with the controllers that a group of version 2 enables for its children.
+/// Writing `+memory` enables the memory controller.
 pub const SUBTREE_CONTROL_FILE: &str = "cgroup.subtree_control";
 
-/// The file with the controllers that are available in a group of version 2.
+/// The name of the file with the controllers that are available in a group of version 2.
 pub const CONTROLLERS_FILE: &str = "cgroup.controllers";
 
-/// A version-1 limit of at least `NO_LIMIT_BYTES` bytes means no limit. For no limit the kernel
-/// writes `i64::MAX`, rounded down to whole pages of 4 KiB to 64 KiB. `NO_LIMIT_BYTES` is rounded
-/// down to 1 MiB, so it is at most the kernel's number for each page size.
+/// A version-1 limit of at least `NO_LIMIT_BYTES` bytes means no limit. A group without a limit has
+/// the limit `i64::MAX`, which the kernel rounds down to whole pages of 4 KiB to 64 KiB.
+/// `NO_LIMIT_BYTES` is rounded down to 1 MiB, so it is at most the kernel's number for each page
+/// size.
 const NO_LIMIT_BYTES: u64 = i64::MAX as u64 & !0xF_FFFF;
 
 /// A memory limit, as the kernel writes it in a file such as `memory.max`.
@@ -97,7 +100,7 @@ impl Limit {
         Some(if bytes < NO_LIMIT_BYTES { Self::Bytes(bytes) } else { Self::Unlimited })
     }
 
-    /// The limit in bytes; `None` without a limit.
+    /// The limit in bytes; `None` if the group has no limit.
     pub const fn bytes(self) -> Option<u64> {
         match self {
             Self::Bytes(bytes) => Some(bytes),
@@ -123,9 +126,9 @@ impl<'a> Membership<'a> {
         Some(Self { controllers: parts.next()?, path: parts.next()? })
     }
 
-    /// True when this line is of `version`, and its tree has `controller`. The line of version 2
-    /// names no controllers, because version 2 has one tree for all of them, so the result is true
-    /// for each controller.
+    /// True when this line is of `version`, and the tree of the line has `controller`. The line of
+    /// version 2 names no controllers, because version 2 has one tree for all controllers. For this
+    /// line, the result is therefore true for each controller.
     pub fn has(&self, version: Version, controller: &str) -> bool {
         match version {
             Version::One => self.controllers.split(',').any(|name| name == controller),

@@ -1,5 +1,5 @@
-//! The CPUs of the machine and their load: `/proc/loadavg` (proc_loadavg(5)) and lists such as
-//! `/sys/devices/system/cpu/online`.
+//! The number of CPUs and of runnable threads of the machine: `/proc/loadavg` (proc_loadavg(5)) and
+//! lists such as `/sys/devices/system/cpu/online`.
 
 use crate::words::{decimal, split_once, words};
 

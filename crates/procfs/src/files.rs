@@ -14,14 +14,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The files of a machine: below `/` for the running machine, or below a folder with the same tree.
+/// The files of a machine. They are below `/` for the running machine, or below a folder with the
+/// same tree for a captured machine.
 #[derive(Clone, Debug)]
 pub struct Files {
     root: Cow<'static, Path>,
 }
 
 impl Files {
-    /// The files of the running kernel. Allocates nothing.
+    /// The files of the running machine. Allocates nothing.
     pub fn live() -> Self {
         Self { root: Cow::Borrowed(Path::new("/")) }
     }
@@ -31,13 +32,14 @@ impl Files {
         Self { root: Cow::Owned(root.into()) }
     }
 
-    /// The path of a file of the machine. Allocates.
+    /// The path at which the file `path` of the machine is found: `path` below the root folder.
+    /// Allocates.
     pub fn at(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
 
-    /// The content of a file; `None` when the file does not exist, or its process, control group or
-    /// device is gone. Allocates.
+    /// Reads a file. `None` when the file does not exist, or when the process, control group or
+    /// device of the file is gone. Allocates.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -57,8 +59,8 @@ impl Files {
         fs::write(self.at(path), text)
     }
 
-    /// The content of the file `name` of a process, such as `stat`, `maps` or `cgroup`. `None` when
-    /// there is no such process or file. Allocates.
+    /// Reads the file `name` of the process `pid`, such as `stat`, `maps` or `cgroup`. `None` when
+    /// the process or the file does not exist. Allocates.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -66,8 +68,8 @@ impl Files {
         self.read(&format!("proc/{pid}/{name}"))
     }
 
-    /// The content of the file `name`, such as `stat`, of a thread of this process. `None` when
-    /// there is no such thread or file. Allocates.
+    /// Reads the file `name`, such as `stat`, of a thread of this process. `None` when the thread
+    /// or the file does not exist. Allocates.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -147,7 +149,7 @@ pub fn each_line(
 }
 
 /// Calls `name` with the name of each entry of a folder, except `.` and `..`, until `name` returns
-/// `false`. Uses getdents64(2) with `buffer`, because opendir(3) allocates.
+/// `false`. Uses getdents64(2) with `buffer` instead of opendir(3), which allocates.
 ///
 /// # Errors
 /// When the folder cannot be read.

@@ -1,19 +1,20 @@
 //! Readers of `/proc` and of control groups, shared by every crate that reads data of processes
 //! from the kernel.
 //!
-//! Parsing and reading are separate. A parser borrows its text and allocates nothing, so captured
-//! machines, tests and a library under `LD_PRELOAD` use the same parser. [`files::Files`] reads
-//! files below a root and allocates; [`files::read_into`] and [`files::names`] read into a buffer
-//! of the caller.
+//! Parsing and reading are separate. A parser borrows its text and allocates nothing, so the same
+//! parser serves for captured machines, for tests, and in a library under `LD_PRELOAD`.
+//! [`files::Files`] reads files below a root and allocates; [`files::read_into`] and
+//! [`files::names`] read into a buffer of the caller.
 //!
 //! ```text
 //! preload, pager:  Files::live().of_process(7, "stat")? -> text -> Stat::parse(&text)
 //! linux:           root.peek("/proc/7/stat")?           -> text -> Stat::parse(text.as_bytes())
 //! ```
 //!
-//! A library under `LD_PRELOAD` may not call the `malloc` of the program. It may not call a
-//! function of the C library that calls `malloc` either, such as `opendir`. No function of this
-//! crate calls `opendir`. Functions that allocate say so, and use Rust's global allocator.
+//! A library under `LD_PRELOAD` may not call the `malloc` of the program. Nor may it call a
+//! function of the C library that calls `malloc`, such as `opendir`. No function of this crate
+//! calls `opendir`. If a function allocates, its documentation says so; it uses Rust's global
+//! allocator.
 
 pub mod page;
 

@@ -14,12 +14,13 @@ use std::ops::Range;
 pub struct Mapping<'a> {
     /// The address range, page-aligned.
     pub addresses: Range<u64>,
-    /// `rwxp`, with `-` for a missing right and `s` for shared memory.
+    /// The access rights `rwxp`, with `-` for a missing right, and with `s` in place of `p` for
+    /// shared memory.
     pub rights: [u8; 4],
     /// The inode of the mapped file; 0 for anonymous memory.
     pub inode: u64,
-    /// The mapped file, or the kernel's name for the memory, such as `[heap]`, up to the first
-    /// space; empty for memory without a name.
+    /// The path of the mapped file, or the kernel's name for the memory, such as `[heap]`, up to
+    /// the first space; empty for memory without a name.
     pub name: &'a [u8],
 }
 
@@ -29,7 +30,7 @@ impl<'a> Mapping<'a> {
         let mut words = words(line);
         let (start, end) = split_once(words.next()?, b'-')?;
         let rights = words.next()?.try_into().ok()?;
-        // Skip the offset and the device.
+        // The offset and the device are skipped.
         let inode = decimal(words.nth(2)?)?;
         let name = words.next().unwrap_or_default();
         Some(Self { addresses: hexadecimal(start)?..hexadecimal(end)?, rights, inode, name })

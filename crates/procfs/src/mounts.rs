@@ -7,7 +7,7 @@ pub struct Mount<'a> {
     pub kind: &'a str,
     /// The mount point, with escapes: see [`unescaped`].
     pub at: &'a str,
-    /// The mounted folder of the file system, with escapes; `/` is the whole file system.
+    /// The folder of the file system that is mounted, with escapes; `/` is the whole file system.
     pub top: &'a str,
     /// Options of the file system, separated by commas. For control groups of version 1 the options
     /// include the controllers.
@@ -27,8 +27,8 @@ impl<'a> Mount<'a> {
         Some(Self { kind, at, top, options: system.nth(1).unwrap_or_default() })
     }
 
-    /// Parses a line of `/proc/mounts`: `cgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0`. Such a
-    /// line lacks the mounted folder, so `top` is `/`.
+    /// Parses a line of `/proc/mounts`: `cgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0`. Lines
+    /// of `/proc/mounts` lack the mounted folder, so `top` is `/`.
     pub fn of_mounts(line: &'a str) -> Option<Self> {
         let mut words = line.split(' ').skip(1);
         Some(Self { at: words.next()?, kind: words.next()?, top: "/", options: words.next()? })

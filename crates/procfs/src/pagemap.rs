@@ -1,11 +1,11 @@
-//! Pages of a process: `/proc/PID/pagemap`, 8 bytes a page
-//! (Documentation/admin-guide/mm/pagemap.rst), and its ioctl `PAGEMAP_SCAN`.
+//! The pages of a process: `/proc/PID/pagemap` has an entry of 8 bytes for each page
+//! (Documentation/admin-guide/mm/pagemap.rst). Its ioctl `PAGEMAP_SCAN` finds the resident pages.
 //!
 //! A mapping can have terabytes of addresses, of which few were ever touched. `move_pages` takes
 //! 150 to 200 ns for each address that it locates, even if the address has no page (Linux 6.18 in a
-//! virtual machine). Reading an entry of the pagemap takes 3 ns without a page and 40 ns with a
-//! page. The entry also shows whether the page is shared, before a move is tried. `PAGEMAP_SCAN`
-//! (since 6.7) skips empty page tables.
+//! virtual machine). Reading an entry of the pagemap takes 3 ns for an address without a page, and
+//! 40 ns for an address with a page. The entry also shows whether the page is shared, before a move
+//! is tried. `PAGEMAP_SCAN` (since 6.7) skips empty page tables.
 
 #![expect(unsafe_code, reason = "no crate wraps PAGEMAP_SCAN")]
 
@@ -19,13 +19,13 @@ use std::{
 /// Bytes of an entry of `/proc/PID/pagemap`, which describes one base page.
 pub const ENTRY_BYTES: u64 = 8;
 
-/// The bit of an entry that is set if the page is in memory.
+/// The bit of a pagemap entry that is set if the page is in memory.
 const PRESENT: u64 = 1 << 63;
 
-/// The bit of an entry that is set if the page belongs to a file or to shared memory.
+/// The bit of a pagemap entry that is set if the page belongs to a file or to shared memory.
 const FILE: u64 = 1 << 61;
 
-/// The bit of an entry that is set if no other process maps the page.
+/// The bit of a pagemap entry that is set if no other process maps the page.
 const EXCLUSIVE: u64 = 1 << 56;
 
 /// The entry of a page in `/proc/PID/pagemap`, as the kernel writes it.
@@ -53,11 +53,11 @@ impl Entry {
 pub struct ResidentPage {
     pub address: u64,
     /// True when other processes map the page too. `move_pages` with `MPOL_MF_MOVE` does not move
-    /// such a page.
+    /// shared pages.
     pub is_shared: bool,
 }
 
-/// Offset of the entry of an address in `/proc/PID/pagemap`, bytes.
+/// The offset in `/proc/PID/pagemap` of the entry for the page at `address`, bytes.
 pub fn entry_offset(address: u64, page_bytes: u64) -> u64 {
     address / page_bytes * ENTRY_BYTES
 }
@@ -69,9 +69,9 @@ pub fn entries(bytes: &[u8]) -> impl Iterator<Item = Entry> {
     entries.filter_map(|entry| Some(Entry(u64::from_ne_bytes(entry.try_into().ok()?))))
 }
 
-/// The resident pages among the pagemap entries in `bytes`. The first entry is the page at `start`,
-/// and each entry is a page of `page_bytes`. Pages of files and of shared memory are included only
-/// when `with_files`.
+/// The resident pages among the pagemap entries in `bytes`. The first entry is for the page at the
+/// address `start`, and each entry is for a page of `page_bytes`. Pages of files and of shared
+/// memory are included only if `with_files` is true.
 pub fn resident(
     bytes: &[u8],
     start: u64,
@@ -109,9 +109,9 @@ struct ScanArguments {
 pub struct PageRegion {
     /// The first address.
     pub start: u64,
-    /// The address behind the last page.
+    /// The address after the last page.
     pub end: u64,
-    /// The categories of these pages, as bits such as `PAGE_IS_PRESENT`.
+    /// The categories of the pages, as bits such as `PAGE_IS_PRESENT`.
     pub categories: u64,
 }
 
@@ -120,10 +120,11 @@ const PAGEMAP_SCAN: Opcode = opcode::read_write::<ScanArguments>(b'f', 16);
 /// `PAGE_IS_PRESENT` of `linux/fs.h`.
 const PAGE_IS_PRESENT: u64 = 1 << 3;
 
-/// Calls `found` with the address ranges of resident pages among `addresses`, in order, by
-/// `PAGEMAP_SCAN` on an open `/proc/PID/pagemap`. `buffer` holds the regions that one system call
-/// returns. If the buffer is full, another call follows, so a small buffer is slow: 1024 regions
-/// are enough. Nothing is allocated.
+/// Finds the resident pages among `addresses` with `PAGEMAP_SCAN`, and calls `found` with the
+/// address range of each group of neighbouring resident pages, in order. `pagemap` is an open
+/// `/proc/PID/pagemap`. `buffer` holds the regions that one system call returns. If the buffer is
+/// full, another call follows, so a small buffer is slow: 1024 regions are enough. Nothing is
+/// allocated.
 ///
 /// # Errors
 /// When the process has ended, or the kernel is older than 6.7 (`ENOTTY`).

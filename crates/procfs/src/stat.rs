@@ -31,8 +31,8 @@ impl<'a> Stat<'a> {
         Some(Self { pid, name: line.get(open + 2..close)?, fields: &line[close + 2..] })
     }
 
-    /// The field with this number in proc_pid_stat(5), from 3 on; `None` when the field is missing,
-    /// is negative or is not a number.
+    /// The field with the number that proc_pid_stat(5) gives it, from 3 on; `None` when the field
+    /// is missing, is negative or is not a number.
     pub fn field(&self, number: usize) -> Option<u64> {
         decimal(words(self.fields).nth(number.checked_sub(3)?)?)
     }
@@ -53,8 +53,8 @@ impl<'a> Stat<'a> {
         self.state() == Some(b'R')
     }
 
-    /// True for a thread that ends or has ended (`PF_EXITING`): it executes no more of its program,
-    /// and has closed its files or closes them. `None` when the field is missing.
+    /// True for a thread that ends or has ended (`PF_EXITING`): it executes no further instruction
+    /// of its program, and has closed or is closing its files. `None` when the field is missing.
     pub fn is_exiting(&self) -> Option<bool> {
         Some(self.field(9)? & 4 != 0)
     }
@@ -75,7 +75,7 @@ impl<'a> Stat<'a> {
         self.field(12)
     }
 
-    /// Major faults of children that were waited for.
+    /// Major faults of the children that the process has waited for.
     pub fn children_major_faults(&self) -> Option<u64> {
         self.field(13)
     }
@@ -85,7 +85,7 @@ impl<'a> Stat<'a> {
         self.field(14)?.checked_add(self.field(15)?)
     }
 
-    /// CPU time of children that were waited for, clock ticks.
+    /// CPU time of the children that the process has waited for, clock ticks.
     pub fn children_cpu_ticks(&self) -> Option<u64> {
         self.field(16)?.checked_add(self.field(17)?)
     }
@@ -101,7 +101,8 @@ impl<'a> Stat<'a> {
         self.field(22)
     }
 
-    /// Resident pages; on machines with many CPUs the kernel's figure has an error of some MiB.
+    /// The number of resident pages; on machines with many CPUs, the kernel's value has an error of
+    /// some MiB.
     pub fn resident_pages(&self) -> Option<u64> {
         self.field(24)
     }

@@ -3,7 +3,7 @@
 use crate::words::{decimal, hexadecimal};
 
 /// The value of the field `name`, such as `Mems_allowed_list`, without surrounding spaces; `None`
-/// if there is no such line.
+/// if the text has no line of this field.
 pub fn field<'a>(status: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let value = |line: &'a [u8]| line.strip_prefix(name.as_bytes())?.strip_prefix(b":");
     status.split(|byte| *byte == b'\n').find_map(value).map(<[u8]>::trim_ascii)

@@ -5,18 +5,18 @@
 use std::{ffi::CStr, io};
 
 /// A flag of swapon(2): `SWAP_FLAG_PREFER` of `linux/swap.h` with the highest priority. The kernel
-/// fills such a swap file before all swap of lower priority.
+/// fills a swap file with this priority before all swap of lower priority.
 pub const HIGHEST_PRIORITY: libc::c_int = 0x8000 | 0x7fff;
 
-/// True when a text of `/proc/swaps` has a file of this name, in any folder. The kernel escapes
-/// spaces in paths (`\040`), so names with spaces are not found.
+/// True when `swaps`, a text of `/proc/swaps`, has a swap file with the name `file_name` in any
+/// folder. The kernel escapes spaces in paths (`\040`), so names with spaces are not found.
 pub fn is_in_use(swaps: &str, file_name: &str) -> bool {
     let name = |line: &str| Some(line.split_whitespace().next()?.rsplit('/').next()? == file_name);
     swaps.lines().any(|line| name(line) == Some(true))
 }
 
-/// swapon(2): lets the kernel swap to a file that mkswap(8) has prepared. `flags` are those of
-/// swapon(2), such as [`HIGHEST_PRIORITY`]. Requires `CAP_SYS_ADMIN`.
+/// Lets the kernel swap to a file that mkswap(8) has prepared, with swapon(2). `flags` are the
+/// flags of swapon(2), such as [`HIGHEST_PRIORITY`]. Requires `CAP_SYS_ADMIN`.
 ///
 /// # Errors
 /// The errors of swapon(2).

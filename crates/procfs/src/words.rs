@@ -17,11 +17,11 @@ pub(crate) fn hexadecimal(digits: &[u8]) -> Option<u64> {
 
 fn number(digits: &[u8], radix: u32) -> Option<u64> {
     let text = str::from_utf8(digits).ok()?;
-    // Refuse a plus sign: `from_str_radix` accepts it, but the kernel never writes it.
+    // A plus sign is refused: `from_str_radix` accepts it, but the kernel never writes it.
     if text.starts_with('+') { None } else { u64::from_str_radix(text, radix).ok() }
 }
 
-/// The parts of a text before and after its first `divider`; `None` without a divider.
+/// The parts of a text before and after its first `divider`; `None` if the text has no divider.
 pub(crate) fn split_once(text: &[u8], divider: u8) -> Option<(&[u8], &[u8])> {
     let at = text.iter().position(|byte| *byte == divider)?;
     Some((&text[..at], &text[at + 1..]))

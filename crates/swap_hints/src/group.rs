@@ -22,8 +22,9 @@ const MAPPING_BYTES_MIN: u64 = 1 << 20;
 const SCAN_PAUSE: Duration = Duration::from_millis(2);
 const SCAN_PAUSE_FACTOR: u32 = 4;
 
-/// Pages that sequential sweeps have passed are paged out until 1 / `FREE_DIVISOR` of the memory
-/// limit is free. The free memory is for pages that are read ahead or still being paged out.
+/// The hints page out pages that sequential sweeps have passed, until 1 / `FREE_DIVISOR` of the
+/// memory limit is free. The free memory is for pages that are read ahead, and for pages whose
+/// page-out is not complete.
 const FREE_DIVISOR: u64 = 4;
 
 /// For each stream, at most 1 / `READ_AHEAD_DIVISOR` of the memory limit is read ahead.
@@ -36,19 +37,19 @@ pub struct HintedGroup {
     processes_file: PathBuf,
     dram_bytes: u64,
     processes: BTreeMap<u32, (ScannedProcess, HintPolicy)>,
-    /// The numbers of pages in all hints so far: pages to read ahead, and pages to page out.
+    /// The number of pages to read ahead and the number of pages to page out, in all hints so far.
     hinted: (u64, u64),
 }
 
 impl HintedGroup {
-    /// The group with the processes in `processes_file` (`cgroup.procs`) and the memory limit
-    /// `dram_bytes`.
+    /// Makes a `HintedGroup` for the control group whose processes `processes_file`
+    /// (`cgroup.procs`) lists. `dram_bytes` is the memory limit of the control group.
     pub const fn new(processes_file: PathBuf, dram_bytes: u64) -> Self {
         Self { processes_file, dram_bytes, processes: BTreeMap::new(), hinted: (0, 0) }
     }
 
-    /// Scans all processes of the group once, except the calling process, gives hints to the
-    /// kernel, and returns the pause until the next scan.
+    /// Scans all processes of the group once, except the calling process, and gives hints about
+    /// their pages to the kernel. Returns the pause until the next scan.
     pub fn scan(&mut self) -> Duration {
         let begun = Instant::now();
         let resident_max = (self.dram_bytes - self.dram_bytes / FREE_DIVISOR) / PAGE_BYTES as u64;
@@ -77,7 +78,7 @@ impl HintedGroup {
         SCAN_PAUSE.max(begun.elapsed() * SCAN_PAUSE_FACTOR)
     }
 
-    /// The numbers of pages in all hints so far: pages to read ahead, and pages to page out.
+    /// The number of pages to read ahead and the number of pages to page out, in all hints so far.
     pub const fn hinted(&self) -> (u64, u64) {
         self.hinted
     }

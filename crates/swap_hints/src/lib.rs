@@ -6,9 +6,10 @@
 //! has passed, before memory is short.
 //!
 //! Swap is slow even with hints, because the kernel still reads the pages of swap in small pieces:
-//! sweeps over 160 MiB with 64 MiB of DRAM took 4.1 s on swap alone, 2.9 s on swap with hints, and
-//! 0.14 s with all pages in DRAM (docs/extend-stores.md). The hints are also imperfect: accesses of
-//! the program are inferred only from the pages that became resident since the last scan.
+//! sequential passes over 160 MiB with 64 MiB of DRAM took 4.1 s on swap alone, 2.9 s on swap with
+//! hints, and 0.14 s with all pages in DRAM (docs/extend-stores.md). The hints are also imperfect:
+//! accesses of the program are inferred only from the pages that became resident since the last
+//! scan.
 
 pub mod scan;
 
@@ -17,9 +18,9 @@ pub mod group;
 use interleaf_prefetch::{FaultContext, Limits, advice::Advice, page::Page, stream::Streams};
 use std::{collections::VecDeque, ops::Range};
 
-/// A range of newly resident pages counts as part of a sequential sweep if it has at least
-/// `SWEEP_MIN` pages. Shorter ranges are not paged out by hints, because the program may need them
-/// again soon.
+/// A *sweep* is one pass of a program over consecutive pages. A range of newly resident pages
+/// counts as part of a sequential sweep if it has at least `SWEEP_MIN` pages. Shorter ranges are
+/// not paged out by hints, because the program may need them again soon.
 const SWEEP_MIN: u64 = 16;
 
 /// Decides on the hints for one process from the resident pages that scans of this process find.
@@ -28,34 +29,35 @@ pub struct HintPolicy {
     streams: Streams,
     /// The pages that were resident at the last scan.
     resident: Vec<Range<Page>>,
-    /// Pages that sweeps have passed and that no hint has paged out yet, oldest first.
+    /// The pages that sequential sweeps have passed and that no hint has paged out yet, oldest
+    /// first.
     behind: VecDeque<Range<Page>>,
 }
 
-/// Hints to the kernel.
+/// The hints for one process after a scan.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hints {
-    /// Pages to read ahead.
+    /// Pages that the kernel should read ahead.
     pub read_ahead: Vec<Range<Page>>,
-    /// Pages to page out.
+    /// Pages that the kernel should page out.
     pub page_out: Vec<Range<Page>>,
 }
 
 impl HintPolicy {
-    /// The policy for a process that was not scanned yet. `limits` bound the prefetch depth of its
-    /// streams.
+    /// Makes the policy for a process that was not scanned yet. `limits` bound the prefetch depth
+    /// of the process's streams.
     pub const fn new(limits: Limits) -> Self {
         Self { streams: Streams::new(limits), resident: vec![], behind: VecDeque::new() }
     }
 
-    /// Number of resident pages at the last scan.
+    /// The number of resident pages at the last scan.
     pub fn resident(&self) -> u64 {
         count(&self.resident)
     }
 
     /// Computes the hints after a scan that found the pages `resident`, in ascending order. The
-    /// hints page out pages that sweeps have passed, oldest first, until at most `most` resident
-    /// pages are left.
+    /// hints page out pages that sequential sweeps have passed, oldest first, until at most `most`
+    /// resident pages are left.
     pub fn update(&mut self, resident: Vec<Range<Page>>, most: u64) -> Hints {
         let mut hints = Hints::default();
         for pages in without(&resident, &self.resident) {
@@ -81,7 +83,7 @@ impl HintPolicy {
         let mut left = count(&resident);
         while left > most {
             let Some(pages) = self.behind.pop_front() else { break };
-            // Skip pages that the kernel has paged out already.
+            // Pages that the kernel has paged out already get no hint.
             let gone = without(&one(&pages), &resident);
             let pages = without(&one(&pages), &gone);
             left -= count(&pages);
@@ -93,7 +95,7 @@ impl HintPolicy {
     }
 }
 
-/// Number of pages in all ranges.
+/// The number of pages in all `ranges` together.
 pub(crate) fn count(ranges: &[Range<Page>]) -> u64 {
     ranges.iter().map(|range| range.end - range.start).sum()
 }
@@ -102,7 +104,7 @@ fn one(range: &Range<Page>) -> [Range<Page>; 1] {
     [range.clone()]
 }
 
-/// Sorts ranges, and joins ranges that touch or overlap.
+/// Sorts `ranges`, and joins ranges that are adjacent or overlap.
 fn joined(mut ranges: Vec<Range<Page>>) -> Vec<Range<Page>> {
     ranges.sort_unstable_by_key(|range| range.start);
     let mut joined: Vec<Range<Page>> = vec![];
@@ -115,7 +117,8 @@ fn joined(mut ranges: Vec<Range<Page>>) -> Vec<Range<Page>> {
     joined
 }
 
-/// The pages of `all` that are not in `but`. The ranges of both lists are in ascending order.
+/// The pages of `all` that are not in `but`. The ranges in each of the two lists are in ascending
+/// order.
 fn without(all: &[Range<Page>], but: &[Range<Page>]) -> Vec<Range<Page>> {
     let (mut left, mut but) = (vec![], but.iter().peekable());
     for range in all {

@@ -1,4 +1,4 @@
-//! Scans the resident pages of another process, and gives the kernel hints about them.
+//! Scans the resident pages of another process, and gives the kernel hints about these pages.
 
 #![expect(unsafe_code, reason = "calls that no crate wraps")]
 
@@ -23,7 +23,7 @@ const PAGE_BYTES: u64 = page::PAGE_BYTES as u64;
 /// Maximum number of ranges that one ioctl `PAGEMAP_SCAN` returns.
 const RANGES_MAX: usize = 1024;
 
-/// Maximum number of ranges of one call of `process_madvise(2)`: `UIO_MAXIOV` of the kernel.
+/// The maximum number of ranges in one call of `process_madvise(2)`: `UIO_MAXIOV` of the kernel.
 const HINTS_MAX: usize = 1024;
 
 /// A process that is scanned for resident pages.
@@ -35,7 +35,7 @@ pub struct ScannedProcess {
 }
 
 impl ScannedProcess {
-    /// Opens a descriptor (pidfd) and the page map of a process.
+    /// Opens a process descriptor (pidfd) and `/proc/PID/pagemap` of a process.
     ///
     /// # Errors
     /// When the process has ended, or belongs to another user.
@@ -47,8 +47,8 @@ impl ScannedProcess {
         Ok(Self { pid, pagemap, process })
     }
 
-    /// The resident pages of all writable private anonymous mappings of at least `bytes_min` bytes,
-    /// in order.
+    /// Finds the resident pages of all writable private anonymous mappings that have at least
+    /// `bytes_min` bytes. The ranges are in ascending order.
     ///
     /// # Errors
     /// When the process has ended, or the kernel is older than 6.7 and has no `PAGEMAP_SCAN`.
@@ -68,7 +68,7 @@ impl ScannedProcess {
         Ok(resident)
     }
 
-    /// Gives hints to the kernel. The kernel may ignore hints.
+    /// Gives `hints` to the kernel. The kernel may ignore them.
     pub fn give(&self, hints: &Hints) {
         self.advise(&hints.page_out, libc::MADV_PAGEOUT);
         self.advise(&hints.read_ahead, libc::MADV_WILLNEED);
@@ -98,7 +98,7 @@ impl ScannedProcess {
                     )
                 };
                 // The call stops at the first range that the kernel cannot advise, and returns the
-                // number of bytes before that range. Begin the next call after that range.
+                // number of bytes before that range. The next call begins after that range.
                 let mut done = usize::try_from(done).unwrap_or(0);
                 while at < pieces.len() && done >= pieces[at].iov_len {
                     done -= pieces[at].iov_len;

@@ -1,6 +1,6 @@
 //! Channels without thread-local variables. A channel of the standard library registers a
-//! thread-local destructor for the waiting thread. For the registration the C library takes the
-//! lock of the dynamic loader, which can deadlock: see the documentation of this crate.
+//! thread-local destructor for the waiting thread. To register it, the C library takes the lock of
+//! the dynamic loader, which can deadlock (see the documentation of this crate).
 
 use crate::lock;
 use std::{
@@ -20,15 +20,16 @@ struct Channel<T> {
     changed: Condvar,
 }
 
-/// The sending end of a channel. Dropping it closes the channel.
+/// The sending end of a channel. When it is dropped, the channel is closed.
 #[derive(Debug)]
 pub struct Sender<T>(Arc<Channel<T>>);
 
-/// The receiving end of a channel, for any number of threads.
+/// The receiving end of a channel. Any number of threads may have a clone of it; each value is
+/// received once.
 #[derive(Debug)]
 pub struct Receiver<T>(Arc<Channel<T>>);
 
-/// Makes a channel.
+/// Makes a channel, and returns its two ends.
 pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
     let queue = Mutex::new(Queue { values: VecDeque::new(), is_closed: false });
     let channel = Arc::new(Channel { queue, changed: Condvar::new() });
@@ -36,7 +37,7 @@ pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
 }
 
 impl<T> Sender<T> {
-    /// Sends a value, which is dropped with the channel if no receiver takes it.
+    /// Sends a value. If no receiver takes the value, it is dropped with the channel.
     pub fn send(&self, value: T) {
         lock(&self.0.queue).values.push_back(value);
         self.0.changed.notify_one();

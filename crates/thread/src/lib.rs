@@ -1,15 +1,16 @@
 //! Threads and channels without thread-local destructors, for code that runs in unchanged programs.
 //!
-//! Usually the standard library starts the pager's threads. But a program whose memory is extended
-//! without its knowledge may make its first large allocation anywhere, and this allocation starts
-//! the pager. At that point the program may hold the lock of the dynamic loader (in a constructor
-//! of a plug-in) or a lock of its own allocator, or run a signal handler. A thread of the standard
-//! library could then deadlock: it registers a thread-local destructor, for which the C library
-//! takes the loader's lock, and `pthread_create(3)` allocates, which takes the allocator's lock.
-//! The library that is preloaded into such a program therefore starts the pager's threads by a
-//! function of its own ([`set_spawn`]). The code of the pager's threads uses no thread-local
-//! variable that has a destructor. The code therefore uses neither thread handles nor
-//! `std::sync::mpsc`, which [`channel`] replaces.
+//! Usually the standard library starts the pager's threads. However, if the memory of an unchanged
+//! program is extended, the program may make its first large allocation anywhere, and this
+//! allocation starts the pager. At that point the program may hold the lock of the dynamic loader
+//! (in a constructor of a plug-in) or a lock of its own allocator, or run a signal handler. To
+//! start a thread by the standard library could then deadlock, for two reasons: the thread
+//! registers a thread-local destructor, for which the C library takes the loader's lock; and
+//! `pthread_create(3)` allocates, which takes the allocator's lock. The library that is preloaded
+//! into the program therefore starts the pager's threads by its own function ([`set_spawn`]). The
+//! code of the pager's threads uses no thread-local variable that has a destructor. It therefore
+//! does not use the thread handles of the standard library, and uses [`channel`] in place of
+//! `std::sync::mpsc`.
 
 #![expect(unsafe_code, reason = "signals are blocked by number")]
 
@@ -27,8 +28,8 @@ pub type Join = Box<dyn FnOnce() + Send>;
 /// The function that a thread runs.
 pub type Work = Box<dyn FnOnce() + Send>;
 
-/// A function that starts a thread with the given name. The signals of the program are blocked in
-/// the thread.
+/// A function that starts a thread. It gets the name and the work of the thread, and returns a
+/// function that waits for the thread's end. The signals of the program are blocked in the thread.
 pub type Spawn = fn(&str, Work) -> io::Result<Join>;
 
 static SPAWN: OnceLock<Spawn> = OnceLock::new();
@@ -36,7 +37,7 @@ static SPAWN: OnceLock<Spawn> = OnceLock::new();
 /// Sets the function that starts all threads of pagers in this process from now on. Only the first
 /// call has an effect.
 pub fn set_spawn(spawn: Spawn) {
-    // `set` fails if an earlier call has set the function. The earlier function stays.
+    // `set` fails if an earlier call has set the function; the function of the earlier call stays.
     let _ = SPAWN.set(spawn);
 }
 
@@ -70,7 +71,8 @@ fn spawn_std(name: &str, work: Work) -> io::Result<Join> {
     Ok(Box::new(move || drop(thread.join())))
 }
 
-/// Runs a function with all signals of the calling thread blocked.
+/// Calls `work` with all signals of the calling thread blocked, and restores the signal mask
+/// afterwards.
 fn block_signals<T>(work: impl FnOnce() -> T) -> T {
     // SAFETY: a set of signals is an array of integers, for which zeroed memory is valid. The
     // pointers are to local variables, and the signal mask of the thread is restored at the end.

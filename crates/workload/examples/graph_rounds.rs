@@ -1,4 +1,4 @@
-//! Times single rounds of a graph kernel, and writes its graph for other programs:
+//! Times single rounds of a graph kernel, and writes the graph to a file for other programs:
 //! `graph_rounds TASK SHAPE FOOTPRINT_MIB THREADS ROUNDS [FILE]`.
 //!
 //! The file has, in the byte order of the machine:

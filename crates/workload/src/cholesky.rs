@@ -1,15 +1,16 @@
-//! The Cholesky decomposition of a sparse matrix, by `faer`. The matrix is that of the equation of
-//! Poisson on a cube of grid points, with at most seven non-zero elements in a row of the matrix.
-//! Direct solvers, such as that of Mironov et al. (MCHPC'18), factor such matrices.
+//! The Cholesky decomposition of a sparse matrix, by `faer`. The matrix is the discrete Poisson
+//! equation on a cube of grid points; a row of the matrix has at most seven non-zero elements.
+//! Direct solvers, such as that of Mironov et al. (MCHPC'18), factor matrices of this kind.
 //!
 //! The unknowns are ordered by nested dissection (George, SIAM Journal on Numerical Analysis 1973).
 //! A plane of points divides the cube, both halves are divided in the same way, and the plane is
-//! eliminated last. The factor of n unknowns then has of the order of n^(4/3) elements, and takes
-//! of the order of n^2 operations. The factor takes almost all memory. It is stored by supernodes,
-//! in the order of elimination.
+//! eliminated last. For n unknowns, the factor then has of the order of n^(4/3) elements, and its
+//! computation takes of the order of n^2 operations. The factor takes almost all memory of the
+//! workload. It is stored by supernodes, in the order of elimination.
 //!
-//! The diagonal changes from round to round, so each round changes the factor. The factor is
-//! verified by solving a system with a known solution of ones and minus ones.
+//! The diagonal of the matrix changes from round to round, so each round changes the factor. The
+//! factor is verified: it must solve a system of equations whose known solution has the elements 1
+//! and -1.
 
 use crate::{
     Kernel, SetupError, Work, Wrong, at_least,
@@ -37,19 +38,19 @@ use std::ops::Range;
 /// The smallest side of the cube of grid points.
 const SIDE_MIN: usize = 4;
 
-/// Boxes with at most this number of grid points are not divided further: their points are in the
-/// order of the coordinates.
+/// A box with at most this number of grid points is not divided further: its points are ordered by
+/// their coordinates.
 const SMALL: usize = 8;
 
 /// The smallest footprint, bytes. The factor of the cube with `SIDE_MIN` points along an edge fits
-/// in it.
+/// into this footprint.
 const LEAST: u64 = 64 << 10;
 
-/// The largest error that `verify` accepts of an element of the solution, whose elements are 1 or
-/// -1.
+/// The largest error of an element of the solution that `verify` accepts. The elements are 1 or -1.
 const TOLERANCE: f64 = 1e-8;
 
-/// The positions of the non-zero matrix elements on and above the diagonal, by columns.
+/// The positions of the non-zero matrix elements on and above the diagonal, in compressed columns:
+/// the first index of each column, and the row of each element.
 #[derive(Debug)]
 struct Pattern {
     /// Grid points along an edge of the cube.
@@ -96,7 +97,8 @@ impl Pattern {
         SymbolicSparseColMatRef::new_checked(n, n, &self.column_starts, None, &self.rows)
     }
 
-    /// The structure of the factor; `None` if it has more elements than an index can count.
+    /// The structure of the factor (its supernodes); `None` if the factor has more elements than an
+    /// index can count.
     fn symbolic(&self) -> Option<SymbolicCholesky<u32>> {
         let mut order = Vec::with_capacity(self.unknowns());
         dissect(self.side, [0..self.side, 0..self.side, 0..self.side], &mut order);
@@ -111,24 +113,25 @@ impl Pattern {
         factorize_symbolic_cholesky(self.matrix(), Side::Upper, ordering, parameters).ok()
     }
 
-    /// The value of all diagonal elements of the matrix in a round. It differs from round to round.
+    /// The value of all diagonal elements of the matrix in the round number `round`: one value in
+    /// even rounds, and another value in odd rounds.
     fn diagonal(round: u32) -> f64 {
         6.0 + f64::from(round % 2) / 2.0
     }
 
-    /// The values of the matrix elements in a round, in the order of `rows`.
+    /// The values of the matrix elements in the round number `round`, in the order of `rows`.
     fn values(&self, round: u32) -> Vec<f64> {
         let mut values = vec![-1.0; self.rows.len()];
         // The matrix is stored on and above the diagonal, with ascending rows in a column, so the
-        // diagonal element is the last of its column.
+        // diagonal element is the last element of its column.
         for end in &self.column_starts[1..] {
             values[*end as usize - 1] = Self::diagonal(round);
         }
         values
     }
 
-    /// The matrix of a round times the known solution: the right side of the system that `verify`
-    /// solves.
+    /// The matrix of the round number `round` times the known solution: the right side of the
+    /// system of equations that `verify` solves.
     fn product(&self, round: u32) -> Vec<f64> {
         let mut product = vec![0.0; self.unknowns()];
         let values = self.values(round);
@@ -152,8 +155,8 @@ fn solution(at: usize) -> f64 {
     if word(at) >> 63 == 0 { 1.0 } else { -1.0 }
 }
 
-/// Appends the grid points of the box with the coordinates `ranges` to `order`, in the order of
-/// nested dissection.
+/// Appends the grid points of a box to `order`, in the order of nested dissection. `ranges` has the
+/// coordinates of the box along the three axes.
 fn dissect(side: usize, ranges: [Range<usize>; 3], order: &mut Vec<u32>) {
     let lengths = ranges.clone().map(|range| range.len());
     let [xs, ys, zs] = ranges.clone();
@@ -206,7 +209,7 @@ fn too_small(footprint: u64) -> SetupError {
     SetupError::Small { what: "cholesky", bytes: footprint, least: LEAST }
 }
 
-/// Bytes of the factor of the largest matrix that fits into the footprint.
+/// Bytes of the largest factor that fits into the footprint.
 ///
 /// # Errors
 /// When the footprint is less than 64 KiB.
@@ -238,9 +241,10 @@ fn largest(footprint: u64) -> Option<(Pattern, SymbolicCholesky<u32>)> {
     best
 }
 
-/// The byte ranges of the factor that a round accesses, in order, each with true for a write.
-/// Before a round writes a supernode S, the round reads each earlier supernode that updates S. A
-/// supernode updates S if one of its non-zero rows has the index of a column of S.
+/// The byte ranges of the factor that a round accesses, in order. The flag of a range is true for a
+/// write, false for a read. Before a round writes a supernode S, the round reads each earlier
+/// supernode that updates S. A supernode updates S if one of its non-zero rows has the index of a
+/// column of S.
 pub(crate) fn accesses(footprint: u64) -> Vec<(Range<usize>, bool)> {
     let Some((_, symbolic)) = largest(footprint) else { return vec![] };
     let SymbolicCholeskyRaw::Supernodal(nodes) = symbolic.raw() else { return vec![] };
@@ -269,14 +273,14 @@ pub(crate) fn accesses(footprint: u64) -> Vec<(Range<usize>, bool)> {
 }
 
 /// Floating-point operations of a round: one decomposition of the largest matrix whose factor fits
-/// in `footprint` bytes; 0 if even the smallest does not fit.
+/// into `footprint` bytes; 0 if the factor of the smallest matrix does not fit.
 pub(crate) fn work(footprint: u64) -> u64 {
     largest(footprint).map_or(0, |(_, symbolic)| flops(&symbolic))
 }
 
-/// Operations of the decomposition. A column with n elements costs n^2 operations. A supernode with
-/// c columns has a triangle on top, in which its columns have 1 to c elements. Each of its columns
-/// has `below` more elements in the rows under the triangle.
+/// Floating-point operations of the decomposition. A column with n elements costs n^2 operations. A
+/// supernode with c columns has a triangle on top, in which the columns have 1 to c elements. In
+/// the rows under the triangle, each column of the supernode has `below` more elements.
 fn flops(symbolic: &SymbolicCholesky<u32>) -> u64 {
     let SymbolicCholeskyRaw::Supernodal(nodes) = symbolic.raw() else { return 0 };
     let of = |node: usize| {
@@ -325,7 +329,7 @@ impl Kernel for Cholesky {
         let unknowns = self.pattern.unknowns();
         let right = MatMut::from_column_major_slice_mut(&mut found, unknowns, 1);
         factor.solve_in_place_with_conj(faer::Conj::No, right, Par::Seq, MemStack::new(buffer));
-        // NaN fails this comparison, so NaN is a wrong value.
+        // NaN fails this comparison, so it is reported as a wrong value.
         let is_right = |at: usize, found: f64| (found - solution(at)).abs() <= TOLERANCE;
         match found.iter().enumerate().find(|(at, found)| !is_right(*at, **found)) {
             None => Ok(()),

@@ -1,6 +1,7 @@
-//! The Fourier transform of complex numbers, by `rustfft`: one long transform, or the transform of
-//! a cube along each axis. All rounds are forward transforms: two rounds give the input in reverse
-//! order, times the number n of its elements, and four rounds restore the order.
+//! The Fourier transform of complex numbers, by `rustfft`: a one-dimensional transform, or a
+//! three-dimensional transform of a cube (along each axis in turn). All rounds are forward
+//! transforms: two rounds give the input in reverse order, multiplied by the number of elements n;
+//! four rounds restore the order.
 //!
 //! The input is a geometric sequence (a product of three sequences in a cube), so every value of
 //! the transform is known: element k of the transform of the n elements r^j is
@@ -20,15 +21,15 @@ pub(crate) type Number = Complex<f64>;
 /// Bytes of a complex number.
 const BYTES: u64 = size_of::<Number>() as u64;
 
-/// The largest error of a value that `verify` accepts, relative to the root mean square of all
-/// values.
+/// The largest error of a transformed value that `verify` accepts, relative to the root mean square
+/// of all values.
 const TOLERANCE: f64 = 1e-9;
 
 /// The number of rounds after which the input is filled in again. Two rounds multiply each value by
 /// the number of values. After some dozens of rounds, the values would exceed the largest double.
 const ROUNDS_MAX: u32 = 16;
 
-/// The length of an axis, and the transform of a line of this length.
+/// The length of an axis (in numbers), and the planned transform of a line of this length.
 struct Axis {
     length: usize,
     fft: Arc<dyn Fft<f64>>,
@@ -65,15 +66,16 @@ impl Axis {
     }
 }
 
-/// The element with index `at` of a geometric sequence of `length` numbers, or of its transform.
-/// The absolute value falls to a tenth along the sequence. The angle from one number to the next is
-/// a whole number of turns divided by `length`, so the angles are exact for any length.
+/// The element with the index `at` of a geometric sequence of `length` numbers, or of its transform
+/// if `is_transformed`. The absolute value falls to a tenth along the sequence. The angle from one
+/// number to the next is a whole number of turns divided by `length`, so the angles are exact for
+/// any length.
 pub(crate) fn geometric(length: usize, at: usize, is_transformed: bool) -> Number {
     let (steps_all, length) = (length as u64, length as f64);
     let fall = 0.1_f64.ln() / length;
     let turns = (0.3 * length) as u64;
-    // Angles are from minus half a turn to half a turn. An angle just below a whole turn is a small
-    // negative angle: its sine then has no cancellation.
+    // Angles are from minus half a turn to half a turn. An angle just below a whole turn is thus a
+    // small negative angle, whose sine is computed without cancellation.
     let angle = |steps: u64| {
         let steps = (steps % steps_all) as f64;
         TAU * if 2.0 * steps > length { steps - length } else { steps } / length
@@ -90,9 +92,9 @@ pub(crate) fn geometric(length: usize, at: usize, is_transformed: bool) -> Numbe
 }
 
 impl Transform {
-    /// Allocates one long transform. Its numbers, its scratch and the twiddle factors together are
-    /// at most as large as the footprint. The twiddle factors are in the library's own memory, from
-    /// the ordinary allocator.
+    /// Allocates a one-dimensional transform. Its numbers, its scratch memory and its twiddle
+    /// factors together are at most as large as the footprint. The twiddle factors are in the
+    /// library's own memory, from the ordinary allocator.
     ///
     /// # Errors
     ///
@@ -132,14 +134,14 @@ impl Transform {
     ) -> Result<Self, SetupError> {
         let data = memory.array(numbers * BYTES as usize)?;
         let mut scratch = memory.array(scratch.max(1) * BYTES as usize)?;
-        // Touches the pages now, so that Linux allocates them outside of the measured rounds.
+        // The pages are touched here, so that Linux allocates them outside of the measured rounds.
         scratch.of_mut::<Number>().fill(Number::new(0.0, 0.0));
         let mut this = Self { data, scratch, axis, axes, threads, rounds: 0 };
         this.fill();
         Ok(this)
     }
 
-    /// Fills in the input of the first round.
+    /// Fills `data` with the input of the first round.
     fn fill(&mut self) {
         self.rounds = 0;
         let (axis, axes) = (&self.axis, self.axes);
@@ -182,7 +184,7 @@ impl Transform {
     /// and is transposed in a buffer as in [`Self::columns`].
     fn across(&mut self, fft: &Arc<dyn Fft<f64>>) {
         let length = self.axis.length;
-        // Each of these planes has one row of each contiguous plane of the cube.
+        // Each plane of `planes` has one row of each contiguous plane of the cube.
         let mut planes: Vec<Vec<&mut [Number]>> = (0..length).map(|_| vec![]).collect();
         for plane in self.data.of_mut::<Number>().chunks_mut(length * length) {
             let rows = plane.chunks_mut(length);
@@ -227,7 +229,8 @@ impl Buffer {
     }
 }
 
-/// Divides `all` among `threads` threads. Each thread calls `work` with its elements.
+/// Divides the elements `all` among `threads` threads. Each thread calls `work` with its share of
+/// the elements.
 fn divided_among<T: Send>(all: Vec<T>, threads: usize, work: impl Fn(Vec<T>) + Sync) {
     let share = all.len().div_ceil(threads.max(1)).max(1);
     let mut all = all.into_iter();
@@ -239,13 +242,14 @@ fn divided_among<T: Send>(all: Vec<T>, threads: usize, work: impl Fn(Vec<T>) + S
 }
 
 /// The largest number, at most `most`, that is a power of two times one of the numbers in `odd`.
-/// Transforms of such lengths are fast.
+/// Transforms of these lengths are fast, because they have only small prime factors.
 fn nice(most: u64, odd: &[u64]) -> usize {
     let of = |odd: &u64| (0..63).map(|power| odd << power).take_while(|size| *size <= most).last();
     odd.iter().filter_map(of).max().unwrap_or(1) as usize
 }
 
-/// The number of elements along an edge of the cube of [`Transform::cube`].
+/// The number of elements along an edge of the cube that [`Transform::cube`] allocates for a
+/// footprint.
 ///
 /// # Errors
 /// When the footprint is less than 8 x 8 x 8 numbers.
@@ -265,14 +269,14 @@ fn divided(mut number: u64, prime: u64) -> u64 {
     number
 }
 
-/// The index in the input of the element that is now at index `at`. Two rounds reverse the order of
-/// the elements (`is_back`), except that element 0 stays in place.
+/// The index that the element at index `at` had in the input. Two rounds reverse the order of the
+/// elements (`is_back` is true), except that element 0 stays in place.
 fn place(at: usize, length: usize, is_back: bool) -> usize {
     if is_back { (length - at) % length } else { at }
 }
 
-/// The value of the element with index `at` in the cube: the product of the three values of `along`
-/// at the coordinates of the element.
+/// The value of the element with the index `at` of the cube: the product of the values of `along`
+/// at the three coordinates of the element.
 fn product(along: &[Number], at: usize) -> Number {
     let side = along.len();
     along[at % side] * along[at / side % side] * along[at / side / side]
@@ -300,8 +304,8 @@ impl Kernel for Transform {
             self.across(&fft);
         }
         self.rounds += 1;
-        // The number of operations is that of the benchmark benchFFT, 5 n log2(n), whatever the
-        // algorithm.
+        // The number of operations is counted as in the benchmark benchFFT: 5 n log2(n), whatever
+        // the algorithm.
         let numbers = self.data.of::<Number>().len();
         let flops = (5.0 * numbers as f64 * (numbers as f64).log2()) as u64;
         Work { bytes: 2 * numbers as u64 * BYTES * u64::from(self.axes), flops, ..Work::default() }
@@ -311,7 +315,7 @@ impl Kernel for Transform {
         let is_transformed = !self.rounds.is_multiple_of(2);
         let is_back = self.rounds % 4 >= 2;
         let numbers = self.data.of::<Number>();
-        // The transforms do not divide by n, the number of elements, so each two rounds multiply
+        // The transforms do not divide by n, the number of elements, so every two rounds multiply
         // the values by n.
         let scale = (numbers.len() as f64).powi((self.rounds / 2) as i32);
         let along: Vec<Number> = if self.axes == 1 {
@@ -327,7 +331,7 @@ impl Kernel for Transform {
         };
         let square: f64 = (0..numbers.len()).map(|at| expected(at).norm_sqr()).sum();
         let allowed = TOLERANCE * (square / numbers.len() as f64).sqrt();
-        // NaN fails this comparison, so NaN is a wrong value.
+        // NaN fails this comparison, so it is reported as a wrong value.
         let is_right = |at: usize, number: &Number| (number - expected(at)).norm() <= allowed;
         match numbers.iter().enumerate().find(|(at, number)| !is_right(*at, number)) {
             None => Ok(()),
@@ -348,8 +352,8 @@ impl Kernel for Transform {
 mod tests {
     use super::*;
 
-    /// The values do not exceed the range of a double, and their tolerance stays finite, so that a
-    /// wrong element is found after any number of rounds.
+    /// After many rounds, the values are still in the range of a double and the tolerance of
+    /// `verify` is finite, so that `verify` finds a wrong element.
     #[test]
     fn results_are_checked_after_many_rounds() {
         type New = fn(&Memory, u64, usize) -> Result<Transform, SetupError>;

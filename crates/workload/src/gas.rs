@@ -1,15 +1,15 @@
 //! A step of gas dynamics on a cube of cells: the expansion of a ball of gas into near vacuum, as
 //! AstroPhi computes it in the study of Mironov et al. (MCHPC'18, section 5.3.2).
 //!
-//! The equations of Euler for density, momentum and energy are solved with finite volumes. States
-//! at the faces of a cell are reconstructed linearly with the minmod limiter (van Leer, Journal of
-//! Computational Physics 1979), and the flux is that of Rusanov (USSR Computational Mathematics
-//! 1961). AstroPhi reconstructs with parabolas, and computes the flux from Roe's averages. Both
-//! programs have the same accesses: they read two neighbours of a cell in each direction. Their
-//! operations per byte are of the same order.
+//! The equations of Euler for density, momentum and energy are solved with finite volumes. The
+//! states at the faces of a cell are reconstructed linearly with the minmod limiter (van Leer,
+//! Journal of Computational Physics 1979), and the numerical flux is that of Rusanov (USSR
+//! Computational Mathematics 1961). AstroPhi reconstructs with parabolas, and computes the flux
+//! from Roe's averages. AstroPhi and this module have the same accesses: they read two neighbours
+//! of a cell in each direction. The numbers of operations per byte are of the same order.
 //!
 //! Boundaries are periodic, so mass and energy are conserved. The initial state equals its mirror
-//! image, and so does each later state, bit for bit. Conservation and symmetry are verified. The
+//! image bit for bit, and so does each later state. Conservation and symmetry are verified. The
 //! surroundings of the ball are not uniform, so each step changes every cell.
 
 use crate::{
@@ -32,25 +32,25 @@ const GAMMA: f64 = 5.0 / 3.0;
 /// scheme is stable up to 1/6.
 const COURANT: f64 = 0.15;
 
-/// The largest relative error that `verify` accepts: of the sums of mass and energy, and of a value
-/// compared with its mirror image.
+/// The largest relative error that `verify` accepts in the sums of mass and energy, and between a
+/// value and its mirror image.
 const TOLERANCE: f64 = 1e-9;
 
-/// Floating-point operations of a cell in a step, without comparisons: 13 conversions by
+/// Floating-point operations for a cell in a step, without comparisons: 13 conversions by
 /// [`state_of`] with 13 operations each, 6 faces, and for each field 6 to sum the fluxes and 2 to
 /// apply the sum. A face has 10 calls of [`half_slope`] with 5 operations each (one of them adds
 /// the result), 2 calls of [`flux`] with 24 each, and 5 operations for each field.
 pub(crate) const FLOPS: u64 = 13 * 13 + 6 * (10 * 5 + 2 * 24 + 5 * 5) + 5 * (6 + 2);
 
-/// The density, the three velocities and the pressure of a cell. Some functions return the five
-/// fields of a cell or their fluxes in the same type.
+/// The density, the three velocities and the pressure of a cell. Some functions use this type for
+/// five other numbers: the stored fields of a cell, or the fluxes of these fields.
 type State = [f64; FIELDS];
 
 /// The states of the cells before and after a round.
 #[derive(Debug)]
 pub struct Gas {
-    /// The states after an even and after an odd number of rounds. A state is stored field by
-    /// field.
+    /// The states of all cells after an even and after an odd number of rounds. A state is stored
+    /// field by field.
     states: [Array; 2],
     /// Cells along an edge: an even number.
     side: usize,
@@ -77,8 +77,8 @@ pub(crate) fn side(footprint: u64) -> Result<usize, SetupError> {
 }
 
 impl Gas {
-    /// Allocates the two states of the largest cube of cells that fits into the footprint, with an
-    /// even number of cells along an edge. Fills the first state.
+    /// Allocates the states before and after a round for the largest cube of cells that fits into
+    /// the footprint, with an even number of cells along an edge. Fills in the initial state.
     ///
     /// # Errors
     /// When the footprint is less than 8 x 8 x 8 cells, or memory cannot be allocated.
@@ -92,7 +92,7 @@ impl Gas {
         Ok(gas)
     }
 
-    /// Sets the initial state: a dense ball of gas in a thin gas, both at rest. A cosine wave lets
+    /// Sets the initial state: a dense ball of gas in a thin gas, both at rest. A cosine wave makes
     /// the density vary from cell to cell.
     fn fill(&mut self) {
         let cells = self.side.pow(3);
@@ -102,7 +102,7 @@ impl Gas {
                 state[field * cells + at] = value;
             }
         }
-        // Touches the pages now, so that Linux allocates them outside of the measured rounds.
+        // The pages are touched here, so that Linux allocates them outside of the measured rounds.
         self.states[1].of_mut::<f64>().fill(0.0);
         // The gas is at rest, so the fastest wave is sound, whose speed is the same in all of the
         // gas.
@@ -125,7 +125,7 @@ impl Gas {
     }
 }
 
-/// The fields of the cell with index `at` at the start, in a cube with `side` cells along an edge.
+/// The initial fields of the cell with the index `at`, in a cube with `side` cells along an edge.
 fn initial(side: usize, at: usize) -> State {
     let places = [at % side, at / side % side, at / side / side];
     // Distances to the edge are integers, so mirrored cells have equal distances, bit for bit.
@@ -147,8 +147,8 @@ fn state_of(fields: &[&[f64]; FIELDS], at: usize) -> State {
     [density, x * inverse, y * inverse, z * inverse, (GAMMA - 1.0) * (energy - kinetic)]
 }
 
-/// Half of the difference between neighbouring cells, limited by minmod: the smaller of the
-/// differences to both sides, or 0 if their signs differ.
+/// Half of the slope of a field in a cell, limited by minmod. The slope is the smaller of the
+/// differences to the cells on both sides, or 0 if the signs of the differences disagree.
 fn half_slope(before: f64, here: f64, after: f64) -> f64 {
     let (left, right) = (here - before, after - here);
     match left * right > 0.0 {
@@ -219,7 +219,7 @@ impl Kernel for Gas {
         let (old, new) = if self.rounds.is_multiple_of(2) { (even, odd) } else { (odd, even) };
         let old: &[f64] = old.of();
         let fields: [&[f64]; FIELDS] = std::array::from_fn(|field| &old[field * cells..][..cells]);
-        // Each thread computes some planes of cells, and writes their values in all fields.
+        // Each thread computes some planes of cells, and writes all fields of these cells.
         let share = side.div_ceil(self.threads.max(1)) * side * side;
         let mut parts: Vec<Vec<&mut [f64]>> = (0..cells.div_ceil(share)).map(|_| vec![]).collect();
         for field in new.of_mut::<f64>().chunks_mut(cells) {
@@ -241,7 +241,7 @@ impl Kernel for Gas {
     }
 
     fn verify(&mut self) -> Result<(), Wrong> {
-        // NaN fails these comparisons, so NaN is a wrong value.
+        // NaN fails this comparison, so it is reported as a wrong value.
         let is_near = |found: f64, expected: f64, scale: f64| {
             (found - expected).abs() <= TOLERANCE * scale.abs()
         };

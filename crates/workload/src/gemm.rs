@@ -1,10 +1,10 @@
 //! C = A B of square matrices, by `matrixmultiply` through `ndarray`. If the matrices are stored by
-//! rows, a thread computes all its rows of C with one library call. If they are stored by tiles,
-//! each contiguous in memory, one library call multiplies one pair of tiles.
+//! rows, a thread computes all its rows of C with one library call. If the matrices are stored by
+//! tiles, each contiguous in memory, one library call multiplies one pair of tiles.
 //!
-//! Elements are small integers, so every sum is exact in any order. C x is compared with A (B x)
-//! for a vector x (Freivalds 1977). This comparison is exact, too. Every other round computes 2 A
-//! B, so each round changes the stored values.
+//! Elements are small integers, so every sum is exact in any order. For verification, C x is
+//! compared with A (B x) for a vector x (Freivalds 1977); this comparison is exact, too. Every
+//! other round computes 2 A B, so each round changes the stored values.
 
 use crate::{
     Kernel, PAGE, SetupError, Work, Wrong, at_least,
@@ -19,20 +19,20 @@ pub struct Gemm {
     a: Array,
     b: Array,
     c: Array,
-    /// The number of rows, and of columns.
+    /// The number of rows of each matrix, which equals its number of columns.
     side: usize,
-    /// Rows of a tile; all rows of the matrix if it is stored by rows.
+    /// The number of rows of a tile; equal to `side` if the matrices are stored by rows.
     tile: usize,
     threads: usize,
     rounds: u32,
 }
 
-/// The number of which the side of a matrix is a multiple: the rows of a tile, or 8 without tiles.
+/// The side of a matrix is a multiple of this number: the rows of a tile, or 8 without tiles.
 fn unit(tile: Option<usize>) -> usize {
     tile.unwrap_or(8).max(8)
 }
 
-/// The number of rows of the largest three matrices that together fit into the footprint.
+/// The number of rows of each matrix, if three matrices fill as much of the footprint as possible.
 ///
 /// # Errors
 /// When the footprint is less than three tiles (three times 8 x 8 elements without tiles).
@@ -44,8 +44,8 @@ pub(crate) fn side(footprint: u64, tile: Option<usize>) -> Result<usize, SetupEr
 }
 
 impl Gemm {
-    /// Allocates three matrices that together are at most as large as the footprint. They are
-    /// stored in tiles of `tile` rows (at least 8), or by rows if `tile` is `None`.
+    /// Allocates three matrices that together are at most as large as the footprint. The matrices
+    /// are stored in tiles of `tile` rows (at least 8), or by rows if `tile` is `None`.
     ///
     /// # Errors
     /// When the footprint is less than three tiles (three times 8 x 8 elements without tiles), or
@@ -69,7 +69,8 @@ impl Gemm {
         Ok(gemm)
     }
 
-    /// The factor f of C = f A B in a round: 1 and 2 in turn, so that each round changes C.
+    /// The factor f of the product C = f A B in a round: 1 and 2 in turn, so that each round
+    /// changes C.
     fn factor(round: u32) -> f64 {
         1.0 + f64::from(round % 2)
     }
@@ -88,7 +89,7 @@ impl Gemm {
     }
 
     /// Multiplies matrices stored by tiles. A thread computes some rows of tiles of C, and
-    /// completes a tile of C before it begins the next.
+    /// completes a tile of C before it begins the next tile.
     fn by_tiles(&mut self, factor: f64) {
         let (tiles, size) = (self.side / self.tile, self.tile * self.tile);
         let (a, b, tile) = (self.a.of::<f64>(), self.b.of::<f64>(), self.tile);
@@ -133,7 +134,7 @@ impl Gemm {
     }
 }
 
-/// Computes c = factor a b + old c. `b` has `side` rows and columns; `a` and `c` have `side`
+/// Computes c = `factor` a b + `old` c. `b` has `side` rows and columns; `a` and `c` have `side`
 /// columns.
 fn multiply(factor: f64, a: &[f64], b: &[f64], c: &mut [f64], side: usize, old: f64) {
     let shape = (a.len() / side, side);
@@ -146,7 +147,7 @@ fn multiply(factor: f64, a: &[f64], b: &[f64], c: &mut [f64], side: usize, old: 
     }
 }
 
-/// A pseudo-random whole number from -4 to 4, for the index `at`.
+/// A pseudo-random whole number from -4 to 4, which depends on the index `at` alone.
 fn small(at: usize) -> f64 {
     ((word(at) >> 32) % 9) as f64 - 4.0
 }

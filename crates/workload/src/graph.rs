@@ -1,10 +1,12 @@
 //! The six kernels of the GAP benchmark suite (Beamer, Asanović, Patterson, arXiv 1508.03619) on
-//! generated graphs: search, shortest paths, ranks, components, centrality, triangles.
+//! generated graphs: breadth-first search, shortest paths, PageRank, connected components,
+//! betweenness centrality, and triangle counting.
 //!
 //! Rates count traversed edges. A search counts each undirected edge of its source's component
 //! once, as Graph500 does. The rounds of a search use 64 sources in turn, all in the component of
-//! the vertex with the most neighbours. Results are checked by the rules of the suite, against
-//! single-threaded algorithms that share only the graph with the measured algorithms.
+//! the vertex with the most neighbours. Results are checked by the rules of the suite: they are
+//! compared with the results of single-threaded algorithms, which share only the graph with the
+//! measured algorithms.
 
 mod bfs;
 
@@ -38,8 +40,8 @@ use sssp::Sssp;
 use std::fmt::Display;
 use triangles::Triangles;
 
-/// The base-2 logarithms of the number of vertices: `SCALE_MIN` of the smallest graph, `SCALE_MAX`
-/// of the largest.
+/// The scale of a graph is the base-2 logarithm of its number of vertices. The smallest graph has
+/// `SCALE_MIN`, the largest graph has `SCALE_MAX`.
 const SCALE_MIN: u32 = 6;
 const SCALE_MAX: u32 = 30;
 
@@ -72,14 +74,14 @@ impl Task {
         Self::ALL.iter().find(|(_, task)| *task == self).map_or("", |(name, _)| name)
     }
 
-    /// Bytes for each vertex: its offset and its neighbours in the graph, and its elements in the
-    /// arrays of the kernel.
+    /// Memory for each vertex, bytes: its offset and its neighbours in the graph, and its elements
+    /// in the arrays of the kernel.
     fn bytes_of_vertex(self) -> u64 {
         let lists = 2 * DEGREE as u64;
         8 + 4 * lists
             + match self {
-                // Parent and queue entry have 4 bytes each. The two bitmaps together have two bits
-                // for each vertex, which are counted as a byte.
+                // The parent and the queue entry of a vertex have 4 bytes each. The two bitmaps
+                // together have two bits for each vertex, which are counted as a byte.
                 Self::Bfs => 4 + 4 + 1,
                 Self::Sssp => lists + 4,
                 Self::PageRank => 4 + 4,
@@ -92,19 +94,20 @@ impl Task {
 
 /// One of the graph kernels ([`Task`]) with the arrays that it fills.
 trait Algorithm: Send + Sync {
-    /// Bytes of the algorithm's arrays, without those of the graph.
+    /// Bytes of the algorithm's arrays, without the arrays of the graph.
     fn bytes(&self) -> u64;
 
-    /// Runs one round and returns its work. [`Graph`] sets `bytes` in the work afterwards.
+    /// Runs the round number `round` and returns its work. [`Graph`] sets the field `bytes` of the
+    /// work afterwards.
     fn run(&mut self, graph: View<'_>, round: u64) -> Work;
 
-    /// Checks the result of the last round.
+    /// Checks the result of the last round on `graph`.
     fn verify(&self, graph: View<'_>) -> Result<(), Wrong>;
 
     fn checksum(&self) -> u64;
 
-    /// The vertices from which the searches of the rounds begin; empty for kernels that search
-    /// nothing.
+    /// The vertices from which the searches of the rounds begin; empty for kernels without a
+    /// search.
     fn sources(&self) -> &[u32] {
         &[]
     }
@@ -114,7 +117,7 @@ trait Algorithm: Send + Sync {
     fn spoil(&mut self);
 }
 
-/// The vertices from which searches begin, and the number of edges that each search reaches.
+/// The source vertices of the searches, and the number of edges that each search reaches.
 #[derive(Clone, Debug)]
 struct Reach {
     sources: Vec<u32>,
@@ -135,9 +138,9 @@ impl Reach {
         let edges = of_component.map(|vertex| graph.degree(vertex) as u64).sum::<u64>() / 2;
         let draw = |at: usize| {
             let start = (word(at) ^ word(seed as usize)) % graph.vertices() as u64;
-            // The first vertex of the component at or after `start`, or if there is none, the first
-            // vertex of the component. The component is not empty: it has the vertex with the most
-            // neighbours.
+            // The source is the first vertex of the component at or after `start`, or if no vertex
+            // follows, the first vertex of the component. The component is not empty: it has the
+            // vertex with the most neighbours.
             let mut after = (start as u32..graph.vertices() as u32).chain(graph.all());
             after.find(|vertex| reached[*vertex as usize]).unwrap_or(hub)
         };
@@ -149,7 +152,7 @@ impl Reach {
     }
 }
 
-/// A kernel, its graph, and its threads.
+/// A graph kernel with its graph and its threads.
 pub struct Graph {
     graph: Csr,
     algorithm: Box<dyn Algorithm>,
@@ -219,8 +222,8 @@ impl Graph {
     }
 
     /// The graph in compressed sparse rows (CSR), for other programs on the same graph. The first
-    /// slice has the offset of the first neighbour of each vertex, and the end of the last list.
-    /// The second slice has the neighbours.
+    /// slice has the offset of each vertex's list of neighbours in the second slice, followed by
+    /// the end of the last list. The second slice has the neighbours of all vertices.
     pub fn lists(&self) -> (&[u64], &[u32]) {
         let View { offsets, neighbours } = self.graph.view();
         (offsets, neighbours)
@@ -248,7 +251,7 @@ impl Kernel for Graph {
     }
 }
 
-/// The error for a wrong value.
+/// Returns the error for a wrong value of the result.
 fn wrong<T>(what: String, found: impl Display, expected: impl Display) -> Result<T, Wrong> {
     Err(Wrong { what, found: found.to_string(), expected: expected.to_string() })
 }

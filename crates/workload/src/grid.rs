@@ -1,5 +1,5 @@
-//! Programs on grids: lattice Boltzmann, block-tridiagonal systems, compact differences, conjugate
-//! gradients in spherical coordinates and with multigrid.
+//! Programs on grids: the lattice Boltzmann method, block-tridiagonal systems, compact finite
+//! differences, and conjugate gradients (in spherical coordinates, and with multigrid).
 //!
 //! Loops are divided into chunks of a fixed size, not into one chunk for each thread, and sums are
 //! added in the order of the chunks. Results therefore have the same bits for any number of
@@ -19,7 +19,7 @@ use crate::Wrong;
 use rayon::prelude::*;
 use std::fmt::Display;
 
-/// Elements of a chunk of a vector, which one task processes.
+/// The number of elements in a chunk of a vector; one task processes a chunk.
 const PART: usize = 4096;
 
 /// The number of cells along an edge of the largest cube that fits into the footprint, with
@@ -37,22 +37,22 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     parts.iter().sum()
 }
 
-/// `y = x + scale y`
+/// Computes `y = x + scale y`.
 fn scale_and_add(y: &mut [f64], scale: f64, x: &[f64]) {
     y.par_chunks_mut(PART).zip(x.par_chunks(PART)).for_each(|(y, x)| {
         y.iter_mut().zip(x).for_each(|(y, x)| *y = x + scale * *y);
     });
 }
 
-/// `y = y + scale x`
+/// Computes `y = y + scale x`.
 fn add(y: &mut [f64], scale: f64, x: &[f64]) {
     y.par_chunks_mut(PART).zip(x.par_chunks(PART)).for_each(|(y, x)| {
         y.iter_mut().zip(x).for_each(|(y, x)| *y += scale * x);
     });
 }
 
-/// Fails unless a value is near enough to the expected value. NaN fails the comparison, so NaN is a
-/// wrong value.
+/// Fails if `found` differs from `expected` by more than `tolerance`, or is NaN. `what` names the
+/// value in the error.
 fn near(
     what: impl FnOnce() -> String,
     found: f64,

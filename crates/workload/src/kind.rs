@@ -1,4 +1,4 @@
-//! The workloads by name.
+//! The list of all workloads with their names and parameters.
 
 use crate::{
     Kernel, SetupError,
@@ -24,15 +24,15 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Stream,
-    /// Reads all memory in order.
+    /// Reads all words of the memory in order.
     Seq,
     /// Reads one word of each page; successive reads are [`Setting::stride`] bytes apart.
     Stride,
     /// Accesses words at random.
     Random,
-    /// One long Fourier transform.
+    /// A one-dimensional Fourier transform.
     Fft,
-    /// The Fourier transform of a cube.
+    /// A three-dimensional Fourier transform of a cube.
     Fft3d,
     /// Multiplication of matrices stored by rows.
     Gemm,
@@ -56,7 +56,7 @@ pub enum Kind {
     Bfs,
     /// Shortest paths of a weighted graph.
     Sssp,
-    /// Ranks of the vertices of a graph.
+    /// PageRank of the vertices of a graph.
     PageRank,
     /// Connected components of a graph.
     Components,
@@ -64,7 +64,7 @@ pub enum Kind {
     Centrality,
     /// The number of triangles of a graph.
     Triangles,
-    /// A step of lattice Boltzmann.
+    /// A step of the lattice Boltzmann method.
     Lattice,
     /// Solutions of block-tridiagonal systems.
     BlockTridiagonal,
@@ -90,7 +90,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// The unit as printed behind a number.
+    /// The unit as it is printed after a number.
     pub fn text(self) -> &'static str {
         match self {
             Self::Gbps => "GB/s",
@@ -108,18 +108,18 @@ pub struct Setting {
     pub footprint: u64,
     /// The number of threads that share a round.
     pub threads: usize,
-    /// The memory of the arrays.
+    /// The kind of memory in which the arrays are allocated.
     pub memory: Memory,
-    /// For stream: the only loop that runs. With `None`, triad runs, and then the other three
-    /// loops.
+    /// For stream: the only loop that runs. If `None`, the rounds run triad, and the other three
+    /// loops run once after the rounds.
     pub only: Option<Loop>,
     /// For stride: bytes from one access to the next, rounded up to whole pages.
     pub stride: u64,
     /// For random and polynomial: true if elements are written, false if they are only read.
     pub is_writing: bool,
-    /// For gemm-tiled and lu-tiled: rows of a tile.
+    /// For gemm-tiled and lu-tiled: the number of rows of a tile.
     pub tile: usize,
-    /// For polynomial: its degree.
+    /// For polynomial: the degree of the polynomials.
     pub degree: u32,
     /// For random, the seed of the sequence of addresses; for graphs, the seed of the graph.
     pub seed: u64,
@@ -188,7 +188,7 @@ impl Kind {
         })
     }
 
-    /// Creates the workload, and fills its arrays.
+    /// Creates the workload with `setting`, and fills its arrays.
     ///
     /// # Errors
     /// When a setting is not valid for the workload, or memory cannot be allocated.

@@ -40,32 +40,34 @@ pub mod trace;
 
 use std::io;
 
-/// A workload with its arrays, which are filled when it is created.
+/// A workload with its arrays. The arrays are filled when the workload is created.
 pub trait Kernel {
     /// Bytes of all arrays together.
     fn footprint(&self) -> u64;
 
-    /// Restores the input if a round overwrites it. Called before each round, and not timed.
+    /// Restores the input if a round overwrites it. This function is called before each round, and
+    /// is not timed.
     fn prepare(&mut self) {}
 
-    /// One round of the workload, which is timed. Returns its work.
+    /// Runs one round of the workload, and returns the work of the round. The caller times this
+    /// call.
     fn round(&mut self) -> Work;
 
-    /// Additional measurements after the rounds; each has its name, its work and its duration in
-    /// seconds.
+    /// Runs additional measurements after the rounds. Returns the name, the work and the duration
+    /// in seconds of each measurement.
     fn beside(&mut self) -> Vec<(&'static str, Work, f64)> {
         vec![]
     }
 
-    /// Checks the results of the rounds, so that a page with wrong content is found.
+    /// Checks the results of the rounds, in order to find a page with wrong content.
     ///
     /// # Errors
     ///
     /// The first wrong value.
     fn verify(&mut self) -> Result<(), Wrong>;
 
-    /// A checksum of the results. Runs of the same rounds with bit-identical results have the same
-    /// checksum.
+    /// A checksum of the results. Two runs of the same rounds have the same checksum if their
+    /// results are bit-identical.
     fn checksum(&self) -> u64;
 }
 
@@ -74,11 +76,12 @@ pub trait Kernel {
 pub struct Work {
     /// Bytes that a round reads from the arrays and writes to them, as the workload counts them.
     pub bytes: u64,
-    /// Floating-point operations.
+    /// The number of floating-point operations.
     pub flops: u64,
-    /// Accesses to single words, counted by `stride` and `random`; 0 for other workloads.
+    /// The number of accesses to single words, counted by `stride` and `random`; 0 for other
+    /// workloads.
     pub accesses: u64,
-    /// Traversed edges; 0 for workloads without a graph.
+    /// The number of traversed edges; 0 for workloads without a graph.
     pub edges: u64,
 }
 
@@ -91,11 +94,11 @@ impl std::ops::AddAssign for Work {
     }
 }
 
-/// A wrong result.
+/// The error of a wrong result.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{what}: {found} where {expected} is right")]
 pub struct Wrong {
-    /// The position or the quantity that is wrong.
+    /// The position of the wrong value, or the name of the wrong quantity.
     pub what: String,
     pub found: String,
     pub expected: String,
@@ -103,7 +106,7 @@ pub struct Wrong {
 
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
-    /// The footprint is smaller than the workload needs.
+    /// The requested footprint is smaller than the workload needs.
     #[error("a footprint of {bytes} bytes is too small for {what}: at least {least} bytes")]
     Small {
         /// The name of the workload.
@@ -124,14 +127,14 @@ pub enum SetupError {
     Threads {
         /// The requested number of threads.
         threads: usize,
-        /// The system's reason.
+        /// The error of the operating system.
         why: String,
     },
     /// The arrays could not be allocated.
     #[error("no memory for an array of {bytes} bytes: {why}")]
     Memory {
         bytes: usize,
-        /// The system's reason.
+        /// The error of the operating system.
         why: io::Error,
     },
 }
@@ -154,8 +157,8 @@ fn array_bytes(
     Ok(bytes as usize / unit * unit)
 }
 
-/// A pseudo-random 64-bit word for an index, different at each index. Arrays are filled with such
-/// words.
+/// The pseudo-random 64-bit word with the index `at`; each index has a different word. Workloads
+/// fill their arrays with these words.
 fn word(at: usize) -> u64 {
     (at as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

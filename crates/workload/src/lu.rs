@@ -6,10 +6,10 @@
 //!   of [`PANEL`] columns; after a panel it updates all columns to the right of the panel.
 //! - [`Form::Tiled`]: the same algorithm by tiles that are contiguous in memory, without pivots.
 //!
-//! Elements are pseudo-random from -1 to 1. For the forms without pivots the matrix is diagonally
-//! dominant, so their decomposition is stable. A round overwrites the matrix with its factors.
-//! Before the next round the matrix is filled again, which is not timed. The result is verified
-//! with a vector x of ones and minus ones: L (U x) is compared with A x.
+//! Elements are pseudo-random from -1 to 1. For the forms without pivots, the matrix is diagonally
+//! dominant, so the decomposition is stable. A round overwrites the matrix with its factors. Before
+//! the next round, the matrix is filled again; this is not timed. The result is verified with a
+//! vector x whose elements are 1 and -1: L (U x) is compared with A x.
 
 use crate::{
     Kernel, PAGE, SetupError, Work, Wrong, at_least,
@@ -26,15 +26,15 @@ use faer::{
     },
 };
 
-/// Columns of a panel. The LU decomposition factors a panel, and then updates the columns to its
-/// right.
+/// The number of columns of a panel. The LU decomposition factors a panel, and then updates the
+/// columns to the right of the panel.
 pub(crate) const PANEL: usize = 256;
 
 /// A matrix of at most this number of columns is factored column by column. A larger matrix is
 /// divided into halves, recursively.
 const SMALL: usize = 16;
 
-/// The largest error that `verify` accepts of an element of L (U x), compared with A x.
+/// The largest difference between an element of L (U x) and of A x that `verify` accepts.
 const TOLERANCE: f64 = 1e-6;
 
 /// The algorithm and the storage of the matrix.
@@ -44,12 +44,12 @@ pub enum Form {
     Pivoting,
     /// No pivots, stored by columns.
     Plain,
-    /// No pivots, stored by tiles of this many rows.
+    /// No pivots, stored by tiles. The number is the rows of a tile.
     Tiled(usize),
 }
 
 impl Form {
-    /// The name of the workload, and the number of which the side of the matrix is a multiple.
+    /// The name of the workload, and its unit: the side of the matrix is a multiple of this unit.
     fn name_and_unit(self) -> (&'static str, usize) {
         match self {
             Self::Pivoting => ("lu", 8),
@@ -73,9 +73,9 @@ pub(crate) fn side(footprint: u64, form: Form) -> Result<usize, SetupError> {
 #[derive(Debug)]
 pub struct Lu {
     matrix: Array,
-    /// The number of rows, and of columns.
+    /// The number of rows of the matrix, which equals its number of columns.
     side: usize,
-    /// Rows of a tile; all rows of the matrix if it is stored by columns.
+    /// The number of rows of a tile; equal to `side` if the matrix is stored by columns.
     tile: usize,
     form: Form,
     threads: usize,
@@ -88,8 +88,8 @@ pub struct Lu {
 }
 
 impl Lu {
-    /// Allocates and fills the largest matrix that fits into the footprint. Its side is a multiple
-    /// of the side of a tile, or of 8 without tiles.
+    /// Allocates and fills the largest matrix that fits into the footprint. The side of the matrix
+    /// is a multiple of the side of a tile, or of 8 without tiles.
     ///
     /// # Errors
     /// When the footprint is less than a tile or a page, several threads are requested without
@@ -153,8 +153,9 @@ impl Lu {
         }
     }
 
-    /// Factors tile by tile: after each diagonal tile, all tiles to its right and below are updated
-    /// (right-looking), in the order of hStreams (Mironov et al., reference 2).
+    /// Factors the matrix tile by tile: after each diagonal tile, all tiles to the right of it and
+    /// below it are updated (right-looking), in the order of hStreams (Mironov et al., reference
+    /// 2).
     fn tiled(&mut self) {
         let (side, tile, threads) = (self.side, self.tile, self.threads);
         let panel = side * tile;
@@ -181,7 +182,8 @@ impl Lu {
         }
     }
 
-    /// The product L (U x) of the factors and the vector x of [`sign`], computed by columns.
+    /// The product L (U x), computed by columns. L and U are the factors; [`sign`] gives the
+    /// elements of the vector x.
     fn product(&self) -> Vec<f64> {
         let mut product: Vec<f64> = vec![0.0; self.side];
         self.each_column(|column, first, elements| {
@@ -199,8 +201,8 @@ impl Lu {
         product
     }
 
-    /// Calls `visit` for each contiguous part of a column. Its arguments are the index of the
-    /// column, the index of the part's first row, and the elements of the part.
+    /// Calls `visit` for each contiguous part of each column. The arguments of `visit` are the
+    /// index of the column, the index of the part's first row, and the elements of the part.
     fn each_column(&self, mut visit: impl FnMut(usize, usize, &[f64])) {
         let tile = self.tile;
         for (of_columns, panel) in self.matrix.of::<f64>().chunks(tile * self.side).enumerate() {
@@ -236,15 +238,15 @@ fn square_mut(block: &mut [f64], tile: usize) -> MatMut<'_, f64> {
     MatMut::from_column_major_slice_mut(block, tile, tile)
 }
 
-/// Splits a matrix after `corner` rows and columns into its quarters: top left, top right, below
-/// left, and below right.
+/// Splits a matrix after `corner` rows and `corner` columns into four parts: top left, top right,
+/// bottom left and bottom right.
 fn quarters(matrix: MatMut<'_, f64>, corner: usize) -> [MatMut<'_, f64>; 4] {
     let (top_left, top_right, below_left, below_right) = matrix.split_at_mut(corner, corner);
     [top_left, top_right, below_left, below_right]
 }
 
-/// Replaces a matrix by its factors, without pivots: recursively by halves, and small matrices
-/// column by column.
+/// Replaces a matrix by its factors, without pivots. A matrix of more than `SMALL` rows is halved
+/// recursively; smaller matrices are factored column by column.
 fn factor(mut matrix: MatMut<'_, f64>, par: Par) {
     let side = matrix.nrows();
     if side > SMALL {
@@ -285,7 +287,7 @@ fn subtract_product(c: MatMut<'_, f64>, a: MatRef<'_, f64>, b: MatRef<'_, f64>, 
     matmul(c, Accum::Add, a, b, -1.0, par);
 }
 
-/// Calls `work` with each element of `all`, divided among threads.
+/// Divides the elements of `all` among `threads` threads, which call `work` with each element.
 fn shared<T: Send>(all: Vec<T>, threads: usize, work: impl Fn(T) + Sync) {
     let share = all.len().div_ceil(threads.max(1)).max(1);
     let mut all = all.into_iter();
@@ -337,7 +339,7 @@ impl Kernel for Lu {
             let row = if is_factored { self.rows[at] } else { at };
             let expected: f64 =
                 (0..side).map(|column| initial(form, side, row, column) * sign(column)).sum();
-            // NaN fails this comparison, so NaN is a wrong value.
+            // NaN fails this comparison, so it is reported as a wrong value.
             let is_right = (found - expected).abs() <= TOLERANCE;
             if !is_right {
                 let what = format!("row {at} of the factors times x");

@@ -1,4 +1,5 @@
-//! The memory of arrays: from the allocator, an anonymous mapping, or a mapped file.
+//! The memory of the workloads' arrays: from the allocator, from an anonymous mapping, or from a
+//! mapped file.
 
 #![expect(unsafe_code, reason = "mapped files that nobody else has, and atomic words")]
 
@@ -18,7 +19,8 @@ pub enum Memory {
     Heap,
     /// An anonymous mapping for each array, with advice for Linux.
     Anonymous(Hint),
-    /// For each array a mapping of an unnamed file in this folder, with advice for Linux.
+    /// A mapping of an unnamed file for each array, with advice for Linux. The path is the folder
+    /// of the file.
     File(PathBuf, Hint),
 }
 
@@ -66,7 +68,7 @@ pub struct Array {
 
 #[derive(Debug)]
 enum Block {
-    /// The vector, and the index of the first word that is aligned to a page.
+    /// The allocated vector, and the index of its first word that is aligned to a page.
     Heap(Vec<u64>, usize),
     Map(MmapMut),
 }
@@ -103,8 +105,8 @@ fn file(folder: &PathBuf, bytes: usize, hint: Hint) -> io::Result<Block> {
         io::Error::new(why.kind(), format!("a file in {}: {why}", folder.display()))
     })?;
     file.set_len(bytes as u64)?;
-    // SAFETY: the file has no name, so no other process can open it, and thus change it or make it
-    // shorter.
+    // SAFETY: the file has no name, so no other process can open the file, and change or shorten
+    // it.
     let map = unsafe { MmapOptions::new().len(bytes).map_mut(&file)? };
     map.advise(hint.advice())?;
     Ok(Block::Map(map))
@@ -138,7 +140,7 @@ impl Array {
     /// The array as 64-bit words that several threads may change at once.
     pub fn atomic_u64(&mut self) -> &[AtomicU64] {
         let words = self.of_mut::<u64>();
-        // SAFETY: as in `atomic_u32`.
+        // SAFETY: as in `atomic_u32`: an atomic word is like a word, and the borrow is exclusive.
         unsafe { std::slice::from_raw_parts(words.as_mut_ptr().cast(), words.len()) }
     }
 }

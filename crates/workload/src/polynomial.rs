@@ -1,9 +1,11 @@
-//! A polynomial at every element, by Horner's method. The degree sets the arithmetic intensity: 2 ·
-//! degree / 8 operations per byte that is read (Mironov et al., MCHPC'18, equation 1). As in that
-//! paper, elements are only read, or are replaced by the values of the polynomial.
+//! Evaluates a polynomial at every element of an array, by Horner's method. The degree sets the
+//! arithmetic intensity: 2 · degree / 8 operations per byte that is read (Mironov et al., MCHPC'18,
+//! equation 1). As in that paper, a round only reads the elements, or also replaces them by the
+//! values of the polynomial.
 //!
-//! Values that are written back converge to a fixed point within some rounds, and would then not
-//! change any more. Therefore two polynomials with different fixed points alternate.
+//! With a single polynomial, the values that are written back would converge to a fixed point
+//! within some rounds, and would not change any more. Therefore two polynomials with different
+//! fixed points alternate.
 
 use crate::{
     Kernel, PAGE, SetupError, Work, Wrong, array_bytes,
@@ -11,8 +13,8 @@ use crate::{
     mixed, team,
 };
 
-/// The number of elements at which the polynomial is evaluated together: their operations are
-/// independent, which hides the latency of each operation.
+/// The number of elements at which the polynomial is evaluated together. The operations on
+/// different elements are independent, which hides the latency of each operation.
 const LANES: usize = 32;
 
 /// The array, and the degree of the polynomials that the rounds evaluate at its elements.
@@ -49,8 +51,8 @@ impl Polynomial {
     }
 }
 
-/// The values of the round's polynomial at [`LANES`] elements `x`. All coefficients are equal, and
-/// small enough for values to stay between -1 and 1.
+/// The values of the polynomial of the round `round` at the [`LANES`] elements `x`. All
+/// coefficients of the polynomial are equal, and so small that values stay between -1 and 1.
 fn values(degree: u32, round: u32, x: [f64; LANES]) -> [f64; LANES] {
     let sum = if round.is_multiple_of(2) { 0.5 } else { 0.25 };
     let coefficient = sum / f64::from(degree.max(1));
@@ -63,8 +65,8 @@ fn values(degree: u32, round: u32, x: [f64; LANES]) -> [f64; LANES] {
     values
 }
 
-/// The initial value of an element, between -1 and 1. All elements of a page and of its
-/// neighbouring pages have different values.
+/// The initial value of the element with the index `at`, between -1 and 1. All elements of a page
+/// and of its neighbouring pages have different values.
 fn start(at: usize) -> f64 {
     (at % 1_000_003) as f64 / 500_002.0 - 1.0
 }

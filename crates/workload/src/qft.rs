@@ -6,10 +6,11 @@
 //! control. A gate on qubit t combines amplitudes that are 2^t apart, so the stride of a pass over
 //! the vector halves from gate to gate. The phase shifts of a qubit are diagonal, and are applied
 //! in the pass of its Hadamard gate (gate fusion). Qubits are not swapped at the end: amplitudes
-//! are in bit-reversed order. Every other round applies the inverse circuit, which gives the input
-//! again.
+//! are in bit-reversed order. Every second round applies the inverse circuit, which restores the
+//! input.
 //!
-//! The input is the conjugate of the sequence of [`crate::fft`], whose transform is known.
+//! The input is the complex conjugate of the geometric sequence of [`crate::fft`], whose transform
+//! is known.
 
 use crate::{
     Kernel, SetupError, Work, Wrong, at_least,
@@ -22,8 +23,7 @@ use std::f64::consts::{FRAC_1_SQRT_2, PI};
 /// Bytes of an amplitude.
 const BYTES: u64 = size_of::<Number>() as u64;
 
-/// The number of amplitudes of a piece, which a thread processes at a time: 64 KiB, which fit into
-/// a cache.
+/// A thread processes the amplitudes in pieces of this number: 64 KiB, which fit into a cache.
 const PIECE: usize = 4096;
 
 /// The largest error of an amplitude that `verify` accepts, relative to the root mean square of all
@@ -38,8 +38,8 @@ pub struct Qft {
     rounds: u32,
 }
 
-/// Two slices of amplitudes that a gate on a qubit combines: the qubit is 0 in `zero`, and 1 in
-/// `one`. In the first amplitude of both slices, the lower qubits have the value `low`.
+/// Two slices of amplitudes that a gate combines in pairs: the gate's qubit is 0 in `zero`, and 1
+/// in `one`. In the first amplitude of both slices, the lower qubits have the value `low`.
 struct Pairs<'a> {
     zero: &'a mut [Number],
     one: &'a mut [Number],
@@ -70,8 +70,9 @@ impl Qft {
         Ok(Self { state, qubits, threads, rounds: 0 })
     }
 
-    /// Applies the Hadamard gate on `qubit`, and its phase shifts, which the lower qubits control.
-    /// With `is_inverse`, applies the inverse of both.
+    /// Applies the Hadamard gate on `qubit`, and the phase shifts of this qubit, which the lower
+    /// qubits control. If `is_inverse` is true, applies the inverse of the gate and of the phase
+    /// shifts.
     fn gate(&mut self, qubit: u32, is_inverse: bool) {
         let distance = 1_usize << qubit;
         // `table` has the phases for the first piece of a block of amplitudes. A phase in a later
@@ -141,7 +142,8 @@ impl Kernel for Qft {
         let is_transformed = !self.rounds.is_multiple_of(2);
         let length = 1_usize << self.qubits;
         // Gates keep the norm of the vector. The transform that [`geometric`] gives has a norm that
-        // is larger by the square root of the length, so its values are multiplied by `scale`.
+        // is larger by a factor of the square root of the length, so the values of this transform
+        // are multiplied by `scale`.
         let scale = if is_transformed { (length as f64).sqrt().recip() } else { 1.0 };
         let expected = |at: usize| {
             let place = match is_transformed {
@@ -153,7 +155,7 @@ impl Kernel for Qft {
         let state = self.state.of::<Number>();
         let square: f64 = (0..length).map(|at| geometric(length, at, false).norm_sqr()).sum();
         let allowed = TOLERANCE * (square / length as f64).sqrt();
-        // NaN fails this comparison, so NaN is a wrong value.
+        // NaN fails this comparison, so it is reported as a wrong value.
         let is_right = |at: usize, found: &Number| (found - expected(at)).norm() <= allowed;
         match state.iter().enumerate().find(|(at, found)| !is_right(*at, found)) {
             None => Ok(()),

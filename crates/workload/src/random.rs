@@ -1,5 +1,5 @@
-//! Accesses to single words at uniformly random indices of an array: reads, or reads that are each
-//! followed by a write of the same word.
+//! Accesses to single words at uniformly random indices of an array: each access reads a word, and
+//! may also write this word.
 
 use crate::{
     Kernel, PAGE, SetupError, Work, Wrong, array_bytes,
@@ -11,7 +11,7 @@ use rand_pcg::Pcg64Mcg;
 
 const WORDS: usize = PAGE / size_of::<u64>();
 
-/// An array, and the seed of the indices that are accessed.
+/// An array, and the seed from which the accessed indices are drawn.
 #[derive(Debug)]
 pub struct Random {
     array: Array,
@@ -25,8 +25,8 @@ pub struct Random {
 }
 
 impl Random {
-    /// Allocates and fills an array of the size of the footprint, rounded down to whole pages. With
-    /// `is_writing`, each access also adds 1 to its word.
+    /// Allocates and fills an array of the size of the footprint, rounded down to whole pages. If
+    /// `is_writing` is true, each access also adds 1 to the accessed word.
     ///
     /// # Errors
     /// When the footprint is less than a page for each thread, or memory cannot be allocated.
@@ -50,8 +50,8 @@ impl Random {
         team::share::<u64>(self.array.of::<u64>().len(), self.threads)
     }
 
-    /// The number of writes to each page in all rounds, computed from the seed, not read from the
-    /// array.
+    /// The number of writes to each page in all rounds. The counts are computed from the seed,
+    /// without a read of the array.
     fn counts(&self) -> Vec<u64> {
         let (length, share) = (self.array.of::<u64>().len(), self.share());
         let mut counts = vec![0; length.div_ceil(WORDS)];
@@ -66,8 +66,8 @@ impl Random {
     }
 }
 
-/// The indices that a thread accesses in a round, each in `0..words`. Their number is the number of
-/// pages that `words` words fill.
+/// The indices of the words that the thread number `thread` accesses in a round, each in
+/// `0..words`. A round has one access for each page that `words` words fill.
 pub(crate) fn places(
     seed: u64,
     thread: usize,

@@ -17,14 +17,14 @@ pub struct Length {
 /// The result of a measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// Seconds of each round.
+    /// The duration of each round, s.
     pub seconds: Vec<f64>,
-    /// The work of all rounds.
+    /// The sum of the work of all rounds.
     pub work: Work,
 }
 
 impl Measured {
-    /// Seconds of all rounds.
+    /// The sum of the durations of all rounds, s.
     pub fn total(&self) -> f64 {
         self.seconds.iter().sum()
     }
@@ -53,9 +53,9 @@ pub enum Edge {
     End,
 }
 
-/// Runs whole rounds. `at_edge` is called at the start and at the end of each measured round,
-/// outside of the measured time. If `at_edge` reads counters, their difference between the two
-/// calls excludes [`Kernel::prepare`].
+/// Runs whole rounds, and times each round after the warm-up. `at_edge` is called at the start and
+/// at the end of each measured round, outside of the measured time. If `at_edge` reads counters,
+/// the difference of the two readings of a round excludes [`Kernel::prepare`].
 pub fn measured(
     kernel: &mut dyn Kernel,
     length: &Length,

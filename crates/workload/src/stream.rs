@@ -1,16 +1,16 @@
 //! STREAM (McCalpin): copy, scale, add and triad over three arrays. As in STREAM, bytes are the
 //! loads and stores of a loop, without the write-allocates of the cache.
 //!
-//! Rounds run one of the four loops: triad, or the loop that was requested. If none was requested,
-//! the other three loops run once after the rounds. Pages of an array have different initial
-//! contents, unless they are a multiple of 4.1 GB apart. All results are recomputed at the end, so
-//! a page with the content of another page is detected.
+//! Rounds run one of the four loops: triad, or the loop that was requested. If no loop was
+//! requested, the other three loops run once after the rounds. Pages of an array have different
+//! initial contents, unless they are a multiple of 4.1 GB apart. All results are recomputed at the
+//! end, so a page with the content of another page is detected.
 //!
 //! In STREAM the four loops alternate, so each loop writes new values. A single loop would write
 //! the same values to the same pages in each round, and a pager that compares dirty pages with
 //! their stored content would write nothing back. Therefore each round of a loop differs from the
 //! round before: scale and triad use a larger scalar, copy alternates its source, and add
-//! alternates its destination. Bytes and operations are those of STREAM.
+//! alternates its destination. The numbers of bytes and of operations are those of STREAM.
 
 use crate::{
     Kernel, SetupError, Work, Wrong, at_least,
@@ -20,7 +20,7 @@ use crate::{
 use std::time::Instant;
 
 /// The scalar of a loop's first round, as in STREAM. Each further round adds 1 to the scalar, so
-/// that scalars are exact.
+/// all scalars are exact in floating point.
 const SCALAR: f64 = 3.0;
 
 /// One of the four loops.
@@ -37,7 +37,7 @@ pub enum Loop {
 }
 
 impl Loop {
-    /// All four loops, with their names, in the order of STREAM.
+    /// All four loops with their names, in the order in which STREAM runs them.
     pub const ALL: [(&'static str, Self); 4] =
         [("copy", Self::Copy), ("scale", Self::Scale), ("add", Self::Add), ("triad", Self::Triad)];
 
@@ -60,7 +60,7 @@ fn scalar(round: u32) -> f64 {
     SCALAR + f64::from(round)
 }
 
-/// True in odd rounds. In these, copy reads b in place of a, and add writes b in place of c.
+/// True in odd rounds. In odd rounds, copy reads b in place of a, and add writes b in place of c.
 fn is_other(round: u32) -> bool {
     !round.is_multiple_of(2)
 }
@@ -75,8 +75,8 @@ pub struct Stream {
     /// True if the other three loops run once after the rounds, each in turn.
     is_whole: bool,
     threads: usize,
-    /// The loops in the order in which they were run, each with its round: the number of earlier
-    /// runs of the same loop.
+    /// The loops in the order in which they were run, each with the number of earlier runs of the
+    /// same loop.
     done: Vec<(Loop, u32)>,
 }
 
@@ -149,7 +149,7 @@ impl Stream {
     }
 }
 
-/// Bytes of each of the three arrays, in whole cache lines.
+/// Bytes of each of the three arrays: a third of the footprint, rounded down to whole cache lines.
 ///
 /// # Errors
 /// When the footprint is less than three pages.
@@ -158,9 +158,9 @@ pub(crate) fn array_bytes(footprint: u64) -> Result<usize, SetupError> {
     Ok(footprint as usize / 3 / 64 * 64)
 }
 
-/// The initial values of the elements of a, b and c with index `at`. They are small integers, so
-/// the arithmetic of the rounds is exact. All elements of a page and of its neighbouring pages have
-/// different values.
+/// The initial values of the elements of a, b and c with index `at`. The values are small integers,
+/// so the arithmetic of the rounds is exact. All elements of a page and of its neighbouring pages
+/// have different values.
 fn start(at: usize) -> [f64; 3] {
     let at = (at % 1_000_003) as f64;
     [at, at + 1.0, 2.0 * at + 1.0]
@@ -189,7 +189,7 @@ impl Kernel for Stream {
     fn verify(&mut self) -> Result<(), Wrong> {
         // A round of add reads the result of the round of add before it, so all rounds of add are
         // recomputed. A round of any other loop overwrites the result of the same loop's previous
-        // round, so only the last of consecutive rounds is recomputed.
+        // round, so of consecutive rounds of the same loop, only the last is recomputed.
         let mut steps: Vec<(Loop, u32)> = vec![];
         for (which, round) in &self.done {
             let is_again = steps.last().is_some_and(|(last, _)| last == which);

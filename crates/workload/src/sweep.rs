@@ -1,5 +1,5 @@
-//! Reads of an array as large as the footprint: every word in order, or one word of each page, in
-//! steps of a stride.
+//! Reads an array as large as the footprint: every word in order, or one word of each page, with a
+//! stride of whole pages between successive reads.
 
 use crate::{
     Kernel, PAGE, SetupError, Work, Wrong, array_bytes,
@@ -10,7 +10,7 @@ use crate::{
 /// The number of 64-bit words of a page.
 const WORDS: usize = PAGE / size_of::<u64>();
 
-/// One array, which the rounds only read, and the checksums of these reads.
+/// An array that the rounds only read, and the checksums of the words read.
 #[derive(Debug)]
 pub struct Sweep {
     array: Array,
@@ -26,8 +26,8 @@ pub struct Sweep {
 
 impl Sweep {
     /// Allocates and fills an array. Its size is the footprint, rounded down to whole strides, or
-    /// to whole pages without a stride. `stride` is in bytes and is rounded up to whole pages. With
-    /// `None` a round reads every word.
+    /// to whole pages if `stride` is `None`. `stride` is in bytes, and is rounded up to whole
+    /// pages. If `stride` is `None`, a round reads every word.
     ///
     /// # Errors
     /// When the footprint is less than a stride (without a stride, a page) for each thread, or
@@ -58,8 +58,8 @@ impl Sweep {
     }
 
     /// Reads the array and returns a checksum. With a stride, the checksum combines the words that
-    /// are read. Without a stride, the checksum combines the sums of the words of each page. Words
-    /// and sums are combined in the order of the accesses.
+    /// are read. Without a stride, the checksum combines the sums of the words of each page. The
+    /// words or the sums are combined in the order of the accesses.
     fn read(&self) -> u64 {
         let stride = self.stride.map(|stride| stride / size_of::<u64>());
         let parts = self.array.of::<u64>().chunks(self.share()).collect();
@@ -103,8 +103,9 @@ fn total(page: &[u64]) -> u64 {
     page.iter().fold(0, |sum, value| sum.wrapping_add(*value))
 }
 
-/// The index of the first word of every page in an array of `words` words. The first page of each
-/// stride comes first, then the second page of each stride, and so on. `stride` is in words.
+/// The indices of the first word of every page in an array of `words` words, in the order of
+/// access. The first page of each stride comes first, then the second page of each stride, and so
+/// on. `stride` is in words.
 pub(crate) fn strided(words: usize, stride: usize) -> impl Iterator<Item = usize> {
     (0..stride).step_by(WORDS).flat_map(move |first| (first..words).step_by(stride))
 }

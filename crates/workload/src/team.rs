@@ -4,8 +4,8 @@ use crate::{PAGE, SetupError};
 use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::{sync::mpsc, thread};
 
-/// A pool of waiting threads, for workloads whose chunks differ in their amount of work, or whose
-/// loops are too short to start new threads.
+/// Creates a pool of `threads` waiting threads. It is for workloads whose chunks differ in their
+/// amount of work, or whose loops are too short to start new threads for each loop.
 pub(crate) fn pool(threads: usize) -> Result<ThreadPool, SetupError> {
     let pool = ThreadPoolBuilder::new().num_threads(threads.max(1)).build();
     pool.map_err(|why| SetupError::Threads { threads, why: why.to_string() })

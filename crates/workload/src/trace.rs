@@ -1,8 +1,8 @@
 //! Traces: the blocks of memory that a round of a workload touches, in order.
 //!
 //! All blocks have the same size, which the caller gives. Consecutive touches of a block are
-//! merged. Loops of libraries are modelled by their documented order: `matrixmultiply` packs panels
-//! as in Goto and van de Geijn (ACM TOMS 2008).
+//! merged. The loops of libraries are modelled by the order of accesses that their authors
+//! document: `matrixmultiply` packs panels as in Goto and van de Geijn (ACM TOMS 2008).
 
 use crate::{
     PAGE, SetupError, array_bytes, cholesky, fft, gas, gemm,
@@ -11,16 +11,17 @@ use crate::{
 };
 use interleaf_extend_forecast::access::Touch;
 
-/// Columns, depth and rows of a panel of `matrixmultiply` for `f64`: its NC, KC and MC.
+/// Columns, depth and rows of a panel of `matrixmultiply` for `f64`: the library's constants NC, KC
+/// and MC.
 const PANEL: [usize; 3] = [1024, 256, 64];
 
-/// Rows and columns of the micro-kernel of `matrixmultiply`: its MR and NR.
+/// Rows and columns of the micro-kernel of `matrixmultiply`: the library's constants MR and NR.
 const KERNEL: [usize; 2] = [8, 4];
 
 const F64: usize = size_of::<f64>();
 
-/// The touches of a workload so far, in order. A touch stands for consecutive accesses to one
-/// block.
+/// The touches that a workload has made so far, in order. A touch stands for consecutive accesses
+/// to one block.
 struct Trace {
     touches: Vec<Touch>,
     /// Bytes of a block.
@@ -37,8 +38,8 @@ struct Submatrix {
 }
 
 impl Trace {
-    /// Appends an access to each block of the `bytes` bytes from `address`. Addresses begin at 0,
-    /// and all arrays are in one contiguous range.
+    /// Appends an access to each block of a range of `bytes` bytes that begins at `address`.
+    /// Addresses begin at 0, and all arrays are in one contiguous range.
     fn touch(&mut self, address: usize, bytes: usize, is_write: bool) {
         let blocks = address / self.block..=(address + bytes.max(1) - 1) / self.block;
         for block in blocks {
@@ -51,8 +52,9 @@ impl Trace {
         }
     }
 
-    /// Touches a part of a matrix in strips of columns; a strip is `strip` bytes wide, at most one
-    /// block. Within a row, a strip touches only the blocks that the previous strip did not touch.
+    /// Touches `part` strip by strip: a strip has some neighbouring columns, is `strip` bytes wide
+    /// (at most one block), and is touched row by row. Within a row, a strip touches only the
+    /// blocks that the previous strip did not touch.
     fn columns(&mut self, part: &Submatrix, strip: usize, is_write: bool) {
         for column in (0..part.wide).step_by(strip) {
             for row in 0..part.rows {
@@ -78,9 +80,9 @@ pub struct Size {
     pub flops: f64,
 }
 
-/// Bytes of all arrays of the kernel that [`Kind::kernel`] would create, without allocating them:
-/// the footprint in the setting, rounded down by the kernel. A workload that [`trace`] does not
-/// model has the footprint in the setting.
+/// Bytes of all arrays of the kernel that [`Kind::kernel`] would create: the footprint in
+/// `setting`, rounded down as this kernel rounds it. No array is allocated. For a workload that
+/// [`trace`] does not model, the result is the footprint in `setting`.
 ///
 /// # Errors
 /// When the kernel would refuse the footprint.
@@ -95,7 +97,7 @@ pub fn footprint(kind: Kind, setting: &Setting) -> Result<u64, SetupError> {
         Kind::Stride => whole("stride", sweep::whole_pages(stride))?,
         Kind::Random => whole("random", PAGE)?,
         Kind::Polynomial => whole("polynomial", PAGE)?,
-        // The cube, and one complex number of scratch memory.
+        // The numbers of the cube, and one complex number of scratch memory.
         Kind::Fft3d => 16 * ((fft::side(footprint)? as u64).pow(3) + 1),
         Kind::Gemm => gemm(None)?,
         Kind::GemmTiled => gemm(Some(setting.tile))?,
@@ -105,15 +107,16 @@ pub fn footprint(kind: Kind, setting: &Setting) -> Result<u64, SetupError> {
         Kind::Cholesky => cholesky::factor_bytes(footprint)?,
         Kind::Qft => 16 << qft::qubits(footprint)?,
         Kind::Gas => gas::BYTES * (gas::side(footprint)? as u64).pow(3),
-        // A workload that `trace` does not model has the footprint in the setting.
+        // For a workload that `trace` does not model, the footprint is not rounded.
         _ => footprint,
     })
 }
 
-/// The size of a workload with a given footprint, precise enough for a trace. Sides of matrices are
-/// rounded as the workload rounds them, sides of cubes to an even number. The lengths of transforms
-/// and the sizes of graphs may differ from those that the workload would choose. The operations of
-/// workloads that [`trace`] does not model are 0, except those of `Fft`.
+/// The size of a workload with the footprint in `setting`, precise enough for a trace. Sides of
+/// matrices are rounded as the workload rounds them, and sides of cubes are rounded to an even
+/// number. The lengths of transforms and the sizes of graphs may differ from the lengths and sizes
+/// that the workload would choose. The operations of workloads that [`trace`] does not model are 0,
+/// except those of `Fft`.
 pub fn size(kind: Kind, setting: &Setting) -> Size {
     let bytes = setting.footprint;
     let cube = |bytes_of_point: u64| libm::cbrt((bytes / bytes_of_point) as f64) as u64 / 2 * 2;
@@ -156,13 +159,15 @@ pub fn size(kind: Kind, setting: &Setting) -> Size {
     }
 }
 
-/// Rounds in a trace: two if even and odd rounds access memory in different orders, else one.
+/// The number of rounds in a trace: two if even and odd rounds access memory in different orders,
+/// otherwise one.
 pub fn rounds(kind: Kind) -> u32 {
     if matches!(kind, Kind::Gas | Kind::Qft) { 2 } else { 1 }
 }
 
 /// The blocks that a workload touches in [`rounds`] rounds, in one thread; `None` for a workload
-/// that is not modelled. `bytes` is the footprint of its kernel ([`footprint`]).
+/// that is not modelled. `bytes` is the footprint of the workload's kernel, as [`footprint`]
+/// returns it; `block` is the size of a block, bytes.
 pub fn trace(kind: Kind, setting: &Setting, bytes: u64, block: usize) -> Option<Vec<Touch>> {
     let mut trace = Trace { touches: vec![], block };
     let bytes = bytes as usize;
@@ -196,8 +201,8 @@ pub fn trace(kind: Kind, setting: &Setting, bytes: u64, block: usize) -> Option<
         }
         Kind::Qft => gates(&mut trace, bytes),
         Kind::Gas => cells(&mut trace, bytes),
-        // Not modelled: `Fft`, kernels on graphs (their order depends on the edges), and solvers on
-        // grids.
+        // These workloads are not modelled: `Fft`, graph kernels (whose order of accesses depends
+        // on the edges), and solvers on grids.
         _ => return None,
     }
     Some(trace.touches)
@@ -273,7 +278,8 @@ fn tiles(trace: &mut Trace, side: usize, tile: usize) {
 }
 
 /// LU decomposition by columns: a panel is factored, the rows of its diagonal block are solved in
-/// all columns to its right, and these columns are updated. Pivots interchange rows in all columns.
+/// all columns to the right of the panel, and these columns are updated. With pivoting, rows are
+/// interchanged in all columns.
 fn factors(trace: &mut Trace, bytes: usize, is_pivoting: bool) {
     let side = ((bytes / F64) as f64).sqrt().round() as usize;
     let column = side * F64;
@@ -293,7 +299,7 @@ fn factors(trace: &mut Trace, bytes: usize, is_pivoting: bool) {
     }
 }
 
-/// LU decomposition by tiles.
+/// LU decomposition of a matrix stored by tiles.
 fn factor_tiles(trace: &mut Trace, bytes: usize, tile: usize) {
     let side = ((bytes / F64) as f64).sqrt().round() as usize;
     let (tiles, size) = (side / tile, tile * tile * F64);

@@ -31,8 +31,8 @@ fn memories(folder: &std::path::Path) -> [Memory; 3] {
     [Memory::Heap, Memory::Anonymous(Hint::Normal), file]
 }
 
-/// The setting with a smaller footprint for the kinds whose rounds have many operations for each
-/// element.
+/// Returns `setting`, with a smaller footprint for the workloads whose rounds have many operations
+/// for each element.
 fn with_size(kind: Kind, setting: &Setting) -> Setting {
     let footprint = match kind {
         Kind::Lu | Kind::LuPlain | Kind::LuTiled | Kind::Cholesky => 512 << 10,

@@ -1,4 +1,4 @@
-//! Traces touch the blocks of the workload's arrays and no others. The traffic of optimal
+//! Traces touch the blocks of the workload's arrays and no other blocks. The traffic of optimal
 //! replacement on these traces is within bounds calculated by hand.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]

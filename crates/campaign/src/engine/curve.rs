@@ -50,7 +50,7 @@ pub(crate) struct MeasuredMemory<'a> {
 }
 
 impl MeasuredMemory<'_> {
-    /// Returns the memory for a curve on one node.
+    /// Returns the memory for a curve that is measured on one node.
     pub(crate) fn node(node: u32) -> Self {
         Self { placement: on_node(node), method: Method::Pages, weights: None }
     }
@@ -79,14 +79,15 @@ impl MeasuredMemory<'_> {
     }
 }
 
-/// The latency by the pointer chase, and the bandwidth of the loading threads, at one load.
+/// The results at one load: the latency that the pointer chase measures, and the bandwidth of the
+/// loading threads.
 struct LoadResult {
     latency_ns: Spread,
     program_gbps: f64,
 }
 
 impl Bench<'_> {
-    /// Splits `cpus`: the first CPU runs the pointer chase, the others load the memory.
+    /// Splits `cpus`: the first CPU runs the pointer chase, the other CPUs load the memory.
     pub(crate) fn divided<'c>(&self, cpus: &'c NodeCpus) -> Result<(u32, &'c [u32]), Stop> {
         match &cpus.cpus[..] {
             [chases, load @ ..] if !load.is_empty() => Ok((*chases, load)),
@@ -98,7 +99,7 @@ impl Bench<'_> {
         }
     }
 
-    /// Returns a point with the fields that all points of a curve share. The other fields have
+    /// Returns a point with the fields that all points of a curve share; its other fields have
     /// default values.
     fn base(&self, cpus: &NodeCpus, memory: &MeasuredMemory<'_>, seen: &Backing) -> MeasuredPoint {
         MeasuredPoint {
@@ -142,7 +143,7 @@ impl Bench<'_> {
             let counted = || self.counted.during(|| pinned(chases, at_load));
             let ((found, measured_gbps), contamination, took_s) = self.watched(|| Ok(counted()))?;
             let found = found?;
-            // The chase reads one line in each latency. Add its bandwidth to that of the load.
+            // The bandwidth of the chase, which reads one line in each latency, GB/s.
             let chased = LINE_BYTES as f64 / found.latency_ns.median.max(1e-3);
             let median = found.program_gbps + chased;
             points.push(Loaded {
@@ -158,7 +159,7 @@ impl Bench<'_> {
             let delay_ns = team.map(|(_, delay)| delay.as_nanos() as f64);
             self.add(document, MeasuredPoint { delay_ns, modelled_gbps, measured_gbps, ..point })
         };
-        // At the first point the loading threads are not started yet: only the chase runs.
+        // The first point is measured before the loading threads start: only the chase runs.
         measure(None, &mut points)?;
         let team = Team::start_in(&self.load(load, traffic), regions)?;
         let mut at = |pause: Duration, points: &mut Vec<Loaded>| {
@@ -195,11 +196,12 @@ impl Bench<'_> {
     }
 }
 
-/// A function that measures a point with the given pause of the loading threads, and appends the
-/// point to the list.
+/// A function that measures a point with a pause of the loading threads. It gets the pause and the
+/// list of points, and appends the new point to the list.
 type MeasureAtPause<'a> = dyn FnMut(Duration, &mut Vec<Loaded>) -> Result<(), Stop> + 'a;
 
-/// Reaches each of the bandwidths `rates` in turn ([`reach`]). Returns the warnings.
+/// Calls [`reach`] for each of the bandwidths `rates`. Returns the warnings about bandwidths that
+/// were not reached.
 fn reach_all(
     rates: &[Bandwidth],
     points: &mut Vec<Loaded>,
@@ -212,10 +214,11 @@ fn reach_all(
     Ok(warnings)
 }
 
-/// Measures points at pauses that are interpolated between the measured points. Stops when a point
-/// has the target bandwidth, after [`TRIES`] points, or when the interpolation gives no new pause:
-/// the chase alone may have more bandwidth than the target, or noise may change the order of the
-/// points. Returns a warning with the nearest bandwidth if no point has the target bandwidth.
+/// Tries to reach the bandwidth `target_gbps`: measures points at pauses that are interpolated
+/// between the measured points. Stops when a point has the target bandwidth, after [`TRIES`]
+/// points, or when the interpolation gives no new pause: the chase alone may have more bandwidth
+/// than the target, or noise may change the order of the points. Returns a warning with the nearest
+/// bandwidth if no point has the target bandwidth.
 fn reach(
     target_gbps: f64,
     points: &mut Vec<Loaded>,
@@ -251,7 +254,8 @@ fn nanoseconds(pause: f64) -> Duration {
 }
 
 /// Measures the latency of the chase while the threads of `team` load the memory, and the bandwidth
-/// of these threads. With `None` only the chase runs. Stops if `stop` is set.
+/// of these threads. If `team` is `None`, only the chase runs. The measurement stops if `stop` is
+/// set.
 fn at_load(
     chase: &mut Chase,
     team: Option<&Team>,
@@ -276,7 +280,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
-    /// Bandwidth of the chase alone, GB/s, which no pause of the loading threads reduces.
+    /// The bandwidth of the chase alone, GB/s. No pause of the loading threads reduces it.
     const CHASE_GBPS: f64 = 0.7;
 
     fn measured(pause_ns: f64) -> Loaded {
@@ -304,7 +308,7 @@ mod tests {
             let last = points.last().unwrap().bandwidth_gbps;
             assert!(warning.is_none() && (last / target - 1.0).abs() <= NEAR, "{last}, {target}");
         }
-        // The chase alone has more than 0.1 GB/s.
+        // The target of 0.1 GB/s cannot be reached, because the chase alone has more bandwidth.
         let (warning, points) = reached(0.1, ends());
         let Some(Warning::RateNotReached { nearest_gbps, .. }) = warning else {
             panic!("{points:?}")
@@ -313,7 +317,7 @@ mod tests {
             (nearest_gbps - CHASE_GBPS).abs() < 0.01 && points.len() <= 2 + TRIES,
             "{points:?}"
         );
-        // Noise: the point with the longer pause has the higher bandwidth.
+        // Because of noise, the point with the longer pause has the higher bandwidth.
         let noisy = vec![measured(0.0), Loaded { bandwidth_gbps: 50.0, ..measured(8000.0) }];
         let expected = Warning::RateNotReached {
             target_gbps: 20.0,

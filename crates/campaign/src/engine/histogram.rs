@@ -20,7 +20,7 @@ use interleaf_record::{
 };
 use std::time::{Duration, Instant};
 
-/// The number of accesses at each load: `SAMPLES`, or `QUICK_SAMPLES` with --quick.
+/// The number of sampled accesses at each load: `SAMPLES`, or `QUICK_SAMPLES` with --quick.
 const SAMPLES: u64 = 4_000_000;
 const QUICK_SAMPLES: u64 = 500_000;
 
@@ -29,8 +29,8 @@ const QUICK_SAMPLES: u64 = 500_000;
 const DELAYS_NS: [u64; 2] = [700, 0];
 
 impl Bench<'_> {
-    /// Samples the idle latency. If CPUs are left to load the memory, also samples the latency at
-    /// each load.
+    /// Samples the idle latency of single accesses. If there are CPUs besides the chasing CPU, also
+    /// samples the latency at each load, with these CPUs loading the memory.
     pub(crate) fn histograms(
         &self,
         cpus: &NodeCpus,
@@ -114,8 +114,8 @@ impl Bench<'_> {
 
 fn histogram_document(found: &Histogram) -> HistogramDocument {
     let mut bins = found.filtered.bins.clone();
-    // The last bin counts all latencies that are longer than those of the other bins. Keep the last
-    // bin, and omit the empty bins before it.
+    // The last bin counts all latencies beyond the range of the other bins. The last bin is kept,
+    // and the empty bins right before it are omitted.
     let above = bins.pop().unwrap_or(0);
     while bins.last() == Some(&0) {
         bins.pop();

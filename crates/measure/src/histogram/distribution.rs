@@ -5,7 +5,7 @@ use hdrhistogram::Histogram;
 /// Width of a linear bin, ns.
 pub const BIN_NS: f64 = 8.0;
 
-/// The number of linear bins, for latencies below 4096 ns. One more bin counts all longer
+/// The number of linear bins, for latencies below 4096 ns. One further bin counts all longer
 /// latencies.
 pub const BINS: usize = 512;
 
@@ -16,13 +16,15 @@ const UNIT_NS: f64 = 0.01;
 /// Latencies are clamped to this value, ns: 10 s.
 const LONGEST_NS: f64 = 1e10;
 
-/// A histogram of latencies: the number of samples in each bin, their sum and their percentiles.
+/// A histogram of latencies: the number of samples in each bin, and the sum and the percentiles of
+/// all samples.
 #[derive(Clone, Debug)]
 pub struct Distribution {
-    /// The number of samples in each bin of the width [`BIN_NS`]. The last bin has all longer
+    /// The number of samples in each bin of the width [`BIN_NS`]. The last bin counts all longer
     /// latencies.
     pub bins: Vec<u64>,
-    /// All samples with a relative precision of a thousandth, for percentiles.
+    /// The histogram from which percentiles are computed: all samples, with a relative precision of
+    /// a thousandth.
     all: Option<Histogram<u64>>,
     sum_ns: f64,
     count: u64,
@@ -79,8 +81,8 @@ impl Distribution {
         if self.count == 0 { 0.0 } else { between as f64 / self.count as f64 }
     }
 
-    /// The counts of all samples in fine bins, for files: the upper bound, ns, and the count of
-    /// each non-empty bin. A bin is at most a thousandth of its latency wide, or 0.01 ns.
+    /// The counts of all samples in fine bins, for output files: for each non-empty bin, its upper
+    /// bound, ns, and its count. A bin is at most a thousandth of its latency wide, or 0.01 ns.
     pub fn tail(&self) -> Vec<(f64, u64)> {
         let all = self.all.as_ref();
         let counted = all.into_iter().flat_map(|all| all.iter_recorded());

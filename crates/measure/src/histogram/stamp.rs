@@ -51,9 +51,9 @@ impl Stamp {
     }
 }
 
-/// Follows the ring by one load for each element of `stamps`; a load depends on the load before.
-/// `number` is the index of the first of these loads, counted since the measurement began: `spin`
-/// delays the loads whose index is a multiple of `every`.
+/// Follows the ring by one timed load for each element of `stamps`; each load depends on the load
+/// before. `number` is the index of the first of these loads, counted since the measurement began:
+/// `spin` delays the loads whose index is a multiple of `every`.
 pub(super) fn stamp<'r>(
     from: Cursor<'r>,
     spin: Option<Spin>,
@@ -79,7 +79,8 @@ pub(super) fn stamp<'r>(
     at
 }
 
-/// A load that was timed.
+/// The result of a timed load: the next position, the duration in ticks, the CPU and the interrupt
+/// flag.
 struct Timed<'r> {
     at: Cursor<'r>,
     ticks: u64,
@@ -87,11 +88,11 @@ struct Timed<'r> {
     interrupted: bool,
 }
 
-/// A null segment selector that is not zero. On return from an interrupt to user mode, the
-/// processor writes zero into a segment register with a null selector (`IRET` in Intel's SDM,
-/// vol. 2). A zero therefore shows an interrupt: Zhang et al., "SegScope", HPCA 2024. 64-bit code
-/// does not use `es`. With FRED, the processor keeps the selector, and interrupts cannot be
-/// detected.
+/// A null segment selector that is not zero, which detects interrupts in the register `es`. On
+/// return from an interrupt to user mode, the processor writes zero into a segment register with a
+/// null selector (`IRET` in Intel's SDM, vol. 2). A zero therefore shows an interrupt: Zhang et
+/// al., "SegScope", HPCA 2024. 64-bit code does not use `es`. With FRED, the processor keeps the
+/// selector, and interrupts cannot be detected.
 #[cfg(target_arch = "x86_64")]
 const NO_SEGMENT: u16 = 3;
 

@@ -1,5 +1,5 @@
 //! The timed loops of loads and stores for AArch64. As on x86-64, the text of a loop is the same
-//! for all instruction sets; only pieces such as `load` and `zero` differ.
+//! for all instruction sets; only pieces of it, such as `load` and `zero`, differ.
 //!
 //! A vector of SVE has 16 to 256 bytes, a property of the machine. Four predicates divide a line
 //! among vectors: each predicate selects the bytes of the line that are in one vector. If a vector
@@ -122,8 +122,8 @@ macro_rules! row {
     };
 }
 
-/// Advances an address to the next unit. After the last unit of a page, the address also skips the
-/// other `pages` - 1 pages of the block, which were accessed in parallel with this page.
+/// Advances the address `$at` to the next unit. After the last unit of a page, the address also
+/// skips the other `pages` - 1 pages of the block, which were accessed in parallel with this page.
 macro_rules! advance {
     ($at:literal, $skip:literal) => {
         concat!(
@@ -189,7 +189,7 @@ macro_rules! loops {
             #![doc = $name]
             use super::*;
 
-            /// A kernel that loads.
+            /// A kernel that only loads. The parameters are the fields of its `Shape`.
             pub(in super::super) fn reader<
                 const PAGES: usize,
                 const LINES: usize,
@@ -201,7 +201,8 @@ macro_rules! loops {
                 kernel(AccessKind::Read, 0, shape, run)
             }
 
-            /// A kernel that stores. The stores are non-temporal if `PAST` is 1.
+            /// A kernel that only stores. The stores are non-temporal if `PAST` is 1. The other
+            /// parameters are the fields of its `Shape`.
             pub(in super::super) fn writer<
                 const PAST: usize,
                 const PAGES: usize,
@@ -213,7 +214,7 @@ macro_rules! loops {
             }
 
             /// A kernel that loads from `BUFFERS` buffers, and stores. The stores are non-temporal
-            /// if `PAST` is 1.
+            /// if `PAST` is 1. The other parameters are the fields of its `Shape`.
             pub(in super::super) fn mixer<
                 const BUFFERS: usize,
                 const PAST: usize,
@@ -249,7 +250,7 @@ macro_rules! loops {
                 job: &mut Job,
             ) {
                 let at: *mut Job = job;
-                // SAFETY: reads only the mapped buffer of the job, and writes its sum.
+                // SAFETY: reads only the mapped buffer of the job, and writes only `job.sum`.
                 unsafe {
                     touched!(
                         $isa!(begin),
@@ -325,7 +326,7 @@ macro_rules! loops {
                 job: &mut Job,
             ) {
                 let at: *mut Job = job;
-                // SAFETY: reads and writes only buffers of the job, and its sum.
+                // SAFETY: reads and writes only the buffers of the job and `job.sum`.
                 unsafe {
                     touched!(
                         $isa!(begin),
@@ -379,14 +380,15 @@ macro_rules! loops {
             /// loads.
             ///
             /// # Safety
-            /// The lines are in the buffer.
+            /// The lines at the offsets `lines` are in the buffer.
             unsafe fn gather(
                 job: &mut Job,
                 lines: &[usize; BATCH],
                 ahead: &[usize; BATCH],
             ) {
                 let at: *mut Job = job;
-                // SAFETY: reads only mapped lines (the contract of the caller), and writes the sum.
+                // SAFETY: reads only mapped lines (the contract of the caller), and writes only
+                // `job.sum`.
                 unsafe {
                     touched!(
                         $isa!(begin),
@@ -421,7 +423,7 @@ macro_rules! loops {
             /// prefetches the lines at the offsets `ahead`, to which a later call stores.
             ///
             /// # Safety
-            /// The lines are in the buffer, and no other thread uses them.
+            /// The lines at the offsets `lines` are in the buffer, and no other thread uses them.
             unsafe fn scatter<const PAST: usize>(
                 job: &mut Job,
                 lines: &[usize; BATCH],
@@ -476,8 +478,8 @@ macro_rules! of {
 }
 pub(super) use of;
 
-/// Orders non-temporal stores before all later stores.
+/// Makes all earlier stores, non-temporal ones included, visible before all later stores.
 pub(super) fn fence() {
-    // SAFETY: every AArch64 has the instruction; it touches no memory.
+    // SAFETY: every AArch64 processor has `dmb ishst`, which accesses no memory.
     unsafe { asm!("dmb ishst", options(nostack)) };
 }

@@ -1,10 +1,10 @@
 //! The contents of a buffer that traffic kernels read. A formula gives the sum of any range of
 //! lines without reading memory.
 //!
-//! Word `i` of the memory of a thread is `seed + i * STEP`. Modulo 2^64, the sum of the words from
-//! `a` to `b - 1` is `(b - a) * seed + STEP * (b (b - 1) - a (a - 1)) / 2`. The sum depends on the
-//! position of the words as well as on their number. Reading the right number of wrong lines is
-//! therefore detected.
+//! Word `i` of the memory of a thread is `seed + i * STEP`. Modulo 2^64, the sum of the words with
+//! the indices `a` to `b - 1` is `(b - a) * seed + STEP * (b (b - 1) - a (a - 1)) / 2`. The sum
+//! depends on the position of the words as well as on their number. Reading the right number of
+//! wrong lines is therefore detected.
 
 use super::LINE;
 use std::ops::Range;
@@ -49,8 +49,9 @@ impl Contents {
         words.wrapping_mul(self.seed).wrapping_add(STEP.wrapping_mul(indices))
     }
 
-    /// The word that a pass stores: different in each pass, and never 0, because some processors do
-    /// not write zero lines to memory. Words of consecutive passes differ in many bits.
+    /// The word that the pass number `pass` stores. The word is different in each pass, and never
+    /// 0, because some processors do not write zero lines to memory. The words of consecutive
+    /// passes differ in many bits.
     pub(super) const fn stored(self, pass: u64) -> u64 {
         let mixed = (self.seed ^ pass.wrapping_mul(STEP)).wrapping_mul(0xd6e8_feb8_6659_fd93);
         (mixed ^ (mixed >> 32)) | 1

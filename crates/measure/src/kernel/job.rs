@@ -2,19 +2,21 @@
 
 use super::BATCH;
 
-/// The loop of a kernel. It runs all `groups` of the job.
+/// The loop of a kernel. One call accesses the memory of all `groups` of the job.
 ///
 /// # Safety
-/// Each buffer of the job is mapped and large enough for the job. Its address is a page boundary
-/// plus a whole number of blocks. No other thread uses the buffer that is stored to.
+/// Each buffer of the job is mapped and large enough for the job. The address of each buffer is a
+/// page boundary plus a whole number of blocks. No other thread uses the buffer that the kernel
+/// stores to.
 pub(super) type Run = unsafe fn(&mut Job);
 
-/// Loads or stores the lines of a batch, given by their offsets in a buffer, and prefetches the
-/// lines of another batch, which is accessed later. Without this prefetch few loads overlap,
-/// because the many instructions that compute a random line fill the core's instruction window.
+/// Loads or stores the lines of a batch, and prefetches the lines of a batch that a later call
+/// accesses. The two arrays have the byte offsets of these lines in the buffer. Without this
+/// prefetch few loads overlap, because the many instructions that compute a random line fill the
+/// core's instruction window.
 ///
 /// # Safety
-/// The lines are mapped, and no other thread uses lines that are stored to.
+/// The lines of both batches are mapped, and no other thread uses lines that the call stores to.
 pub(super) type Touch = unsafe fn(&mut Job, &[usize; BATCH], &[usize; BATCH]);
 
 /// Input and output of a kernel: the buffers, the loop counts and the sum of the loaded values.

@@ -1,14 +1,14 @@
-//! A pseudo-random order in which each line occurs once. The order is computed during the walk and
-//! never stored, so it causes no memory traffic.
+//! A pseudo-random order in which each line occurs once. The order is computed during the accesses
+//! and never stored, so it causes no memory traffic.
 //!
-//! The lines are divided into `sheets` of `2^bits` lines. A round visits one line of each sheet,
-//! and goes from sheet to sheet with a constant step. In each sheet, a bijection maps the number of
-//! the round to a line, so `2^bits` rounds visit every line once. Distances between successive
-//! lines hardly ever repeat, so no prefetcher detects a stride.
+//! The lines are divided into `sheets` of `2^bits` lines. A round visits one line of each sheet;
+//! from one sheet to the next, the sheet number grows by a constant step. In each sheet, a
+//! bijection maps the number of the round to a line, so `2^bits` rounds visit every line once.
+//! Distances between successive lines hardly ever repeat, so no prefetcher detects a stride.
 
 use super::{BATCH, LINE};
 
-/// A sheet has at most `2^SHEET_BITS` lines, which are as large as a huge page of 2 MiB.
+/// A sheet has at most `2^SHEET_BITS` lines: 2 MiB, the size of a huge page.
 const SHEET_BITS: u32 = 15;
 
 /// A pseudo-random order of the lines of a buffer, and the current position in the order.
@@ -23,8 +23,9 @@ pub(super) struct VisitOrder {
 }
 
 impl VisitOrder {
-    /// Makes an order of whole sheets, with at most `lines` lines and at least one line. If `lines`
-    /// is 64 or more, the order has at least 63/64 of the lines.
+    /// Makes an order of at most `lines` lines and at least one line. The order consists of whole
+    /// sheets, which have `2^bits` lines each. If `lines` is 64 or more, the order has at least
+    /// 63/64 of the lines.
     pub(super) fn new(lines: usize, seed: u64) -> Self {
         let bits = (lines / 64).checked_ilog2().unwrap_or(0).min(SHEET_BITS);
         let sheets = u32::try_from(lines >> bits).unwrap_or(u32::MAX).max(1);
@@ -74,7 +75,8 @@ pub(super) struct Batches {
 }
 
 impl Batches {
-    /// The batches of `order`, from its beginning, with the first [`AHEAD`] batches computed.
+    /// Makes the batches of `order`, and computes the first [`AHEAD`] batches. `order` must be at
+    /// its beginning.
     pub(super) fn new(order: VisitOrder) -> Self {
         let mut batches = Self { order, ahead: [[0; BATCH]; AHEAD], first: 0, done: 0 };
         (0..AHEAD).for_each(|at| batches.ahead[at] = batch(&mut batches.order));
@@ -93,7 +95,8 @@ impl Batches {
         (now, &self.ahead[last])
     }
 
-    /// Returns true if the last batch ended a cycle, and begins the next cycle in this case.
+    /// Returns true if the last batch ended a cycle (an access to each line). In this case, the
+    /// next cycle begins.
     pub(super) const fn ends_cycle(&mut self) -> bool {
         let ends = self.done >= self.order.lines();
         if ends {
@@ -102,7 +105,7 @@ impl Batches {
         ends
     }
 
-    /// The lines that the current cycle has accessed so far.
+    /// The indices of the lines that the current cycle has accessed so far.
     pub(super) fn touched(&self) -> impl Iterator<Item = usize> {
         let mut order = self.order.restarted();
         (0..self.done).map(move |_| order.next())
@@ -116,9 +119,9 @@ fn batch(order: &mut VisitOrder) -> [usize; BATCH] {
     lines
 }
 
-/// The step from one sheet of lines to the next. The step is coprime to the number of sheets, so
-/// all sheets are visited. It is near 0.618 times the number of sheets (golden section), so that
-/// sheets visited one after the other are far apart.
+/// The increment of the sheet number from one visited line to the next. The step is coprime to the
+/// number of sheets, so all sheets are visited. It is near 0.618 times the number of sheets (golden
+/// section), so that sheets visited one after the other are far apart.
 fn step(sheets: u32) -> u32 {
     let golden = (f64::from(sheets) * 0.618) as u32;
     let coprime = |step: &u32| {

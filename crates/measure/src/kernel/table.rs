@@ -1,14 +1,15 @@
-//! Tables of the traffic kernels for each instruction set and kind of access: the fastest known,
-//! and the candidates of a search.
+//! Tables of the traffic kernels for each instruction set and kind of access: the fastest known
+//! kernels, and the candidates in a search for the fastest ones.
 
 use super::{AccessKind, Kernel, NEAR, native};
 #[cfg(any(test, feature = "search"))]
 use super::{FAR, ONCE};
 use crate::isa::Isa;
 
-/// The instruction sets for a kind of access, the fastest known first. Wider vectors are not always
-/// faster: on Zen 4, the machine of the search (`benches/README.md`), one load of 64 bytes is up to
-/// 8 % slower than two loads of 32 bytes, and stores that hit a cache are fastest with 16 bytes.
+/// The instruction sets in the order in which they are tried for a kind of access, the fastest
+/// known first. Wider vectors are not always faster: on Zen 4, the machine of the search
+/// (`benches/README.md`), one load of 64 bytes is up to 8 % slower than two loads of 32 bytes, and
+/// stores that hit a cache are fastest with 16 bytes.
 pub(super) fn order(act: AccessKind, nontemporal: bool) -> [Isa; 5] {
     match (act, nontemporal) {
         (AccessKind::Write | AccessKind::Both | AccessKind::BothOfTwo, false) => {
@@ -19,13 +20,14 @@ pub(super) fn order(act: AccessKind, nontemporal: bool) -> [Isa; 5] {
 }
 
 /// The fastest known kernels of an instruction set, one for each kind of access with ordinary and
-/// with non-temporal stores. The kernels of AArch64 are assumed: no search was run.
+/// with non-temporal stores. The kernels of AArch64 are assumed to be fast: no search was run on
+/// AArch64.
 #[rustfmt::skip]
 pub(super) fn chosen(isa: Isa) -> Vec<Kernel> {
-    // A row has the kernels of five kinds: `read`, `write`, `past` (non-temporal stores), `both`
-    // and `both past`. The numbers of a kind are pages and lines, then the prefetch distance and
-    // the hint of loads if the kind has loads, then the prefetch distance of stores if it has
-    // ordinary stores.
+    // A row of the table gives the kernels of five kinds: `read`, `write`, `past` (non-temporal
+    // stores), `both` and `both past`. The numbers of a kind are pages and lines, then the prefetch
+    // distance and the hint of loads if the kind has loads, then the prefetch distance of stores if
+    // it has ordinary stores.
     macro_rules! row {
         (
             $isa:ident, read $rp:literal $rl:literal $ra:literal $rh:ident,

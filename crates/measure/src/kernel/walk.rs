@@ -1,4 +1,4 @@
-//! The accesses of one thread to its memory, and their verification.
+//! The accesses of one thread to its memory, and the verification of the loaded and stored words.
 
 #![expect(unsafe_code, reason = "loops are handed addresses")]
 
@@ -26,8 +26,8 @@ const ORDER_LINES_MIN: usize = 64 * BATCH;
 /// The number of lines in a base page.
 const PAGE_LINES: usize = PAGE_BYTES / LINE;
 
-/// Wrong contents of memory: a kernel did not make the reads or writes of its traffic, or the
-/// memory is faulty.
+/// The error of wrong contents of memory: a kernel did not do the reads or writes of its traffic,
+/// or the memory is faulty.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// The walk accessed no memory.
@@ -41,18 +41,18 @@ pub enum Fault {
     Read {
         /// The name of the traffic kernel.
         kernel: String,
-        /// The index of the first line that was read. In random order, the first line of the first
-        /// read buffer.
+        /// The index of the first line that was read. In random order, it is the index of the first
+        /// line of the first read buffer.
         from: usize,
-        /// The index after the last line that was read. In random order, the end of the first read
-        /// buffer.
+        /// The index after the last line that was read. In random order, it is the end of the first
+        /// read buffer.
         to: usize,
         /// The sum of the words that were read.
         sum: u64,
         /// The sum that the words should have.
         expected: u64,
     },
-    /// A stored word is missing.
+    /// A word of memory is not the word that was stored there.
     #[error("{kernel} wrote line {line} of its memory: it holds {word:#x}, and must {expected:#x}")]
     Written {
         /// The name of the traffic kernel.
@@ -66,16 +66,16 @@ pub enum Fault {
     },
 }
 
-/// The numbers and the sums of the lines that a walk loaded and stored, all verified.
+/// The numbers of lines that a walk loaded and stored, and the verified sums of their words.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checksums {
-    /// Lines that were loaded.
+    /// The number of lines that were loaded.
     pub loaded: u64,
     /// The sum of all loaded words, modulo 2^64.
     pub loaded_sum: u64,
-    /// Lines that were stored.
+    /// The number of lines that were stored.
     pub stored: u64,
-    /// The sum of the words that the buffer of the stores has at the end, modulo 2^64.
+    /// The sum of all words in the buffer of the stores at the end, modulo 2^64.
     pub stored_sum: u64,
 }
 
@@ -97,8 +97,8 @@ pub struct Walk {
     round: usize,
     /// The 1-based number of the current pass over the memory.
     pass: u64,
-    /// The random orders of the buffers of `read`, followed by that of `write`; `None` if lines are
-    /// accessed in sequence.
+    /// The random order of each buffer of `read`, followed by the random order of `write`; `None`
+    /// if lines are accessed in sequence.
     orders: Option<Vec<Batches>>,
     sums: Checksums,
 }
@@ -117,14 +117,15 @@ pub struct TooSmall {
 }
 
 impl TooSmall {
-    /// Minimum length, in whole MiB.
+    /// The minimum length of the memory, rounded up to whole MiB.
     pub const fn mebibytes(&self) -> usize {
         self.least.div_ceil(1 << 20)
     }
 }
 
 impl Walk {
-    /// Fills the memory with the expected contents, and begins the accesses at its first line.
+    /// Fills `region` with the contents that the checks expect. The accesses begin at the first
+    /// line.
     ///
     /// # Errors
     /// When the memory is too small for a single round of the kernel or, in random order, for
@@ -211,7 +212,7 @@ impl Walk {
         &self.region
     }
 
-    /// Accesses about 256 KiB; returns the number of lines.
+    /// Accesses about 256 KiB; returns the number of lines accessed.
     ///
     /// # Errors
     /// When the sum of the words read is wrong.
@@ -322,12 +323,13 @@ impl Walk {
         Ok(count + stored as u64)
     }
 
-    /// Stores to the next batch of lines of an order. If the batch ends a cycle through all lines,
-    /// the next pass begins.
+    /// Stores the word of the current pass to the next batch of lines of `order`. If the batch ends
+    /// a cycle through all lines, the next pass begins.
     fn scatter(&mut self, job: &mut Job, order: &mut Batches) {
         job.word = self.contents.stored(self.pass);
         let (lines, ahead) = order.next();
-        // SAFETY: an order gives lines of its buffer, which is within the region and ours alone.
+        // SAFETY: an order gives lines of its buffer, which is within the region; no other thread
+        // uses the region.
         unsafe { (self.kernel.scatter)(job, &lines, ahead) };
         if order.ends_cycle() {
             self.pass += 1;
@@ -335,8 +337,9 @@ impl Walk {
         }
     }
 
-    /// Compares the sum of a job with `expected`. If they agree, adds the numbers of loaded and
-    /// stored lines to the checksums. Otherwise, the error names `lines`, the lines that were read.
+    /// Compares the sum of the words that `job` loaded with `expected`. If the sums agree, adds the
+    /// numbers of loaded and stored lines to the checksums. Otherwise, the error names `lines`, the
+    /// lines that were read.
     fn count(
         &mut self,
         job: &Job,
@@ -361,7 +364,7 @@ impl Walk {
     ///
     /// # Errors
     ///
-    /// The first line with a wrong word.
+    /// When a word is wrong; the error names the first line with a wrong word.
     pub fn verify(&mut self) -> Result<Checksums, Fault> {
         native::fence();
         let (now, before) = (self.contents.stored(self.pass), self.contents.stored(self.pass - 1));
@@ -386,7 +389,8 @@ impl Walk {
         Ok(self.sums)
     }
 
-    /// For each line of the buffer of the stores, true if the current pass has stored the line.
+    /// Returns, for each line of the buffer of the stores, true if the current pass has stored the
+    /// line.
     fn done_of_pass(&self) -> Vec<bool> {
         let Some(orders) = &self.orders else {
             let done = self.round * self.kernel.block_lines() * self.stores;
@@ -421,7 +425,7 @@ mod tests {
         Region::new(bytes, Pages::Small, &Policy::Default).unwrap()
     }
 
-    /// The chosen kernels and all candidates.
+    /// The fastest known kernels and all candidates of an instruction set.
     fn kernels(isa: Isa) -> Vec<Kernel> {
         let mut all = Kernel::chosen(isa);
         all.extend(Kernel::candidates(isa));
@@ -441,8 +445,8 @@ mod tests {
     }
 
     /// Traffic with a read share of 0, 5, 10 .. 100 %, with ordinary and with non-temporal stores.
-    /// With ordinary stores, the read share is at least 50 %, because each of these stores also
-    /// reads its line.
+    /// Traffic with ordinary stores has a read share of at least 50 %, because each ordinary store
+    /// also reads its line.
     fn shares() -> Vec<Traffic> {
         let share = |percent| [false, true].map(|past| Traffic::of_read_share(percent, past));
         (0..=100).step_by(5).flat_map(share).flatten().collect()

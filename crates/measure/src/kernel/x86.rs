@@ -2,7 +2,8 @@
 //!
 //! The text of a loop is the same for all instruction sets; only some pieces differ, such as the
 //! piece that loads a line and adds it to the sum, and the piece that stores a line. The assembler
-//! repeats the pieces, with `il_at` as the offset of the line in the unit.
+//! repeats these pieces for each line of a unit; its symbol `il_at` is the offset of the line in
+//! the unit.
 
 #![expect(unsafe_code, reason = "loops are written in assembly")]
 
@@ -135,8 +136,8 @@ macro_rules! row {
     };
 }
 
-/// Advances an address to the next unit. After the last unit of a page, the address also skips the
-/// other `pages` - 1 pages of the block, which were accessed in parallel with this page.
+/// Advances the address `$at` to the next unit. After the last unit of a page, the address also
+/// skips the other `pages` - 1 pages of the block, which were accessed in parallel with this page.
 macro_rules! advance {
     ($at:literal, $skip:literal) => {
         concat!(
@@ -195,7 +196,7 @@ macro_rules! loops {
             #![doc = $name]
             use super::*;
 
-            /// A kernel that loads.
+            /// A kernel that only loads. The parameters are the fields of its `Shape`.
             pub(in super::super) fn reader<
                 const PAGES: usize,
                 const LINES: usize,
@@ -207,7 +208,8 @@ macro_rules! loops {
                 kernel(AccessKind::Read, 0, shape, run)
             }
 
-            /// A kernel that stores. The stores are non-temporal if `PAST` is 1.
+            /// A kernel that only stores. The stores are non-temporal if `PAST` is 1. The other
+            /// parameters are the fields of its `Shape`.
             pub(in super::super) fn writer<
                 const PAST: usize,
                 const PAGES: usize,
@@ -219,7 +221,7 @@ macro_rules! loops {
             }
 
             /// A kernel that loads from `BUFFERS` buffers, and stores. The stores are non-temporal
-            /// if `PAST` is 1.
+            /// if `PAST` is 1. The other parameters are the fields of its `Shape`.
             pub(in super::super) fn mixer<
                 const BUFFERS: usize,
                 const PAST: usize,
@@ -255,7 +257,7 @@ macro_rules! loops {
                 job: &mut Job,
             ) {
                 let at: *mut Job = job;
-                // SAFETY: reads only the mapped buffer of the job, and writes its sum.
+                // SAFETY: reads only the mapped buffer of the job, and writes only `job.sum`.
                 unsafe {
                     asm!(
                         $isa!(zero),
@@ -330,7 +332,7 @@ macro_rules! loops {
                 job: &mut Job,
             ) {
                 let at: *mut Job = job;
-                // SAFETY: reads and writes only buffers of the job, and its sum.
+                // SAFETY: reads and writes only the buffers of the job and `job.sum`.
                 unsafe {
                     asm!(
                         $isa!(zero),
@@ -386,14 +388,15 @@ macro_rules! loops {
             /// loads.
             ///
             /// # Safety
-            /// The lines are in the buffer.
+            /// The lines at the offsets `lines` are in the buffer.
             pub(in super::super) unsafe fn gather(
                 job: &mut Job,
                 lines: &[usize; BATCH],
                 ahead: &[usize; BATCH],
             ) {
                 let at: *mut Job = job;
-                // SAFETY: reads only mapped lines (the contract of the caller), and writes the sum.
+                // SAFETY: reads only mapped lines (the contract of the caller), and writes only
+                // `job.sum`.
                 unsafe {
                     asm!(
                         $isa!(resume),
@@ -427,7 +430,7 @@ macro_rules! loops {
             /// prefetches the lines at the offsets `ahead`, to which a later call stores.
             ///
             /// # Safety
-            /// The lines are in the buffer, and no other thread uses them.
+            /// The lines at the offsets `lines` are in the buffer, and no other thread uses them.
             pub(in super::super) unsafe fn scatter<const PAST: usize>(
                 job: &mut Job,
                 lines: &[usize; BATCH],
@@ -485,8 +488,8 @@ macro_rules! of {
 }
 pub(super) use of;
 
-/// Orders non-temporal stores before all later stores.
+/// Makes all earlier stores, non-temporal ones included, visible before all later stores.
 pub(super) fn fence() {
-    // SAFETY: every x86-64 has the instruction; it touches no memory.
+    // SAFETY: every x86-64 processor has `sfence`, which accesses no memory.
     unsafe { std::arch::x86_64::_mm_sfence() };
 }

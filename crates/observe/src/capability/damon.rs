@@ -10,7 +10,7 @@ use interleaf_linux::machine::{
     topology::Machine,
 };
 
-/// The result of a probe of DAMON; `None` without a probe.
+/// The result of a probe of DAMON; `None` if DAMON was not probed.
 pub(super) type ProbeAnswer<'a> = Option<&'a Result<Probed, ProbeError>>;
 
 const PROBE: &str = "interleaf doctor --probe, as root, finds out: it sets up a thread, does not \
@@ -98,7 +98,8 @@ pub(super) fn goals(machine: &Machine, probed: ProbeAnswer) -> Status {
     Status::present(format!("{goals}{tuners}"))
 }
 
-/// The result of the probe, or the status of a capability whose probe has no result.
+/// Returns the result of the probe. If the probe has no result, the error is the status of the
+/// capabilities that need the probe.
 fn probe_result<'a>(machine: &Machine, probed: ProbeAnswer<'a>) -> Result<&'a Probed, Status> {
     if machine.damon.is_none() {
         return Err(no_damon());

@@ -20,7 +20,7 @@ pub(super) fn memory_nodes(machine: &Machine) -> Status {
 }
 
 /// The sum of the nodes' sizes may differ from the machine's size by at most 1 / `SIZES_APART` of
-/// the machine's size, because the kernel's files with these sizes are read at different times.
+/// the machine's size, because the files with the two sizes are read at different times.
 const SIZES_APART: u64 = 64;
 
 /// Compares the nodes' sizes with the machine's size. Some kernels report too little memory for a
@@ -51,7 +51,7 @@ pub(super) fn sizes(machine: &Machine) -> Status {
     }
 }
 
-/// True when the firmware rates no bandwidth for some node with memory.
+/// True if at least one node with memory has no read bandwidth rated by the firmware.
 fn is_unrated(machine: &Machine) -> bool {
     let mut nodes = machine.nodes.iter().filter(|node| node.total_bytes > 0);
     nodes.any(|node| node.rated.as_ref().and_then(|rated| rated.read_mibps).is_none())

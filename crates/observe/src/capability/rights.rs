@@ -1,6 +1,7 @@
-//! The user's rights, as the kernel checks them. `move_pages` requires the right to trace a process
-//! of another user, and `CAP_SYS_NICE` for pages that several processes map (move_pages(2)). Only
-//! root, or a process with `CAP_DAC_OVERRIDE`, can write to files in sysfs that belong to root.
+//! The rights of this process to move pages and to write settings, as the kernel checks them.
+//! `move_pages` requires the right to trace a process of another user, and `CAP_SYS_NICE` for pages
+//! that several processes map (move_pages(2)). Only root, or a process with `CAP_DAC_OVERRIDE`, can
+//! write to files in sysfs that belong to root.
 
 use interleaf_linux::root::{Root, RootError};
 
@@ -21,7 +22,8 @@ pub(super) struct Rights {
 }
 
 impl Rights {
-    /// Reads the rights from [`STATUS`]; `None` for a captured machine without that file.
+    /// Reads the rights from the file [`STATUS`]; `None` if a captured machine does not have this
+    /// file.
     pub(super) fn read(root: &Root) -> Result<Option<Self>, RootError> {
         let Some(text) = root.text(STATUS)? else { return Ok(None) };
         let mut user = None;
@@ -34,7 +36,7 @@ impl Rights {
             };
             match line.split_once(':') {
                 Some(("Uid", users)) => {
-                    // The real user ID comes first, then the effective user ID.
+                    // The line has the real user ID first, and then the effective user ID.
                     let effective = users.split_whitespace().nth(1);
                     let number = effective.and_then(|user| user.parse::<u32>().ok());
                     user = Some(number.ok_or_else(wrong)?);
@@ -64,7 +66,7 @@ impl Rights {
         self.has(SYS_NICE)
     }
 
-    /// True when this process may write files of root.
+    /// True when this process may write to files that belong to root.
     pub(super) fn writes_as_root(self) -> bool {
         self.is_root || self.has(DAC_OVERRIDE)
     }

@@ -10,8 +10,9 @@ use interleaf_linux::{
     root::{Root, RootError},
 };
 
-/// Programs that move pages as long as they run, by process name. A program that only changes a
-/// setting when it starts, such as tuned, is not listed: `rivals` checks the setting instead.
+/// Programs that move pages while they run: the process name, the effect of the program, and the
+/// remedy. A program that only changes a setting when it starts, such as tuned, is not listed: the
+/// function `rivals` checks the setting instead.
 const PROGRAMS: [(&str, &str, &str); 3] = [
     ("numad", "numad moves processes and their pages to nodes", "systemctl stop numad"),
     ("memtierd", "memtierd moves pages between tiers", "stop memtierd where it was started"),
@@ -27,7 +28,7 @@ fn rival(text: impl Into<String>, remedy: impl Into<String>) -> Rival {
     Rival { text: text.into(), remedy: remedy.into() }
 }
 
-/// One status for all rivals. [`Status::Present`] means that no rival was found.
+/// Returns one status for all rivals together. [`Status::Present`] means that no rival was found.
 pub(super) fn rivals(root: &Root, machine: &Machine) -> Result<Status, RootError> {
     let mut rivals = vec![];
     if machine.memory_nodes().len() > 1 {
@@ -49,8 +50,9 @@ pub(super) fn rivals(root: &Root, machine: &Machine) -> Result<Status, RootError
     Ok(Status::present("no other program moves pages or uses DAMON"))
 }
 
-/// NUMA balancing, if it is on. In the sysctl `numa_balancing`, bit 0 enables the migration of
-/// pages to the nodes of their threads, and bit 1 the promotion of hot pages to faster tiers.
+/// Returns NUMA balancing as a rival, if it is on. In the sysctl `numa_balancing`, bit 0 enables
+/// the migration of pages to the nodes of their threads, and bit 1 the promotion of hot pages to
+/// faster tiers.
 fn balancing(machine: &Machine) -> Option<Rival> {
     let value = machine.sysctls.numa_balancing.filter(|value| *value > 0)?;
     let does = match (value & 1 > 0, value & 2 > 0) {
@@ -77,7 +79,7 @@ fn reclaim(machine: &Machine) -> Option<Rival> {
 /// `khugepaged` collapses the 512 base pages of a 2 MiB range into one huge page, on the node that
 /// has most of these base pages (`hpage_collapse_find_target_node` in `mm/khugepaged.c`). The ratio
 /// in which the base pages were interleaved over the nodes is then lost. With the setting `madvise`
-/// in place of `always`, `khugepaged` collapses only memory with `MADV_HUGEPAGE`.
+/// in place of `always`, `khugepaged` collapses only memory that was advised with `MADV_HUGEPAGE`.
 fn huge_pages(machine: &Machine) -> Option<Rival> {
     machine.sysctls.huge_pages.as_deref().filter(|chosen| *chosen == "always")?;
     Some(rival(
@@ -108,8 +110,8 @@ fn of_damon(damon: &Damon) -> Vec<Rival> {
     modules.chain(damon.kdamonds.iter().map(thread)).collect()
 }
 
-/// Returns the programs of [`PROGRAMS`] that run. The names of other processes are private, so
-/// their files are read without being added to a capture (`doctor --capture`).
+/// Returns the programs of [`PROGRAMS`] that run. The names of all other processes are private, so
+/// their `comm` files are read without being added to a capture (`doctor --capture`).
 fn programs(root: &Root) -> Result<Vec<Rival>, RootError> {
     let mut found: Vec<Rival> = vec![];
     for process in root.peek_names("/proc")? {
@@ -131,7 +133,8 @@ fn programs(root: &Root) -> Result<Vec<Rival>, RootError> {
     Ok(found)
 }
 
-/// Settings that a killed process of Interleaf changed and did not restore, and damaged journals.
+/// Returns a status that lists the settings that killed processes of Interleaf changed and did not
+/// restore, and the damaged journals.
 pub(super) fn left_behind(root: &Root) -> Status {
     let remedy = "interleaf run --restore, as root";
     let (left, damaged) = match leftovers(root).and_then(|left| Ok((left, damaged(root)?))) {

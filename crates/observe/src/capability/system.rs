@@ -10,7 +10,7 @@ use interleaf_linux::{
 };
 use std::io;
 
-/// Uncore units that count traffic, by the prefix of their names.
+/// Uncore units that count traffic: the prefix of their names, and the kind of unit.
 const COUNTERS: [(&str, &str); 8] = [
     ("uncore_imc", "Intel memory controllers"),
     ("uncore_cxlcm", "Intel CXL ports"),
@@ -42,8 +42,8 @@ pub(super) fn counters(root: &Root, machine: &Machine) -> Result<Status, RootErr
     }
 }
 
-/// The units of the machine that count traffic, as text: `12 x Intel memory controllers
-/// (uncore_imc*)` and so on; empty if the machine has none.
+/// The units of the machine that count traffic, as text, such as
+/// `12 x Intel memory controllers (uncore_imc*)`; empty if the machine has no such unit.
 fn units(root: &Root) -> Result<String, RootError> {
     let units = root.names("/sys/bus/event_source/devices")?;
     let mut found = vec![];
@@ -56,7 +56,8 @@ fn units(root: &Root) -> Result<String, RootError> {
     Ok(found.join(", "))
 }
 
-/// True for a kernel that has pressure stall information built in, but does not collect it.
+/// True if `why` is the error of a kernel that has pressure stall information built in, but does
+/// not collect it.
 fn pressure_off(why: &RootError) -> bool {
     matches!(why, RootError::Read { why, .. } if why.kind() == io::ErrorKind::Unsupported)
 }

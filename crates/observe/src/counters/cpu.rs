@@ -12,7 +12,7 @@ pub struct Cpu {
     pub family: u32,
     /// The model number, such as 0xad for Granite Rapids.
     pub model: u32,
-    /// The stepping; `None` where `/proc/cpuinfo` has no stepping.
+    /// The stepping (revision of the model); `None` if `/proc/cpuinfo` has no stepping.
     pub stepping: Option<u32>,
 }
 
@@ -22,10 +22,11 @@ impl fmt::Display for Cpu {
     }
 }
 
-/// The CPU of a machine; `None` where `/proc/cpuinfo` lacks these fields, as on AArch64.
+/// Reads the CPU model of a machine; `None` if `/proc/cpuinfo` lacks the vendor, the family or the
+/// model, as on AArch64.
 ///
 /// # Errors
-/// When the file exists and cannot be read.
+/// When `/proc/cpuinfo` exists and cannot be read.
 pub fn cpu(root: &Root) -> Result<Option<Cpu>, RootError> {
     let text = root.text("/proc/cpuinfo")?.unwrap_or_default();
     let value = |key: &str| {

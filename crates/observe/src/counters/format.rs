@@ -1,5 +1,5 @@
-//! Bit positions of the fields of an event. The kernel lists them in `format/` of a PMU, for
-//! example `config:0-7,32-35`.
+//! The bit positions of an event's fields. The kernel lists these positions in the folder `format/`
+//! of a PMU, for example `config:0-7,32-35`.
 //!
 //! The lowest bits of a value go to the first range, the next bits to the second range. With
 //! `config:8-15,32-63` the value 0x10c8178201 is 0x01 in bits 8 to 15 and 0x10c81782 from bit 32.
@@ -10,15 +10,16 @@ pub const WORDS: usize = 3;
 /// The position of an event's field in the configuration words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// The word: 0 is `config`, 1 `config1`, 2 `config2`.
+    /// The index of the configuration word: 0 is `config`, 1 is `config1`, and 2 is `config2`.
     word: usize,
-    /// The bits as inclusive ranges, the lowest bits of a value first.
+    /// The bits of the field as ranges with both ends included. The first range has the lowest bits
+    /// of a value.
     ranges: Vec<(u32, u32)>,
 }
 
 impl Field {
-    /// Parses the kernel's notation; `None` for an unknown configuration word or an invalid range
-    /// of bits.
+    /// Parses the kernel's notation, such as `config:0-7,32-35`; `None` for an unknown
+    /// configuration word or an invalid range of bits.
     pub fn parse(text: &str) -> Option<Self> {
         let (word, ranges) = text.trim().split_once(':')?;
         let word = match word {
@@ -42,7 +43,8 @@ impl Field {
         self.ranges.iter().map(|(first, last)| last - first + 1).sum()
     }
 
-    /// Inserts `value` into `words`; false when it does not fit, and `words` are unchanged.
+    /// Inserts `value` into `words`. Returns false if the value does not fit into the field;
+    /// `words` are then unchanged.
     pub fn encode(&self, value: u64, words: &mut [u64; WORDS]) -> bool {
         if self.bits() < u64::BITS && value >> self.bits() != 0 {
             return false;
@@ -82,8 +84,8 @@ mod tests {
 
     #[test]
     fn by_hand() {
-        // Each row: a format from Linux, the value of the field, and the expected words, calculated
-        // by hand.
+        // Each row has a format from Linux, the value of the field, and the expected words, which
+        // were calculated by hand.
         let table = [
             ("config:0-7", 0x05, [0x05, 0, 0]),
             ("config:8-15", 0xcf, [0xcf00, 0, 0]),
@@ -106,7 +108,7 @@ mod tests {
     #[test]
     fn a_value_beyond_the_field_is_refused() {
         // The format of `umask` in a home agent (CHA) of Sapphire Rapids, in kernels before a fix
-        // of July 2024. The field has 32 bits, and the value for CXL events has 37.
+        // of July 2024. The field has 32 bits, and the value for CXL events has 37 bits.
         let field = Field::parse("config:8-15,32-55").unwrap();
         let mut words = [7; WORDS];
         assert!(field.encode(0xc817_8601, &mut words));
@@ -123,7 +125,8 @@ mod tests {
     }
 
     proptest! {
-        /// An inserted value can be extracted, and no other bit changes.
+        /// A value that was inserted into the words can be extracted again, and no other bit of the
+        /// words changes.
         #[test]
         fn encoded_values_are_read_back(
             widths in prop::collection::vec((1u32..12, 0u32..4), 1..5),

@@ -18,7 +18,8 @@ use std::{
 
 const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
 
-/// The number of open files for which a raised limit leaves room, besides the counters.
+/// If the limit on open files is raised, it leaves room for this number of files besides the
+/// counters.
 const OTHER_FILES: u64 = 128;
 
 /// The open counters of a plan.
@@ -36,13 +37,13 @@ pub(super) struct Group {
     /// The descriptors of the other events of the group. They are only kept open: a read of
     /// `leader` also returns the counts of these events.
     pub(super) _others: Vec<OwnedFd>,
-    /// The events, as indices into the plan.
+    /// The events of the group, as indices into the events of the plan.
     pub(super) events: Vec<usize>,
     pub(super) last: Raw,
 }
 
 /// A reading of a group: the time for which the group was enabled, the time for which it was
-/// counted, and the count of each event.
+/// counted, and the count of each event, all since the group was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Raw {
     pub(super) enabled_ns: u64,
@@ -64,14 +65,14 @@ pub enum OpenError {
     NotPermitted {
         /// True for counting on all CPUs, false for one command alone.
         whole_machine: bool,
-        /// `kernel.perf_event_paranoid`; `None` where it cannot be read.
+        /// The value of `kernel.perf_event_paranoid`; `None` if it cannot be read.
         paranoid: Option<i64>,
     },
     /// The machine lacks the PMU of a planned event.
     #[error("{pmu}{}: no such unit: {why}", on_cpu(.cpu))]
     NoUnit {
         pmu: String,
-        /// The CPU; `None` for all CPUs that a command runs on.
+        /// The CPU on which the event was opened; `None` for all CPUs on which a command runs.
         cpu: Option<u32>,
         why: io::Error,
     },
@@ -88,7 +89,7 @@ pub enum OpenError {
     Refused {
         event: String,
         pmu: String,
-        /// The CPU; `None` for all CPUs that a command runs on.
+        /// The CPU on which the event was opened; `None` for all CPUs on which a command runs.
         cpu: Option<u32>,
         why: io::Error,
     },
@@ -103,7 +104,7 @@ fn setting(value: &Option<i64>) -> String {
 }
 
 impl OpenError {
-    /// Advice to the user, or an alternative.
+    /// Advice to the user: a remedy, or an alternative to counters.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::NotPermitted { whole_machine: true, .. } => {
@@ -126,10 +127,10 @@ impl OpenError {
 }
 
 impl Counters {
-    /// Opens a plan on the running machine; events are counted from now on. If the kernel denies
-    /// permission, the cause (`perf_event_paranoid`) is read below `root`. If the plan needs more
-    /// files than this process may open, the limit of this process and of its future children is
-    /// raised as far as needed, at most to the hard limit.
+    /// Opens the events of `plan` on the running machine; they are counted from now on. If the
+    /// kernel denies permission, the cause (`perf_event_paranoid`) is read below `root`. If the
+    /// plan needs more files than this process may open, the limit of this process and of its
+    /// future children is raised as far as needed, at most to the hard limit.
     ///
     /// # Errors
     /// When an event cannot be opened.
@@ -176,7 +177,7 @@ impl Counters {
         Ok(Self { plan, groups, last: Instant::now() })
     }
 
-    /// The plan that is being counted.
+    /// The plan whose events are counted.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
@@ -233,8 +234,8 @@ impl Source for Counters {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Grown {
     pub(super) enabled_ns: f64,
-    /// Each count, scaled up to `enabled_ns`; `None` if the group never had hardware counters in
-    /// this time.
+    /// Each count, scaled up to `enabled_ns`; `None` if the group never had hardware counters
+    /// between the two readings.
     pub(super) counts: Option<Vec<f64>>,
 }
 
@@ -253,7 +254,7 @@ impl Grown {
 }
 
 /// Sums the growth of the groups' counts by domain and tier. If a group had no hardware counter at
-/// any time since the last reading, the sums of the quantities that it counts are unknown.
+/// any time since the last reading, the sums of the quantities that this group counts are unknown.
 fn sum(plan: &Plan, grown: &[(&[usize], Grown)]) -> Reading {
     let mut reading = Reading { traffic: nothing(plan.domains, plan.tiers), ..Reading::default() };
     let mut unknown = vec![];
@@ -320,8 +321,8 @@ fn forget(reading: &mut Reading, domain: usize, tier: Option<usize>, quantity: Q
         }
         (Quantity::Read, Some(tier)) => reading.traffic[domain][tier].read_bytes = None,
         (Quantity::Written, Some(tier)) => reading.traffic[domain][tier].written_bytes = None,
-        // Mark `inserts` and `occupancy_ns` as unknown, even if only one of them is: latency is
-        // `occupancy_ns` divided by `inserts`, so neither is useful alone.
+        // Mark both `inserts` and `occupancy_ns` as unknown, even if only one of them is unknown:
+        // latency is `occupancy_ns` divided by `inserts`, so neither is useful alone.
         (_, Some(tier)) => {
             let traffic = &mut reading.traffic[domain][tier];
             (traffic.inserts, traffic.occupancy_ns) = (None, None);
@@ -340,7 +341,8 @@ fn refused_of(event: &Planned, why: io::Error, root: &Root) -> OpenError {
     refused(&event.name, &event.pmu, Some(event.cpu), why, root)
 }
 
-/// The error for a refused event; `cpu` is `None` for all CPUs that a command runs on.
+/// The error for a refused event. `cpu` is the CPU of the event, or `None` for all CPUs on which a
+/// command runs.
 pub(super) fn refused(
     event: &str,
     pmu: &str,

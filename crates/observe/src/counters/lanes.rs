@@ -1,6 +1,6 @@
-//! Divides the events of a PMU among its units. If a unit cannot count all events at once, the
-//! events are in lanes ([`Event::lane`]), and each unit counts the events of one lane (of several
-//! lanes if there are more lanes than units).
+//! Divides the events of a PMU among its units. A unit may not have enough counters for all events
+//! of its PMU. Such events are divided into lanes ([`Event::lane`]), and each unit counts the
+//! events of one lane (of several lanes if there are more lanes than units).
 
 use super::table::{Event, Quantity};
 
@@ -9,8 +9,8 @@ use super::table::{Event, Quantity};
 /// estimate.
 const UNITS_MAX: usize = 8;
 
-/// The events that a unit counts, each with the factor that scales its count up to all units: 12 if
-/// 8 of 96 units count the event.
+/// The events that a unit counts, each with the factor that scales its count up to all units.
+/// Example: the factor is 12 if 8 of 96 units count the event.
 pub(super) type UnitEvents<'a> = Vec<(&'a Event, f64)>;
 
 /// Assigns the events of one PMU to its units; `units` is the number of units. Events without a
@@ -59,7 +59,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// With any number of units, each event is counted by some unit. For an event of a lane,
+        /// With any number of units, at least one unit counts each event. For an event of a lane,
         /// the scale factors of the units that count the event sum to the number of all units.
         #[test]
         fn units_that_count_stand_for_all(units in 1usize..130, which in 0usize..5) {

@@ -1,4 +1,4 @@
-//! Plans which events of hardware counters to open on a machine, without opening any.
+//! Plans the hardware events to open on a machine. No event is opened.
 
 use super::{
     cpu::cpu,
@@ -16,14 +16,14 @@ use interleaf_model::{
 };
 use std::{collections::BTreeSet, fmt};
 
-/// The events to open, and the meaning of their counts.
+/// The events to open on a machine, and the meaning of their counts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     /// The names of the tables used, the CPU's table first.
     pub tables: Vec<String>,
-    /// The number of domains of a reading.
+    /// The number of domains in a reading of these events.
     pub domains: usize,
-    /// The number of tiers of a reading.
+    /// The number of tiers in a reading of these events.
     pub tiers: usize,
     /// The events. The events of a group are adjacent.
     pub events: Vec<Planned>,
@@ -42,7 +42,7 @@ pub struct Planned {
     pub pmu: String,
     /// The PMU's type number.
     pub kind: u32,
-    /// The CPU that the event is opened on.
+    /// The CPU on which the event is opened.
     pub cpu: u32,
     /// The configuration words `config`, `config1` and `config2` of `perf_event_attr`.
     pub config: [u64; 3],
@@ -82,10 +82,10 @@ pub enum PlanError {
     /// No PMU has a planned event.
     #[error("no unit counts the traffic of memory: {0}")]
     NoUnits(String),
-    /// No table has this CPU.
+    /// No table has the events of this CPU.
     #[error("the events of this CPU are not known: {0}")]
     UnknownCpu(String),
-    /// The layout's domains are not the machine's sockets.
+    /// The layout has several domains, and not as many as the machine has sockets.
     #[error("{domains} domains are to be told apart, and units count for {sockets} sockets")]
     Domains {
         /// The number of domains of the layout.
@@ -95,11 +95,11 @@ pub enum PlanError {
     },
 }
 
-/// Alternatives to counters.
+/// Advice: the alternatives to counters.
 const INSTEAD: &str = "a program that can count may feed readings, or a recording be replayed";
 
 impl PlanError {
-    /// Advice to the user, or an alternative.
+    /// Advice to the user: a remedy, or an alternative to counters.
     pub fn hint(&self) -> String {
         match self {
             Self::Root(_) => "capture the machine again, or run where its files can be read".into(),
@@ -115,9 +115,9 @@ impl PlanError {
     }
 }
 
-/// A layout from the topology alone. Its domains are the sockets. Its tiers are in the order of
-/// their speed, and each socket has all tiers. Nodes without CPUs are taken as CXL memory. No
-/// bandwidth is rated.
+/// Makes a layout from the topology alone. The domains of the layout are the sockets. The tiers are
+/// in the order of their speed, and each socket has all tiers. Nodes without CPUs count as CXL
+/// memory. The layout has no rated bandwidths.
 pub fn rough_layout(machine: &Machine) -> Layout {
     let tiers: Vec<IdList> = machine.memory_by_speed();
     let tier = |nodes: &IdList| {
@@ -145,19 +145,20 @@ pub fn rough_layout(machine: &Machine) -> Layout {
 
 /// Plans the events for the traffic of each tier of `layout` on `machine`, which was read below
 /// `root`. The domains of the layout are the machine's sockets in order, or a single domain for all
-/// sockets. An event counts a kind of tier, such as CXL: its counts in a domain are assigned to the
-/// first tier of this kind in [`DomainLayout::tiers`].
+/// sockets. An event counts the traffic of a kind of tier, such as CXL. The event's counts in a
+/// domain are assigned to the first tier of this kind in [`DomainLayout::tiers`].
 ///
 /// # Errors
-/// When no table or no unit fits, the domains are not sockets, or a file cannot be read.
+/// When no table has the events of the CPU, no PMU has a planned event, the domains are not the
+/// sockets, or a file cannot be read.
 pub fn plan(root: &Root, machine: &Machine, layout: &Layout) -> Result<Plan, PlanError> {
     plan_of(root, machine, layout, &|quantity| {
         !matches!(quantity, Quantity::Slots | Quantity::MemorySlots) && !quantity.is_of_core()
     })
 }
 
-/// Like [`plan`], with the issue slots of all cores if the table has events for them. The slots
-/// need two open files per CPU.
+/// Like [`plan`], but also plans the events for the issue slots of all cores, if the table has such
+/// events. The slots need two open files per CPU.
 ///
 /// # Errors
 /// The errors of [`plan`].
@@ -210,15 +211,15 @@ struct Making<'a> {
     machine: &'a Machine,
     layout: &'a Layout,
     /// Pairs of a quantity and a kind of tier, such as bytes read from CXL, that are already
-    /// counted by events of an earlier table. The table of devices adds only pairs that the table
-    /// of the CPU lacks.
+    /// counted by events of an earlier table. The table of devices adds only events for pairs that
+    /// the table of the CPU lacks.
     covered: BTreeSet<(Quantity, &'static str)>,
     groups: usize,
     plan: Plan,
 }
 
 impl Making<'_> {
-    /// Adds the events of `table` that no earlier table has.
+    /// Adds the events of `table` whose quantity is wanted and that no earlier table covers.
     fn add_table(
         &mut self,
         table: &Table,
@@ -255,8 +256,8 @@ impl Making<'_> {
         Ok(())
     }
 
-    /// Adds the events of the PMUs whose names begin with `prefix`; false when the machine has no
-    /// such PMU.
+    /// Adds the events of the PMUs whose names begin with `prefix`. Returns false if the machine
+    /// has no such PMU.
     fn add_pmu(&mut self, prefix: &str, events: &[&Event]) -> Result<bool, RootError> {
         let units = pmus(self.root, prefix)?;
         let Some(first) = units.first() else { return Ok(false) };
@@ -314,9 +315,9 @@ impl Making<'_> {
         unit.cpus.clone().unwrap_or_else(sockets)
     }
 
-    /// The domain of a CPU: 0 if the layout has a single domain, or else the socket of the CPU. If
-    /// no socket lists the CPU, the domain is the socket of another CPU of the same node, or else
-    /// domain 0.
+    /// The domain of a CPU. If the layout has a single domain, it is 0, otherwise the socket of the
+    /// CPU. If no socket lists the CPU, the domain is the socket of another CPU of the same node,
+    /// or 0 if there is no such CPU.
     fn domain(&self, cpu: u32) -> usize {
         let sockets = &self.machine.sockets;
         if self.layout.domains.len() == 1 {
@@ -341,7 +342,8 @@ impl Making<'_> {
         }
     }
 
-    /// Notes, for each domain and each of its tiers, the traffic that no event counts.
+    /// Adds to `missing` of the plan, for each domain and each of its tiers, the traffic that no
+    /// event counts.
     fn note_missing(&mut self) {
         let layout = self.layout;
         for (domain, near) in layout.domains.iter().enumerate() {
@@ -361,7 +363,7 @@ impl Making<'_> {
     }
 }
 
-/// The figures of a tier that the quantities in `counted` are not enough to compute: `bytes`,
+/// The results for a tier that cannot be computed from the quantities in `counted`: `bytes`,
 /// `latency` or both.
 fn missing(counted: &[Quantity]) -> Vec<&'static str> {
     let bytes = counted.contains(&Quantity::Read) && counted.contains(&Quantity::Written);

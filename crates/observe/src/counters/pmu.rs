@@ -1,4 +1,4 @@
-//! The PMUs of a machine: `/sys/bus/event_source/devices`.
+//! The performance monitoring units (PMUs) of a machine, from `/sys/bus/event_source/devices`.
 
 use super::format::{Field, WORDS};
 use interleaf_linux::{
@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 
 pub(crate) const DEVICES: &str = "/sys/bus/event_source/devices";
 
-/// A PMU of the kernel. Units of one kind are separate PMUs, such as `uncore_imc_0` and
-/// `uncore_imc_1`.
+/// A performance monitoring unit (PMU) that the kernel lists. Units of one kind, such as memory
+/// controllers, are separate PMUs: `uncore_imc_0`, `uncore_imc_1`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pmu {
     /// The name, such as `uncore_imc_3`.
@@ -20,7 +20,7 @@ pub struct Pmu {
     /// The CPUs on which events of the PMU are opened, one for each counted socket; `None` for a
     /// core PMU, which has no such list.
     pub cpus: Option<IdList>,
-    /// Positions of event fields; malformed fields are left out.
+    /// The position of each event field, by the name of the field; malformed fields are left out.
     pub format: BTreeMap<String, Field>,
 }
 
@@ -47,10 +47,11 @@ pub enum ComposeError {
 }
 
 impl Pmu {
-    /// The configuration words of an event with these field values.
+    /// Computes the configuration words of an event. `values` has the name and the value of each
+    /// field of the event.
     ///
     /// # Errors
-    /// When the format lacks a field, or a value does not fit.
+    /// When the PMU's format lacks a field, or a value does not fit into its field.
     pub fn compose(&self, values: &[(&str, u64)]) -> Result<[u64; WORDS], ComposeError> {
         let mut words = [0; WORDS];
         for (name, value) in values {
@@ -80,8 +81,9 @@ pub fn pmus(root: &Root, prefix: &str) -> Result<Vec<Pmu>, RootError> {
     Ok(found.collect::<Result<Vec<Option<Pmu>>, _>>()?.into_iter().flatten().collect())
 }
 
-/// The number of a unit: `3` of `uncore_imc_3`, `0.1` of `cxl_pmu_mem0.1`, empty of `amd_l3`.
-/// `None` for another PMU, such as `uncore_imc_free_running_0` for the prefix `uncore_imc`.
+/// The number in the name of a unit: `3` in `uncore_imc_3`, `0.1` in `cxl_pmu_mem0.1`, and empty in
+/// `amd_l3`. `None` if `name` is not `prefix` with a number: `uncore_imc_free_running_0` for the
+/// prefix `uncore_imc`.
 fn number(name: &str, prefix: &str) -> Option<Vec<u32>> {
     let rest = name.strip_prefix(prefix)?;
     if rest.is_empty() {

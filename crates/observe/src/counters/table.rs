@@ -1,13 +1,13 @@
-//! Tables of events, as data: files in `crates/observe/counters/`, one for each CPU family and one
-//! for devices.
+//! Tables of hardware events. The tables are data files in `crates/observe/counters/`: one file for
+//! each CPU family, and one file for devices.
 
 use super::cpu::Cpu;
 use interleaf_model::tier::TierKind;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// The files with the tables of events. The last table is for devices that any CPU may have. Its
-/// events are used where the table of the CPU lacks them.
+/// The files with the tables of events. The last table is for devices that any CPU may have. The
+/// events of this last table are used if the table of the CPU lacks them.
 const FILES: [(&str, &str); 8] = [
     ("intel-icx.toml", include_str!("../../counters/intel-icx.toml")),
     ("intel-spr.toml", include_str!("../../counters/intel-spr.toml")),
@@ -19,7 +19,7 @@ const FILES: [(&str, &str); 8] = [
     ("cxl.toml", include_str!("../../counters/cxl.toml")),
 ];
 
-/// A table of events: those of a CPU family, or those of devices.
+/// The table of events of a CPU family, or of devices.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Table {
@@ -27,7 +27,7 @@ pub struct Table {
     pub name: String,
     /// The CPUs of the table; empty for a table of devices, which any CPU may have.
     pub cpus: Vec<Cpus>,
-    /// Gaps and limits of the table, for the user.
+    /// Remarks for the user about the gaps and limits of the table.
     pub notes: Vec<String>,
     #[serde(rename = "event")]
     pub events: Vec<Event>,
@@ -66,14 +66,15 @@ pub struct Event {
     #[serde(default)]
     pub fields: BTreeMap<String, u64>,
     /// The indices of the hardware counters that can count the event; empty if each counter can
-    /// count it.
+    /// count the event.
     pub counters: Vec<u32>,
     pub quantity: Quantity,
     /// The kind of tier whose traffic is counted; `None` for events that belong to no tier.
     #[serde(default, deserialize_with = "kind")]
     pub tier: Option<TierKind>,
-    /// The bytes of traffic, the ns of waiting or the issue slots that one count represents: 8 for
-    /// an event that counts cycles of a core with 8 slots. 1 for requests and cycles.
+    /// The bytes of traffic, the ns of waiting or the issue slots that one count represents.
+    /// Example: 8 for an event that counts the cycles of a core with 8 issue slots. For requests
+    /// and cycles, it is 1.
     pub per_count: f64,
     /// The lane of the event. Each unit of the PMU counts the events of one lane (of several lanes
     /// if there are more lanes than units). `None` if all units count the event. Ticks
@@ -81,7 +82,7 @@ pub struct Event {
     /// count ticks. Core events of the same lane are counted at the same time.
     #[serde(default)]
     pub lane: Option<u32>,
-    /// The source of this row.
+    /// The source from which the row of the table was taken.
     pub source: String,
 }
 
@@ -93,14 +94,14 @@ pub enum Quantity {
     Read,
     /// Bytes written to a tier.
     Written,
-    /// Requests that began to wait for a tier.
+    /// The number of requests that began to wait for a tier.
     Inserts,
     /// Time that requests waited for a tier, summed over the requests, ns.
     OccupancyNs,
-    /// Like [`Self::OccupancyNs`], in cycles of the counting unit; [`Self::Ticks`] give the length
-    /// of a cycle.
+    /// Like [`Self::OccupancyNs`], but in clock cycles of the counting unit; [`Self::Ticks`] give
+    /// the length of a cycle.
     OccupancyCycles,
-    /// Cycles of the unit that counts.
+    /// Clock cycles of the counting unit.
     Ticks,
     /// Bytes sent to another socket.
     Link,
@@ -108,30 +109,30 @@ pub enum Quantity {
     Slots,
     /// Issue slots of a core that waited for memory.
     MemorySlots,
-    /// All slots of a core, on CPUs that do not count [`Self::MemorySlots`]. Only
+    /// All issue slots of a core, on CPUs that do not count [`Self::MemorySlots`]. Only
     /// [`super::topdown`] uses this quantity.
     DispatchSlots,
     /// Slots whose operations retired.
     RetiringSlots,
     /// Slots whose operations were discarded.
     BadSlots,
-    /// Slots without an operation from the front end.
+    /// Slots for which the front end supplied no operation.
     FrontendSlots,
     /// Slots stalled by the back end.
     BackendSlots,
-    /// Slots given to the core's other thread.
+    /// Slots that were given to the core's other hardware thread.
     ContentionSlots,
     /// Slots with an operation, whether it retired later or was discarded.
     FilledSlots,
-    /// Retired slots of instructions with many operations.
+    /// Slots of retired instructions that consist of many operations.
     HeavySlots,
-    /// Discarded slots after a mispredicted branch.
+    /// Slots whose operations were discarded after a mispredicted branch.
     MispredictSlots,
     /// Empty slots while the front end waited for instructions.
     FetchLatencySlots,
     /// Cycles in which nothing retired because the oldest operation had not completed.
     StalledCycles,
-    /// Like [`Self::StalledCycles`], where the oldest operation was a load.
+    /// Like [`Self::StalledCycles`], but only cycles in which the oldest operation was a load.
     LoadStalledCycles,
 }
 
@@ -143,7 +144,8 @@ impl Quantity {
 }
 
 impl Event {
-    /// The fields of the event, with the names in `format/` of its PMU.
+    /// The values of the event's fields, with the field names that the folder `format/` of the PMU
+    /// has.
     pub fn values(&self) -> Vec<(&str, u64)> {
         let umask = match (self.umask, self.umask_ext) {
             (None, None) => None,
@@ -166,7 +168,7 @@ impl Table {
     }
 }
 
-/// All tables.
+/// All tables of events: a table for each CPU family, and the table of devices.
 ///
 /// # Panics
 /// When a built-in table is malformed, which a test excludes.
@@ -192,9 +194,9 @@ mod tests {
     /// tables has fewer counters.
     const COUNTERS: u32 = 4;
 
-    /// True when all events can be counted at once. `allowed` has, for each event, the counters
-    /// that can count the event (empty for all counters), and `used` has the counters that are
-    /// taken.
+    /// True if all events can be counted at once. For each event, `allowed` has the counters that
+    /// can count the event; the list is empty if all counters can. `used` has the counters that are
+    /// already taken.
     fn fit(allowed: &[Vec<u32>], used: &mut Vec<u32>) -> bool {
         let Some((first, rest)) = allowed.split_first() else { return true };
         let any: Vec<u32> = (0..COUNTERS).collect();

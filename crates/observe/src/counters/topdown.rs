@@ -1,18 +1,18 @@
 //! Issue slots of cores while a command runs (top-down analysis).
 //!
-//! A core can issue a fixed number of operations in each cycle: these are its slots. At the first
-//! level each slot is of one of four kinds: its operation retired (retiring), was discarded (bad
-//! speculation), was not supplied (frontend bound), or stalled (backend bound). At the second level
-//! each kind is divided in two parts. For example, the backend-bound slots are divided into those
-//! that wait for memory and the others. (A. Yasin, "A Top-Down Method for Performance Analysis and
-//! Counters Architecture", ISPASS 2014.)
+//! A core can issue a fixed number of operations in each cycle; each such opportunity is an issue
+//! slot. At the first level of the analysis, each slot is of one of four kinds: its operation
+//! retired (retiring), was discarded (bad speculation), was not supplied (frontend bound), or
+//! stalled (backend bound). At the second level, each kind is divided in two parts. For example,
+//! the backend-bound slots are divided into slots that wait for memory and other slots. (A. Yasin,
+//! "A Top-Down Method for Performance Analysis and Counters Architecture", ISPASS 2014.)
 //!
 //! Only the command and its descendants are counted, on all CPUs. (Memory traffic, in contrast, is
 //! counted for the whole machine.)
 //!
-//! Intel's cores count the kinds of slots in a register of their own. Linux counts the events of
-//! this register only in a group whose first event is `slots`. The register has the first level
-//! since Ice Lake, and both levels since Sapphire Rapids.
+//! Intel's cores count the kinds of slots in a special register. Linux counts the events of this
+//! register only in a group whose first event is `slots`. The register counts the first level since
+//! Ice Lake, and both levels since Sapphire Rapids.
 //!
 //! AMD's cores since Zen 4 count slots with ordinary counters. A core has six counters, of which
 //! the kernel's watchdog often holds one, so a group of more than five events would never be
@@ -22,8 +22,8 @@
 //! was a load. The ratio of the two cycle counts is the part of the backend-bound slots that waited
 //! for memory.
 //!
-//! The count of an event that had no counter for a part of the time is scaled up, and the fraction
-//! of time in which it was counted is reported. The count of an event that never had a counter is
+//! If an event had no counter for a part of the time, its count is scaled up, and the fraction of
+//! time in which it was counted is reported. The count of an event that never had a counter is
 //! unknown, not 0.
 
 use super::{
@@ -46,7 +46,7 @@ pub struct TopdownPlan {
     pub table: String,
     /// The type number of the cores' PMU.
     pub kind: u32,
-    /// Groups of events. The events of a group are counted at the same time.
+    /// The groups of events. The events of a group are counted at the same time.
     pub groups: Vec<Vec<CoreEvent>>,
     /// Remarks for the user.
     pub notes: Vec<String>,
@@ -64,7 +64,8 @@ pub struct CoreEvent {
 }
 
 impl TopdownPlan {
-    /// The number of levels of the top-down analysis that these events distinguish: 1 or 2.
+    /// The number of levels of the top-down analysis that the events of the plan distinguish: 1 or
+    /// 2.
     pub fn levels(&self) -> u32 {
         let has = |quantity| {
             self.groups.iter().flatten().any(|event: &CoreEvent| event.quantity == quantity)
@@ -74,12 +75,12 @@ impl TopdownPlan {
     }
 }
 
-/// The reason why a machine has no plan.
+/// The reason why no plan for the slots can be made on a machine.
 #[derive(Debug, thiserror::Error)]
 pub enum TopdownError {
     #[error(transparent)]
     Root(#[from] RootError),
-    /// No table has this CPU's events.
+    /// No table has the slot events of this CPU.
     #[error("how the slots of this CPU are counted is not known: {0}")]
     UnknownCpu(String),
     /// The cores' PMU is missing, or cannot count slots.
@@ -106,7 +107,8 @@ impl TopdownError {
 /// Plans the events for the slots of a command on a machine.
 ///
 /// # Errors
-/// When no table fits, or the machine lacks the PMU.
+/// When no table has the slot events of the CPU, or the cores' PMU is missing or cannot count
+/// slots.
 pub fn plan(root: &Root) -> Result<TopdownPlan, TopdownError> {
     let cpu = cpu(root)?;
     let name = cpu.as_ref().map_or("without family and model".into(), ToString::to_string);
@@ -169,8 +171,8 @@ pub struct Topdown {
 }
 
 impl Topdown {
-    /// Opens a plan for all processes that the calling thread starts from now on. For a user
-    /// without the right to count kernel mode, only user mode is counted.
+    /// Opens the counters of `plan` for all processes that the calling thread starts from now on.
+    /// For a user without the right to count kernel mode, only user mode is counted.
     ///
     /// # Errors
     /// When an event of the first group cannot be opened.
@@ -200,7 +202,7 @@ impl Topdown {
         text
     }
 
-    /// The issue slots of the command since the last reading.
+    /// Reads the issue slots of the command since the last reading.
     ///
     /// # Errors
     /// When a counter cannot be read any more.
@@ -223,9 +225,9 @@ impl Topdown {
 
 type Unopened = (CoreEvent, io::Error);
 
-/// Opens all groups by `open`, which gets the type number of the PMU and the events of a group. If
-/// the first group is refused, its error is returned. Any other refused group is left out of the
-/// plan, with a note.
+/// Calls `open` for each group of the plan, with the type number of the PMU and the events of the
+/// group. If `open` fails for the first group, its error is returned. If it fails for another
+/// group, this group is left out of the plan, with a note.
 fn open_all<T>(
     plan: &mut TopdownPlan,
     open: impl Fn(u32, &[CoreEvent]) -> Result<T, Unopened>,
@@ -269,7 +271,7 @@ fn refused(event: &CoreEvent, why: io::Error, root: &Root) -> OpenError {
     super::host::refused(&event.name, CORES, None, why, root)
 }
 
-/// Slots of cores by kind, as numbers of slots; `None` where a kind is not counted.
+/// The numbers of issue slots of each kind; `None` if a kind is not counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CoreSlots {
     pub all: Option<f64>,
@@ -277,15 +279,15 @@ pub struct CoreSlots {
     pub retiring: Option<f64>,
     /// Slots whose operations were discarded.
     pub bad_speculation: Option<f64>,
-    /// Slots that the front end did not supply.
+    /// Slots for which the front end supplied no operation.
     pub frontend: Option<f64>,
-    /// Slots that the back end stalled.
+    /// Slots whose operations the back end stalled.
     pub backend: Option<f64>,
-    /// Slots that were given to the core's other thread (AMD).
+    /// Slots that were given to the core's other hardware thread (AMD).
     pub contention: Option<f64>,
-    /// Retired slots of instructions with many operations.
+    /// Slots of retired instructions that consist of many operations.
     pub heavy: Option<f64>,
-    /// Discarded slots after a mispredicted branch.
+    /// Slots whose operations were discarded after a mispredicted branch.
     pub mispredicts: Option<f64>,
     /// Slots that the front end left empty while it waited for instructions.
     pub fetch_latency: Option<f64>,
@@ -299,8 +301,8 @@ pub struct CoreSlots {
 }
 
 impl CoreSlots {
-    /// The sums of the slots of two spans of time. A kind that is unknown in one span is unknown in
-    /// the sum. A span in which no thread ran is ignored.
+    /// Adds the slots of two spans of time. A kind that is unknown in one span is unknown in the
+    /// sum. A span in which no thread ran is ignored.
     pub fn plus(self, other: Self) -> Self {
         if self.enabled_ns == 0.0 {
             return other;
@@ -326,7 +328,7 @@ impl CoreSlots {
     }
 }
 
-/// The counts of one reading, by quantity.
+/// The counts of one reading of all groups, by quantity.
 #[derive(Clone, Debug, Default)]
 struct CoreCounts {
     counts: BTreeMap<Quantity, f64>,
@@ -349,7 +351,7 @@ impl CoreCounts {
         let retiring = of(Quantity::RetiringSlots);
         let filled = of(Quantity::FilledSlots).zip(retiring);
         // Clamp at 0: filled and retiring slots are counted at the same time, but not over exactly
-        // the same cycles, so their difference may be slightly negative.
+        // the same cycles, so the difference may be slightly negative.
         let thrown_away = filled.map(|(filled, kept)| (filled - kept).max(0.0));
         let backend = of(Quantity::BackendSlots);
         let stalled = of(Quantity::LoadStalledCycles).zip(of(Quantity::StalledCycles));

@@ -1,8 +1,9 @@
 //! Breadth-first search that changes its direction (Beamer, Asanović, Patterson, SC 2012).
 //!
-//! A level is searched top-down or bottom-up. Top-down visits the neighbours of each vertex of the
-//! frontier. Bottom-up visits each unreached vertex, and stops at its first neighbour in the
-//! frontier. Bottom-up is cheaper for a large frontier.
+//! The *frontier* is the set of vertices at the current depth. Each level is searched top-down or
+//! bottom-up. Top-down visits the neighbours of each vertex of the frontier. Bottom-up visits the
+//! neighbours of each unreached vertex, and stops at the first neighbour in the frontier. Bottom-up
+//! is cheaper for a large frontier.
 
 use super::{
     Algorithm, Reach,
@@ -19,21 +20,21 @@ use rayon::prelude::*;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// Bottom-up begins when the frontier's vertices have more than 1/`ALPHA` of the edges that
-/// top-down has not yet visited. It ends when the frontier shrinks and has at most 1/`BETA` of all
-/// vertices. Both figures are those of the GAP suite; the paper has 14 and 24.
+/// top-down has not yet visited. Bottom-up ends when the frontier shrinks and has at most 1/`BETA`
+/// of all vertices. Both constants are those of the GAP suite; the paper has 14 and 24.
 const ALPHA: usize = 15;
 const BETA: usize = 18;
 
-/// The bit that marks the parent entry of an unreached vertex. The other bits of this entry are the
-/// degree of the vertex.
+/// The bit that marks the parent entry of an unreached vertex. The other bits of such an entry are
+/// the degree of the vertex.
 const UNREACHED: u32 = 1 << 31;
 
-/// Vertices of a chunk of the bottom-up search: a multiple of 64, so that a chunk has whole words
-/// of the bitmaps.
+/// The number of vertices in a chunk of the bottom-up search. It is a multiple of 64, so that a
+/// chunk has whole words of the bitmaps.
 const PART: usize = 4096;
 
-/// Maximum number of steps in the checksum's walk along the parents, from a vertex to the source:
-/// wrong parents may form a cycle.
+/// The checksum walks along the parents from each vertex to the source. A walk has at most this
+/// number of steps, because wrong parents may form a cycle.
 const STEPS_MAX: usize = 4096;
 
 /// The breadth-first tree of the last search, as the parent of each vertex, and the arrays of the
@@ -42,8 +43,8 @@ const STEPS_MAX: usize = 4096;
 pub(super) struct Bfs {
     parents: Array,
     queue: Array,
-    /// `front` is a bitmap of the vertices in the frontier, and `next` of those in the next
-    /// frontier.
+    /// `front` is a bitmap of the vertices in the frontier, `next` a bitmap of the vertices in the
+    /// next frontier.
     front: Array,
     next: Array,
     reach: Reach,
@@ -109,8 +110,9 @@ impl Bfs {
     }
 }
 
-/// Reaches the unreached neighbours of `frontier`, and appends them to `queue` at `tail`. Returns
-/// the sum of the degrees of the vertices reached.
+/// Searches one level top-down: sets the parents of the unreached neighbours of `frontier`, and
+/// appends these neighbours to `queue` at `tail`. Returns the sum of the degrees of the vertices
+/// reached.
 fn top_down(
     graph: View<'_>,
     parents: &[AtomicU32],
@@ -139,8 +141,9 @@ fn top_down(
     frontier.par_chunks(64).map(part).sum()
 }
 
-/// For each unreached vertex, searches for a parent in the frontier, whose bitmap is `front`. Sets
-/// `next` to the bitmap of the vertices reached, and returns the number of these vertices.
+/// Searches one level bottom-up: for each unreached vertex, looks for a parent in the frontier,
+/// whose bitmap is `front`. Sets `next` to the bitmap of the vertices reached, and returns the
+/// number of these vertices.
 fn bottom_up(
     graph: View<'_>,
     parents: &[AtomicU32],
@@ -239,8 +242,8 @@ impl Algorithm for Bfs {
         Ok(())
     }
 
-    /// The checksum covers depths instead of parents, because the parent of a vertex depends on the
-    /// order of threads.
+    /// The checksum covers the depths of vertices instead of their parents, because the choice of a
+    /// parent depends on the order in which threads run.
     fn checksum(&self) -> u64 {
         let parents = self.parents.of::<u32>();
         let depth = |vertex: usize| {

@@ -1,11 +1,11 @@
-//! Betweenness centrality: the fraction of shortest paths through each vertex. It is computed by
-//! Brandes' algorithm (Journal of Mathematical Sociology 2001) from four sampled sources, as in the
-//! GAP suite.
+//! Betweenness centrality: the fraction of shortest paths through each vertex. The centrality is
+//! computed by Brandes' algorithm (Journal of Mathematical Sociology 2001) from four sampled
+//! sources, as in the GAP suite.
 //!
 //! A breadth-first search counts the shortest paths to each vertex, and marks the edges of these
-//! paths. Then each vertex computes its dependency from the dependencies of its successors, level
-//! by level back to the source. The dependency of a vertex is the fraction of the source's shortest
-//! paths that pass through the vertex, summed over all targets.
+//! paths. Then the dependency of each vertex is computed from the dependencies of its successors,
+//! level by level back to the source. The dependency of a vertex is the fraction of the shortest
+//! paths from the source to a target that pass through the vertex, summed over all targets.
 
 use super::{Algorithm, Reach, csr::View, queue::Batch, wrong};
 use crate::{
@@ -22,11 +22,12 @@ const SOURCES: u64 = 4;
 /// The depth of vertices that were not reached.
 const FAR: u32 = u32::MAX;
 
-/// The largest error of a score that `verify` accepts. Scores are scaled so that the largest is 1.
+/// The largest error of a score that `verify` accepts. Scores are scaled so that the largest score
+/// is 1.
 const TOLERANCE: f64 = 1e-5;
 
-/// Vertices of a chunk of a parallel loop: `PART` for a loop over the vertices of one level, and
-/// `PART_OF_ALL` for a loop over all vertices.
+/// The number of vertices in a chunk of a parallel loop: `PART` for a loop over the vertices of one
+/// level, and `PART_OF_ALL` for a loop over all vertices.
 const PART: usize = 64;
 const PART_OF_ALL: usize = 4096;
 
@@ -104,8 +105,8 @@ struct PathCount<'a> {
 }
 
 impl PathCount<'_> {
-    /// Searches all levels. Returns the offset of each level in the queue, and the end of the last
-    /// level.
+    /// Searches from `source` level by level. Returns the offset of each level in the queue, and
+    /// the end of the last level.
     fn forward(&self, source: u32) -> Vec<usize> {
         self.depths[source as usize].store(0, Relaxed);
         self.paths[source as usize].store(1_f64.to_bits(), Relaxed);
@@ -128,8 +129,9 @@ impl PathCount<'_> {
     }
 
     /// Visits the neighbours of a vertex at depth `depth`. Unreached neighbours are appended to the
-    /// next level through `batch`, and the edges to that level are marked in `on_path`. The
-    /// vertex's number of shortest paths is added to the number of each neighbour in that level.
+    /// next level through `batch`, and the edges to the next level are marked in `on_path`. The
+    /// number of shortest paths to the vertex is added to the number of each neighbour in the next
+    /// level.
     fn expand(&self, vertex: u32, depth: u32, batch: &mut Batch<'_>) {
         let paths = f64::from_bits(self.paths[vertex as usize].load(Relaxed));
         for at in self.graph.range(vertex) {
@@ -156,8 +158,8 @@ impl PathCount<'_> {
         }
     }
 
-    /// The dependency of a vertex: a sum over its successors, which are its neighbours in the next
-    /// level.
+    /// Computes the dependency of a vertex: a sum over its successors, which are its neighbours in
+    /// the next level.
     fn dependency(&self, vertex: u32, deltas: &[AtomicU32]) -> f32 {
         let paths = f64::from_bits(self.paths[vertex as usize].load(Relaxed));
         let mut sum = 0.0;
@@ -173,7 +175,7 @@ impl PathCount<'_> {
 }
 
 /// The score of each vertex, from the shortest paths that begin at `sources`. One thread computes
-/// these scores, to verify those of the parallel algorithm.
+/// these scores, to verify the scores of the parallel algorithm.
 fn brandes(graph: View<'_>, sources: impl Iterator<Item = u32>) -> Vec<f64> {
     let mut scores = vec![0.0; graph.vertices()];
     for source in sources {
@@ -245,7 +247,7 @@ impl Algorithm for Centrality {
         let expected = brandes(graph, sources(&self.reach, self.round));
         for (vertex, (found, expected)) in self.scores.of::<f32>().iter().zip(expected).enumerate()
         {
-            // NaN fails this comparison, so NaN is a wrong value.
+            // NaN fails this comparison, so it is reported as a wrong value.
             let is_right = (f64::from(*found) - expected).abs() <= TOLERANCE;
             if !is_right {
                 return wrong(format!("the score of vertex {vertex}"), found, expected);

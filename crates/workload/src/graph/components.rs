@@ -1,8 +1,8 @@
 //! Connected components by Afforest (Sutton, Ben-Nun, Barak, IPDPS 2018), as in the GAP suite.
 //!
 //! Trees of vertices are joined edge by edge. After the first two neighbours of each vertex are
-//! joined, most vertices are in one tree. A sample of vertices finds this tree, and the other edges
-//! of the tree's vertices are skipped.
+//! joined, most vertices are in one tree. A sample of vertices finds this tree, and the remaining
+//! edges of its vertices are skipped.
 
 use super::{Algorithm, csr::View, wrong};
 use crate::{
@@ -16,7 +16,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
 
-/// The number of neighbours that each vertex is joined with before the sample is drawn.
+/// The number of neighbours with which each vertex is joined before the sample is drawn.
 const ROUNDS: usize = 2;
 
 /// The number of vertices in the sample that finds the largest tree.
@@ -25,7 +25,8 @@ const SAMPLE: usize = 1024;
 /// The number of vertices in a chunk of a parallel loop.
 const PART: usize = 4096;
 
-/// The label of each vertex: after a round, the vertex with the lowest number in its component.
+/// The label of each vertex. After a round, the label is the lowest number of a vertex in the same
+/// component.
 #[derive(Debug)]
 pub(super) struct Components {
     labels: Array,
@@ -99,8 +100,8 @@ fn frequent(labels: &[AtomicU32]) -> u32 {
     most.map_or(0, |(label, _)| label)
 }
 
-/// For each vertex, the vertex with the lowest number in its component, found by searches in one
-/// thread. `verify` compares these vertices with the labels.
+/// Returns, for each vertex, the lowest number of a vertex in the same component, found by searches
+/// in one thread. `verify` compares these numbers with the labels.
 fn least(graph: View<'_>) -> Vec<u32> {
     let mut labels = vec![u32::MAX; graph.vertices()];
     let mut stack = vec![];

@@ -1,4 +1,5 @@
-//! Graphs in compressed sparse rows: the sorted neighbours of each vertex, list after list.
+//! Graphs in compressed sparse rows (CSR): one array has the sorted lists of the neighbours of all
+//! vertices, list after list.
 //!
 //! Graphs are undirected: each edge is in the lists of both of its vertices. Lists have no loops
 //! and no edge twice.
@@ -10,10 +11,10 @@ use crate::{
 use rayon::prelude::*;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The number of vertices whose lists one task sorts.
+/// The number of vertices whose lists of neighbours one task sorts.
 const PART: usize = 1024;
 
-/// A graph that owns its arrays.
+/// A graph in compressed sparse rows that owns its arrays.
 #[derive(Debug)]
 pub(super) struct Csr {
     /// The offset of each vertex's first neighbour, followed by the number of all neighbours (u64).
@@ -22,7 +23,8 @@ pub(super) struct Csr {
     vertices: usize,
 }
 
-/// A graph as slices: the offset of each vertex's list, and the neighbours of all lists.
+/// A graph as two slices: the offset of each vertex's list of neighbours, and all lists one after
+/// the other.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct View<'a> {
     pub(super) offsets: &'a [u64],
@@ -53,7 +55,8 @@ impl<'a> View<'a> {
     }
 }
 
-/// A source of edges that gives the same edges each time, in chunks for different threads.
+/// A source of edges, divided into chunks for different threads. Each reading of a chunk gives the
+/// same edges.
 pub(super) trait Edges: Sync {
     fn vertices(&self) -> usize;
     /// The number of edges of all chunks together.
@@ -64,7 +67,7 @@ pub(super) trait Edges: Sync {
 
 impl Csr {
     /// Builds a graph from `edges`. The edges are not stored in a list but read twice: first to
-    /// count the neighbours of each vertex, then to write them.
+    /// count the neighbours of each vertex, then to write the neighbours.
     pub(super) fn new(memory: &Memory, edges: &impl Edges) -> Result<Self, SetupError> {
         let vertices = edges.vertices();
         let mut offsets = memory.array(8 * (vertices + 1))?;
@@ -93,13 +96,15 @@ impl Csr {
         View { offsets, neighbours: &self.neighbours.of()[..offsets[self.vertices] as usize] }
     }
 
-    /// Bytes of the arrays as allocated: edges that the generator gave twice are included.
+    /// Bytes of the allocated arrays, which have room for all edges that the generator draws, also
+    /// for repeated edges.
     pub(super) fn bytes(&self) -> u64 {
         (self.offsets.of::<u8>().len() + self.neighbours.of::<u8>().len()) as u64
     }
 }
 
-/// Calls `visit` with both directions of each edge, except for edges from a vertex to itself.
+/// Calls `visit` twice for each edge, once in each direction. Edges from a vertex to itself are
+/// left out.
 fn each_end(edges: &impl Edges, visit: &(impl Fn(u32, u32) + Sync)) {
     (0..edges.parts()).into_par_iter().for_each(|part| {
         edges.each(part, &mut |a, b| {
@@ -111,8 +116,8 @@ fn each_end(edges: &impl Edges, visit: &(impl Fn(u32, u32) + Sync)) {
     });
 }
 
-/// Sorts each list, removes repeated neighbours, and closes the gaps. `offsets` has the ends of the
-/// lists on entry, and their starts on return.
+/// Sorts each list of neighbours, removes repeated neighbours, and closes the gaps. `offsets` has
+/// the ends of the lists on entry, and the starts of the lists on return.
 fn squeeze(offsets: &mut [u64], neighbours: &mut [u32], vertices: usize) {
     let mut parts = vec![];
     let (mut rest, mut done) = (&mut *neighbours, 0);

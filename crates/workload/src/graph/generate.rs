@@ -1,10 +1,10 @@
-//! Generators of graphs: Kronecker, and uniform (Erdős-Rényi). The degree is that of the GAP
-//! benchmark suite (Beamer, Asanović, Patterson, arXiv 1508.03619, section 3).
+//! Generators of graphs: Kronecker, and uniform (Erdős-Rényi). The number of edges per vertex is
+//! that of the GAP benchmark suite (Beamer, Asanović, Patterson, arXiv 1508.03619, section 3).
 //!
 //! A Kronecker graph has a few vertices with very many neighbours. The numbers of the two vertices
-//! of an edge are drawn bit by bit. Each pair of bits chooses one of four quadrants of the
-//! adjacency matrix, with the probabilities of Graph500. The numbers of the vertices are permuted
-//! afterwards, so the number of a vertex tells nothing about its degree.
+//! of an edge are drawn bit by bit. Each pair of bits (one of either vertex) chooses one of four
+//! quadrants of the adjacency matrix, with the probabilities of Graph500. The numbers of the
+//! vertices are permuted afterwards, so the number of a vertex tells nothing about its degree.
 //!
 //! Edges are drawn in chunks, and each chunk has a seed of its own: a graph is the same for any
 //! number of threads.
@@ -14,11 +14,11 @@ use crate::word;
 use rand::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-/// Edges drawn for each vertex. A vertex has twice as many neighbours on average, less the edges
-/// that are drawn more than once or that lead from a vertex to itself.
+/// The number of edges drawn for each vertex. A vertex has twice as many neighbours on average,
+/// minus the edges that are drawn more than once or that lead from a vertex to itself.
 pub(super) const DEGREE: usize = 16;
 
-/// The number of edges of a chunk, which is drawn with a seed of its own.
+/// The number of edges in a chunk. Each chunk is drawn with its own seed.
 const PART: usize = 1 << 14;
 
 /// The distribution of edges.
@@ -108,7 +108,8 @@ impl Edges for Generator {
     }
 }
 
-/// The weight of an edge, from 1 to 255, the same in both directions.
+/// The pseudo-random weight of the edge between the vertices `a` and `b`, 1 to 255. Both directions
+/// of an edge have the same weight.
 pub(super) fn weight(seed: u64, a: u32, b: u32) -> u8 {
     let edge = u64::from(a.min(b)) << 32 | u64::from(a.max(b));
     let mixed = word((edge ^ seed) as usize);

@@ -1,7 +1,7 @@
 //! `PageRank` by Gauss-Seidel iterations: a vertex sums the contributions of its neighbours, some
-//! of which were updated in the same iteration, and updates its own contribution at once. This
-//! takes half of the iterations of Jacobi's method (Arasu et al., WWW 2002); the GAP suite does the
-//! same.
+//! of which were updated in the same iteration, and updates its own contribution at once.
+//! Gauss-Seidel needs half of the iterations of Jacobi's method (Arasu et al., WWW 2002). The GAP
+//! suite uses the same method.
 
 use super::{Algorithm, csr::View, wrong};
 use crate::{
@@ -16,14 +16,14 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 /// vertex.
 const DAMPING: f32 = 0.85;
 
-/// Iterations end when the absolute changes of all ranks in an iteration add up to less than this.
-/// At the start the ranks add up to 1.
+/// The iterations end when the absolute changes of all ranks in an iteration add up to less than
+/// this value. The initial ranks add up to 1.
 const CHANGE_MAX: f64 = 1e-4;
 
 /// Maximum number of iterations.
 const ITERATIONS_MAX: u32 = 100;
 
-/// Vertices in a chunk of a parallel loop.
+/// The number of vertices in a chunk of a parallel loop.
 const PART: usize = 4096;
 
 /// The rank and the contribution of each vertex, as the last round computed them.
@@ -103,7 +103,7 @@ impl Algorithm for PageRank {
         let change =
             |(rank, sum): (&f32, &f64)| (base + f64::from(DAMPING) * sum - f64::from(*rank)).abs();
         let change: f64 = ranks.iter().zip(&sums).map(change).sum();
-        // NaN fails this comparison, so NaN is a wrong value.
+        // NaN fails this comparison, so it is reported as a wrong value.
         let is_right = change < CHANGE_MAX;
         if is_right {
             return Ok(());

@@ -1,5 +1,5 @@
-//! A queue of vertices that several threads fill. A thread collects a batch, and reserves the slots
-//! of the whole batch at once.
+//! A queue of vertices that several threads fill. A thread collects a batch of vertices, and
+//! reserves the slots of the whole batch in the queue at once.
 
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
@@ -10,7 +10,8 @@ const LENGTH: usize = 256;
 /// The number of vertices that a task of [`each_of`] visits.
 const PART: usize = 1024;
 
-/// The vertices that a thread has collected, to be appended to `queue` at `tail`.
+/// The vertices that a thread has collected and not yet appended to `queue`. `tail` is the next
+/// free slot of the queue, shared by all threads.
 pub(super) struct Batch<'a> {
     vertices: [u32; LENGTH],
     length: usize,

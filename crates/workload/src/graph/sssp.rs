@@ -2,8 +2,8 @@
 //! with the bucket fusion of GraphIt, as in the GAP suite.
 //!
 //! Vertices are kept in buckets by their distance. The vertices of the first bucket are relaxed in
-//! parallel. A vertex whose distance shrinks goes to the bucket of its new distance. The buckets
-//! are vectors in memory of the ordinary allocator.
+//! parallel. A vertex whose distance becomes shorter goes to the bucket of its new distance. The
+//! buckets are vectors in memory of the ordinary allocator.
 
 use super::{Algorithm, Reach, csr::View, generate::weight, wrong};
 use crate::{
@@ -22,7 +22,7 @@ use std::{
     },
 };
 
-/// Width of a bucket, as a difference of distances: weights of edges are 1 to 255. The GAP suite
+/// The width of a bucket, in units of distance (the weights of edges are 1 to 255). The GAP suite
 /// uses 2 for both shapes of generated graphs.
 const DELTA: u32 = 2;
 
@@ -36,7 +36,8 @@ const FAR: u32 = u32::MAX;
 /// The weights of the edges, and the distances from `source` that the last search found.
 #[derive(Debug)]
 pub(super) struct Sssp {
-    /// The weight of the edge to each neighbour, a byte each, in the order of the graph's lists.
+    /// The weight of the edge to each neighbour, one byte each, in the order of the graph's lists
+    /// of neighbours.
     weights: Array,
     distances: Array,
     reach: Reach,
@@ -101,8 +102,8 @@ impl Sssp {
     }
 }
 
-/// Locks the buckets of a thread. A poisoned lock is ignored, because a thread that panics ends the
-/// search, and leaves the buckets of the other threads whole.
+/// Locks the buckets of a thread. A poisoned lock is ignored: a thread that panics ends the search,
+/// and does not damage the buckets of the other threads.
 fn locked(buckets: &Mutex<Buckets>) -> MutexGuard<'_, Buckets> {
     buckets.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -115,12 +116,13 @@ struct Relaxation<'a> {
 }
 
 impl Relaxation<'_> {
-    /// Relaxes `vertices`, which are in the bucket with the index `bucket`. If this puts vertices
-    /// into the same bucket of the thread's `own` buckets, relaxes these vertices too, unless there
-    /// are [`FUSED_MAX`] or more.
+    /// Relaxes `vertices`, which are in the bucket with the index `bucket`. The relaxation may put
+    /// vertices into the same bucket of `own`, the thread's buckets. These vertices are then
+    /// relaxed too, unless they are [`FUSED_MAX`] or more.
     fn settle(&self, vertices: &[u32], bucket: usize, own: &mut Buckets) {
         for vertex in vertices {
-            // A vertex whose distance is below the bucket was relaxed with an earlier bucket.
+            // A vertex whose distance is below the range of this bucket was relaxed with an earlier
+            // bucket.
             if self.distances[*vertex as usize].load(Relaxed) >= DELTA * bucket as u32 {
                 self.relax(*vertex, own);
             }

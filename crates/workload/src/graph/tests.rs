@@ -96,8 +96,8 @@ fn a_long_path_is_searched_level_by_level() {
 #[test]
 fn triangles_of_a_complete_graph_are_all_its_triples() {
     let pairs = (0..40).flat_map(|a| (0..a).map(move |b| (a, b))).collect::<Vec<_>>();
-    // A star beside the complete graph gives few vertices most edges. The kernel then takes the
-    // graph as skewed, and renumbers its vertices.
+    // A star beside the complete graph gives few vertices most edges. With the star, the kernel
+    // takes the graph as skewed, and renumbers its vertices.
     let star: Vec<(u32, u32)> = (41..2000).map(|leaf| (40, leaf)).collect();
     for (vertices, edges) in [(40, pairs.clone()), (2000, [pairs, star].concat())] {
         let mut graph = program(csr(vertices, &edges), 2, Task::Triangles);
@@ -139,8 +139,8 @@ fn equal_rounds_have_equal_checksums() {
             graph.checksum()
         };
         assert_eq!(sum(1), sum(1), "{name}");
-        // The iterations of PageRank depend on the order of threads, so its checksum is not
-        // compared.
+        // The ranks after PageRank's iterations depend on the order of threads, so the checksum of
+        // PageRank is not compared.
         assert!(task == Task::PageRank || sum(1) == sum(3), "{name}");
     }
 }

@@ -3,8 +3,8 @@
 //! For each edge, the lists of its two vertices are intersected. Only neighbours with lower numbers
 //! are considered, so each triangle is found once. If a few vertices have most edges, the vertices
 //! are renumbered first, by descending degree. Each vertex then has few neighbours with lower
-//! numbers (Cohen, Computing in Science & Engineering 2009). The GAP suite does the same. The
-//! renumbering is part of the round.
+//! numbers (Cohen, Computing in Science & Engineering 2009). The GAP suite renumbers in the same
+//! way. The renumbering is part of the timed round.
 
 use super::{Algorithm, csr::View, wrong};
 use crate::{
@@ -14,14 +14,16 @@ use crate::{
 };
 use rayon::prelude::*;
 
-/// Vertices of a chunk. Each chunk is a task of its own: after the renumbering the first vertices
-/// have most of the work, and other threads cannot take chunks from a task that has begun.
+/// The number of vertices in a chunk. Each chunk is a task of its own: after the renumbering, most
+/// of the work is in the first vertices, and other threads cannot take chunks from a task that has
+/// begun.
 const PART: usize = 64;
 
-/// The number of vertices in a sample. Their degrees decide whether the graph is renumbered.
+/// The number of vertices in a sample. The degrees of these vertices decide whether the graph is
+/// renumbered.
 const SAMPLE: usize = 1000;
 
-/// The renumbered graph, and the last number of triangles.
+/// The renumbered graph, and the number of triangles that the last round counted.
 #[derive(Debug)]
 pub(super) struct Triangles {
     /// A u64 for each vertex, in the new order: the upper half is `u32::MAX` minus the degree, and
@@ -41,7 +43,7 @@ impl Triangles {
         let numbers = memory.array(4 * vertices)?;
         let offsets = memory.array(8 * (vertices + 1))?;
         // The renumbered graph has each edge once, in the list of the vertex with the higher
-        // number: half of the entries.
+        // number. It therefore has half as many entries as the original graph.
         let neighbours = memory.array(4 * (graph.neighbours.len() / 2))?;
         Ok(Self { order, numbers, offsets, neighbours, count: 0 })
     }
@@ -116,7 +118,7 @@ fn of_vertex(graph: View<'_>, vertex: u32) -> u64 {
 }
 
 /// The number of vertices below `limit` that are in both sorted lists. `a` contains `limit`, so the
-/// inner loop ends there at the latest.
+/// inner loop ends at this element at the latest.
 fn common(a: &[u32], b: &[u32], limit: u32) -> u64 {
     let (mut at, mut count) = (0, 0);
     for it in b {
@@ -144,8 +146,8 @@ fn is_skewed(graph: View<'_>) -> bool {
 
 /// The number of triangles, computed in one thread with marks in place of sorted lists. Each edge
 /// is kept only in the list of its vertex with the lower rank, which has fewer neighbours. These
-/// lists are made first: to search all neighbours of a vertex with many neighbours, once for each
-/// of them, would take several times as long as the rounds.
+/// short lists are made first, because a search through all neighbours of a vertex with many
+/// neighbours, repeated for each neighbour, would take several times as long as the rounds.
 fn marked(graph: View<'_>) -> u64 {
     let rank = |vertex: u32| (graph.degree(vertex), vertex);
     let (mut ends, mut lists) = (vec![0], Vec::with_capacity(graph.neighbours.len() / 2));

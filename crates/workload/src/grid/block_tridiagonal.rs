@@ -1,10 +1,10 @@
 //! Block-tridiagonal systems with blocks of 5 x 5, solved by elimination without pivots between
-//! blocks (Thomas). Implicit solvers of gas dynamics solve such systems for density, momentum and
-//! energy along each line of cells (bwaves, the NAS benchmark BT).
+//! blocks (Thomas). Implicit solvers of gas dynamics (bwaves, the NAS benchmark BT) solve such a
+//! system along each line of cells; its unknowns are the density, momentum and energy of the cells.
 //!
-//! A round is an implicit step. It solves A x = b for each line, where b is the x of the round
-//! before plus a small source. The blocks of A do not change. Verification: A times the last x must
-//! be the last b, and each block must have the values that were written at the start.
+//! A round is an implicit step. It solves A x = b for each line, where b is the solution of the
+//! round before plus a small source. The blocks of A do not change. Verification: A times the last
+//! x must equal the last b, and each block must still have its initial values.
 
 use super::near;
 use crate::{
@@ -14,29 +14,30 @@ use crate::{
 };
 use rayon::{ThreadPool, prelude::*};
 
-/// Rows and columns of a block.
+/// The number of rows and of columns of a block.
 const SIZE: usize = 5;
 
-/// Elements of one block (`BLOCK`), and of the three blocks of a cell (`BLOCKS`).
+/// The number of elements of one block (`BLOCK`), and of the three blocks of a cell (`BLOCKS`).
 const BLOCK: usize = SIZE * SIZE;
 const BLOCKS: usize = 3 * BLOCK;
 
-/// Cells of a line.
+/// The number of cells in a line.
 const CELLS: usize = 64;
 
-/// Bytes of a line: blocks, and the results before and after a step.
+/// Bytes of a line: its blocks, and its results before and after a step.
 const LINE_BYTES: u64 = (CELLS * (BLOCKS + 2 * SIZE) * 8) as u64;
 
-/// Operations of a cell: two products of blocks and vectors (2 x 50), the product of two blocks
-/// (250), a decomposition (2/3 x 125), six solutions (6 x 50).
+/// Floating-point operations for a cell: two products of a block and a vector (2 x 50), the product
+/// of two blocks (250), the decomposition of a block (2/3 x 125), and six solutions with it (6 x
+/// 50).
 const FLOPS: u64 = 100 + 250 + 83 + 300;
 
 /// The number that a round adds to each element of the right sides, with a sign that changes from
 /// round to round. Without this source, results would go to zero.
 const SOURCE: f64 = 0.2;
 
-/// Largest error that `verify` accepts of an element of A x, compared with b; elements of x are
-/// below 10.
+/// The largest difference between an element of A x and of b that `verify` accepts; the elements of
+/// x are below 10.
 const TOLERANCE: f64 = 1e-12;
 
 type Vector = [f64; SIZE];
@@ -45,7 +46,8 @@ type Square = [Vector; SIZE];
 /// The blocks of the matrix A for all lines, and the results before and after a round.
 #[derive(Debug)]
 pub struct BlockTridiagonal {
-    /// The three blocks of each cell: before, on and after the diagonal. A block is stored by rows.
+    /// The three blocks of each cell: before, on and after the diagonal of the matrix. A block is
+    /// stored by rows.
     blocks: Array,
     /// The results after an even and after an odd number of rounds.
     results: [Array; 2],
@@ -65,7 +67,7 @@ fn element(at: usize) -> f64 {
 }
 
 impl BlockTridiagonal {
-    /// Allocates as many lines as the footprint has room for.
+    /// Allocates and fills as many lines as fit into the footprint.
     ///
     /// # Errors
     /// When the footprint is less than a line, memory cannot be allocated, or threads cannot be
@@ -105,7 +107,8 @@ fn product(block: &Square, vector: &Vector) -> Vector {
     std::array::from_fn(|row| block[row].iter().zip(vector).map(|(a, b)| a * b).sum())
 }
 
-/// The number ([`SOURCE`], with a sign) that a round adds to each element of the right sides.
+/// The number that the round `round` adds to each element of the right sides: [`SOURCE`] in even
+/// rounds, and minus [`SOURCE`] in odd rounds.
 fn source(round: u32) -> f64 {
     if round.is_multiple_of(2) { SOURCE } else { -SOURCE }
 }
@@ -115,8 +118,8 @@ fn minus(a: Vector, b: Vector) -> Vector {
 }
 
 /// Solves `block x = right` for the vector x, and in the same way `block x = c` for each column c
-/// of `other`. The solutions replace `right` and `other`. There is no pivoting, because the
-/// diagonal dominates.
+/// of `other`. The solutions replace `right` and `other`. No pivoting is needed, because the matrix
+/// is diagonally dominant.
 fn solve(mut block: Square, right: &mut Vector, other: &mut Square) {
     for pivot in 0..SIZE {
         let inverse = 1.0 / block[pivot][pivot];
@@ -138,7 +141,7 @@ fn solve(mut block: Square, right: &mut Vector, other: &mut Square) {
 }
 
 /// Solves the system of a line of cells, with `right` plus `source` as its right side. `upper` is
-/// scratch with room for a block for each cell.
+/// scratch memory with a block for each cell.
 fn line(
     blocks: &[f64],
     (right, source): (&[f64], f64),

@@ -2,10 +2,11 @@
 //! solver Xcompact3D takes derivatives. The derivatives along a line of the grid are the solution
 //! of a tridiagonal system; there are lines along each of the three axes.
 //!
-//! The field is a product of sines with periodic boundaries. A round takes its derivative in x,
-//! then in y, then in z. Each of these steps reads one of two arrays, and writes the derivative to
-//! the other array. The scheme's derivative of a sine is a cosine times a known factor, and the
-//! round divides by this factor. Each element is therefore known in all rounds, and is verified.
+//! The field is a product of sines with periodic boundaries. A round takes the derivative of the
+//! field in x, then of the result in y, then in z. Each of these three steps reads one of two
+//! arrays, and writes the derivative to the other array. The scheme's derivative of a sine is a
+//! cosine times a known factor, and the round divides by this factor. The value of each element is
+//! therefore known in all rounds, and is verified.
 
 use super::{near, side};
 use crate::{
@@ -24,29 +25,31 @@ const FIRST: f64 = 14.0 / 9.0 / 2.0;
 const SECOND: f64 = 1.0 / 9.0 / 4.0;
 
 /// The wave number at which the scheme multiplies the amplitude of a wave by the largest factor, in
-/// waves for each cell. A round divides by the factor of the field's wave, so rounding errors with
-/// a larger factor than the field grow from round to round: with 24 cells along a line up to 6.6
-/// times in each round. The field's wave number is therefore near `WAVE`. The two are not equal,
-/// because a line has a whole number of waves, which is coprime to the number of cells.
+/// waves for each cell. A round divides by the factor of the field's wave, so rounding errors at
+/// wave numbers with a larger factor would grow from round to round: with 24 cells along a line, by
+/// up to 6.6 times in each round. The wave number of the field is therefore near `WAVE`. It is not
+/// exactly `WAVE`, because a line has a whole number of waves, which is coprime to the number of
+/// cells.
 const WAVE: f64 = 0.36;
 
 /// The number of rounds after which the field equals the initial field. The field is then filled
-/// again, which removes its rounding errors.
+/// again, which removes the rounding errors.
 const PERIOD: u32 = 4;
 
 /// Floating-point operations for each element and direction: differences 5, forward sweep 2,
 /// backward sweep 3, correction of rank one 2, multiplication by `Line::scale` 1.
 const FLOPS: u64 = 13;
 
-/// Largest error that `verify` accepts of an element after at most [`PERIOD`] rounds. Elements are
-/// from -1 to 1.
+/// The largest error of an element that `verify` accepts, after at most [`PERIOD`] rounds. Elements
+/// are from -1 to 1.
 const TOLERANCE: f64 = 1e-10;
 
 /// The two arrays of a round, the factors of the tridiagonal matrix that a round solves, and the
 /// threads.
 #[derive(Debug)]
 pub struct Compact {
-    /// Two arrays: a round reads the field from one, and leaves the derivative in the other.
+    /// A round reads the field from one of the two arrays, and leaves the derivative in the other
+    /// array.
     fields: [Array; 2],
     line: Line,
     rounds: u32,
@@ -63,7 +66,7 @@ struct Line {
     pivots: Vec<f64>,
     /// The solution of the tridiagonal system whose right side is u.
     correction: Vec<f64>,
-    /// The inverse of one plus the scalar product of v and `correction`.
+    /// One divided by the sum of one and the scalar product of v and `correction`.
     share: f64,
     /// One divided by the factor of the scheme: the scheme's derivative of the field's sine is this
     /// factor times the cosine.
@@ -121,8 +124,9 @@ impl Line {
         }
     }
 
-    /// Sets `to` to the derivatives of many lines `from`, times `self.scale`. A row of `from` or
-    /// `to` has one element of each line.
+    /// Computes the derivatives along many lines of the grid, times `self.scale`: reads the lines
+    /// from `from`, and writes the derivatives to `to`. Row `at` of `from` and of `to` has element
+    /// `at` of each line.
     fn derive(&self, from: &[&[f64]], to: &mut [&mut [f64]]) {
         let side = self.side;
         for (at, to) in to.iter_mut().enumerate() {
@@ -161,8 +165,8 @@ impl Line {
     }
 }
 
-/// The number of waves along a line: near [`WAVE`] for each cell, and coprime to the number of
-/// cells, so that all elements of a line differ.
+/// The number of waves along a line of `side` cells: near [`WAVE`] per cell, and coprime to the
+/// number of cells, so that all elements of a line differ.
 fn waves(side: usize) -> usize {
     let divides =
         |waves: usize| (2..=waves).any(|it| waves.is_multiple_of(it) && side.is_multiple_of(it));
@@ -196,14 +200,14 @@ impl Compact {
             Self { fields, line: Line::new(side), rounds: 0, pool: team::pool(threads)? };
         compact.fill();
         let Self { fields: [_, other], pool, .. } = &mut compact;
-        // Touches the pages now, so that Linux allocates them outside of the measured rounds.
+        // The pages are touched here, so that Linux allocates them outside of the measured rounds.
         pool.install(|| {
             other.of_mut::<f64>().par_chunks_mut(side * side).for_each(|plane| plane.fill(0.0));
         });
         Ok(compact)
     }
 
-    /// Fills the first array with the field at the start.
+    /// Fills the first array with the initial field.
     fn fill(&mut self) {
         let Self { fields: [field, _], line, pool, .. } = self;
         let side = line.side;
@@ -235,8 +239,8 @@ fn in_y(line: &Line, from: &[f64], to: &mut [f64]) {
     });
 }
 
-/// Sets `to` to the derivatives of `from` in z: across planes. One task computes the rows with the
-/// same y, one of each plane.
+/// Sets `to` to the derivatives of `from` in z: across planes. One task computes all rows with the
+/// same y: one row of each plane.
 fn in_z(line: &Line, from: &[f64], to: &mut [f64]) {
     let side = line.side;
     let mut parts: Vec<Vec<&mut [f64]>> = (0..side).map(|_| Vec::with_capacity(side)).collect();
@@ -314,8 +318,8 @@ mod tests {
         assert!(coarse < 1e-4 && fine < coarse / 50.0, "{coarse} {fine}");
     }
 
-    /// With each of these numbers of cells along a line, the wave number of the field differs from
-    /// [`WAVE`]: least with 20 cells.
+    /// The field's wave number differs from [`WAVE`] for each tested number of cells along a line;
+    /// the difference is least with 20 cells.
     #[test]
     fn errors_do_not_grow_from_round_to_round() {
         for side in [16, 20, 24, 40, 90] {

@@ -1,15 +1,15 @@
-//! The lattice Boltzmann method with 19 velocities in three dimensions (D3Q19), relaxed as by
-//! Bhatnagar, Gross and Krook (Qian, d'Humières, Lallemand, Europhysics Letters 1992): the loops of
-//! the benchmark lbm.
+//! The lattice Boltzmann method with 19 velocities in three dimensions (D3Q19), with the relaxation
+//! of Bhatnagar, Gross and Krook (Qian, d'Humières, Lallemand, Europhysics Letters 1992): the loops
+//! of the benchmark lbm.
 //!
 //! A step reads, for each cell and velocity, the population that arrives from a neighbour, and
 //! writes the relaxed population to a second array. Boundaries are periodic. The initial state is
 //! an ABC flow (Arnold, Beltrami, Childress), which keeps its form and decays as exp(-viscosity k^2
-//! t), where k is its wave number and t is the number of steps.
+//! t), where k is the wave number of the flow and t is the number of steps.
 //!
 //! Verification: each population of the last step must equal the value that one thread computes
-//! again from the state before this step, mass and momentum must be as at the start, and velocities
-//! must be those of the decayed flow.
+//! again from the state before this step, mass and momentum must have their initial values, and
+//! velocities must be those of the decayed flow.
 
 use super::{near, side};
 use crate::{
@@ -22,14 +22,15 @@ use std::f64::consts::TAU;
 
 const VELOCITIES: usize = 19;
 
-/// Bytes of a cell: the populations before and after a step.
+/// Bytes of a cell: its populations before and after a step.
 const BYTES: u64 = 2 * VELOCITIES as u64 * 8;
 
-/// Operations of a cell: density 18, momentum 3 x 9, velocities 4, their square 6; for each
-/// population the product with the velocity 2, equilibrium 7, relaxation 3.
+/// Floating-point operations for a cell: density 18, momentum 3 x 9, velocities 4, square of the
+/// velocity 6; for each population, product with the velocity 2, equilibrium 7, relaxation 3.
 const FLOPS: u64 = 18 + 27 + 4 + 6 + 19 * 12;
 
-/// The direction of each velocity: the cells along x, y and z that its population moves in a step.
+/// The direction of each velocity: the number of cells along x, y and z by which its population
+/// moves in a step.
 const DIRECTIONS: [[i32; 3]; VELOCITIES] = [
     [0, 0, 0],
     [1, 0, 0],
@@ -57,23 +58,24 @@ const DIRECTIONS: [[i32; 3]; VELOCITIES] = [
 const RELAXATION: f64 = 1.25;
 const VISCOSITY: f64 = (1.0 / RELAXATION - 0.5) / 3.0;
 
-/// Amplitude of the flow, in cells for each step: far below the speed of sound of 0.58.
+/// The amplitude of the flow, in cells per step, far below the speed of sound (0.58 cells per
+/// step).
 const SPEED: f64 = 0.01;
 
-/// Largest error that `verify` accepts of a population of the last step. For a sum over all cells,
-/// this error is multiplied by the numbers of cells and of rounds.
+/// The largest error of a population that `verify` accepts after the last step. For a sum over all
+/// cells, the tolerance is multiplied by the number of cells and by the number of rounds.
 const TOLERANCE: f64 = 1e-12;
 
-/// Largest error that `verify` accepts of a velocity, as a fraction of the amplitude [`SPEED`],
-/// with 8 cells along an edge. The error falls with the square of the number of cells along an
+/// The largest error of a velocity that `verify` accepts with 8 cells along an edge, as a fraction
+/// of the amplitude [`SPEED`]. The error falls with the square of the number of cells along an
 /// edge.
 const FLOW_TOLERANCE: f64 = 0.2;
 
 /// The states of the cells before and after a step.
 #[derive(Debug)]
 pub struct Lattice {
-    /// The states after an even and after an odd number of rounds. A state is stored velocity by
-    /// velocity.
+    /// The states of all cells after an even and after an odd number of rounds. A state is stored
+    /// velocity by velocity.
     states: [Array; 2],
     side: usize,
     rounds: u32,
@@ -88,16 +90,16 @@ fn weight(velocity: usize) -> f64 {
     }
 }
 
-/// The population of a velocity in equilibrium, in a cell with the density `density` and the
-/// velocity `speeds`. `square` is 1.5 times the square of the cell's speed.
+/// The equilibrium population of one of the 19 velocities, in a cell with the density `density` and
+/// the flow velocity `speeds`. `square` is 1.5 times the square of the cell's speed.
 fn equilibrium(velocity: usize, density: f64, speeds: [f64; 3], square: f64) -> f64 {
     let along: f64 = DIRECTIONS[velocity].iter().zip(speeds).map(|(c, u)| f64::from(*c) * u).sum();
     weight(velocity) * density * (1.0 + 3.0 * along + 4.5 * along * along - square)
 }
 
 impl Lattice {
-    /// Allocates the two states of the largest cube of cells that fits into the footprint, and
-    /// fills the first state.
+    /// Allocates the states before and after a step for the largest cube of cells that fits into
+    /// the footprint, and fills in the initial state.
     ///
     /// # Errors
     /// When the footprint is less than 8 x 8 x 8 cells, memory cannot be allocated, or threads
@@ -123,7 +125,8 @@ impl Lattice {
                     *population = equilibrium(velocity, 1.0 - square, speeds, square);
                 }
             });
-            // Touches the pages now, so that Linux allocates them outside of the measured rounds.
+            // The pages are touched here, so that Linux allocates them outside of the measured
+            // rounds.
             odd.of_mut::<f64>().par_chunks_mut(cells).for_each(|it| it.fill(0.0));
         });
         Ok(lattice)
@@ -134,23 +137,24 @@ impl Lattice {
     }
 }
 
-/// The velocity of the ABC flow at the start, in the cell with the coordinates `place` of a cube
-/// with `side` cells along an edge.
+/// The initial velocity of the ABC flow in the cell with the coordinates `place` of a cube with
+/// `side` cells along an edge.
 fn flow(side: usize, place: [usize; 3]) -> [f64; 3] {
     let [x, y, z] = place.map(|at| libm::sincos(TAU * at as f64 / side as f64));
     [z.0 + y.1, x.0 + z.1, y.0 + x.1].map(|speed| SPEED * speed)
 }
 
-/// The origin of the populations that stream into the row of cells at `y` and `z`: the index of the
-/// first cell in the row of neighbours, and the offset along x.
+/// The origin of the populations of a velocity that arrive in the row of cells at `y` and `z`: the
+/// index of the first cell of the row from which they come, and the number of cells by which they
+/// move along x.
 fn origin(side: usize, velocity: usize, y: usize, z: usize) -> (usize, i32) {
     let [dx, dy, dz] = DIRECTIONS[velocity];
     let before = |at: usize, by: i32| (at as i32 + side as i32 - by) as usize % side;
     ((before(z, dz) * side + before(y, dy)) * side, dx)
 }
 
-/// Computes the new populations of the row of cells at `y` and `z`. `new` has a row for each
-/// velocity.
+/// Computes the new populations of the row of cells at `y` and `z`. `new` has one row of
+/// populations for each velocity.
 fn row(old: &[f64], new: &mut [&mut [f64]], side: usize, y: usize, z: usize) {
     let cells = side.pow(3);
     // Arriving populations are first copied, shifted along x, so that the loop over the cells has
@@ -182,7 +186,7 @@ fn row(old: &[f64], new: &mut [&mut [f64]], side: usize, y: usize, z: usize) {
     }
 }
 
-/// The density of a cell, and its velocity along each axis.
+/// The density of a cell and its velocity along each axis, computed from its populations.
 fn moments(populations: &[f64; VELOCITIES]) -> (f64, [f64; 3]) {
     let density: f64 = populations.iter().sum();
     let mut momentum = [0.0; 3];

@@ -4,18 +4,18 @@
 //!
 //! HPCG takes the residual of a coarser grid from every second point along each axis. Here,
 //! Gauss-Seidel visits the points by colour, in eight colours. The points that HPCG takes are one
-//! colour, the last that Gauss-Seidel visits, so their residual is zero. Therefore the right side
-//! at a point of the coarser grid is computed from the sum of the residuals of eight points, and
-//! the correction at the coarser point is added at all eight.
+//! colour: the last colour that Gauss-Seidel visits, so the residual at these points is zero.
+//! Therefore the right side at a point of the coarser grid is computed from the sum of the
+//! residuals of eight points, and the correction at the coarser point is added at all eight points.
 //!
 //! The matrix is stored with the values and columns of all points. Points of a colour do not depend
 //! on each other, so the result is the same for any number of threads.
 //!
-//! A round begins at zero and does ten iterations for a right side whose solution is known. Each
-//! iteration updates the residual. At the end this residual must equal, at each point, the residual
-//! that is computed from the solution. The energy of the error e is the scalar product of e and A
-//! e, where A is the matrix. This energy must be less than `ERROR_MAX` times its value at the
-//! start.
+//! A round begins with a solution of zero and does ten iterations for a right side whose solution
+//! is known. Each iteration updates the residual. At the end this residual must equal, at each
+//! point, the residual that is computed from the solution. The energy of the error e is the scalar
+//! product of e and A e, where A is the matrix. This energy must become less than `ERROR_MAX` times
+//! its initial value.
 
 use super::{PART, add, dot, near, scale_and_add, wrong};
 use crate::{
@@ -26,7 +26,8 @@ use crate::{
 use rayon::{ThreadPool, prelude::*};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Stored elements of a row of the matrix: one for a point and one for each of its 26 neighbours.
+/// The number of stored elements of a row of the matrix: one for the point of the row and one for
+/// each of its 26 neighbours.
 const POINTS: usize = 27;
 
 /// The number of grids. Each grid has half as many points along an edge as the grid before it.
@@ -41,10 +42,10 @@ const ITERATIONS: u32 = 10;
 /// each of two vectors.
 const ROW_BYTES: u64 = (POINTS * (8 + 4) + 2 * 8) as u64;
 
-/// The matrix has 26 on its diagonal, and -1 for each neighbour.
+/// The diagonal elements of the matrix. The elements for the neighbours of a point are -1.
 const DIAGONAL: f64 = 26.0;
 
-/// The index of the diagonal in a row.
+/// The index of the diagonal element among the stored elements of a row.
 const MIDDLE: usize = POINTS / 2;
 
 /// The right side at a point of the coarser grid is this factor times the sum of eight residuals.
@@ -53,21 +54,22 @@ const MIDDLE: usize = POINTS / 2;
 /// only 4 times as large as on the finer grid.
 const RESTRICTION: f64 = 0.5;
 
-/// Largest error that `verify` accepts of an element of the residual, as a fraction of the diagonal
-/// times the largest element of the solution.
+/// The largest error of an element of the residual that `verify` accepts, as a fraction of the
+/// diagonal element times the largest element of the solution.
 const TOLERANCE: f64 = 1e-10;
 
-/// Largest energy of the error that `verify` accepts after a round, as a fraction of the energy at
-/// the start. Measured fractions: 1e-27 with 16 points along an edge, 2e-20 with 48, 5e-12 with
-/// 112, 1e-7 with 208, 2e-5 with 304. The fraction grows, because the coarsest grid grows with the
-/// finest grid. It has a maximum, because the error is reduced from the border of the cube, and a
-/// larger cube has more points for each point at its border. With one grid the maximum is 1e-2,
-/// near 100 points; with two grids 2e-3, near 200; with four grids 1e-4 is expected, near 800.
-/// Without the corrections of the coarser grids the fraction is 3e-3 to 6e-3 with 56 to 112 points,
-/// so `verify` also detects missing corrections.
+/// The largest energy of the error that `verify` accepts after a round, as a fraction of the
+/// initial energy. Measured fractions: 1e-27 with 16 points along an edge, 2e-20 with 48, 5e-12
+/// with 112, 1e-7 with 208, 2e-5 with 304. The fraction grows, because the coarsest grid grows with
+/// the finest grid. The fraction has a maximum, because the error is reduced from the border of the
+/// cube, and a larger cube has more points for each point at its border. With one grid the maximum
+/// is 1e-2, near 100 points; with two grids 2e-3, near 200; with four grids a maximum of 1e-4 near
+/// 800 points is expected. Without the corrections of the coarser grids the fraction is 3e-3 to
+/// 6e-3 with 56 to 112 points, so `verify` also detects missing corrections.
 const ERROR_MAX: f64 = 1e-3;
 
-/// A grid of the hierarchy: its matrix, and the right side and the solution of its system.
+/// A grid of the hierarchy: the matrix, the right side and the solution of the linear system on
+/// this grid.
 #[derive(Debug)]
 struct Grid {
     side: usize,
@@ -86,7 +88,8 @@ pub struct Multigrid {
 }
 
 /// All grids, the finest first, and the vectors of the conjugate gradients. The residual of the
-/// conjugate gradients is the right side of the finest grid, for which the preconditioner solves.
+/// conjugate gradients is stored as the right side of the finest grid, because the preconditioner
+/// solves for it.
 #[derive(Debug)]
 struct Hierarchy {
     grids: Vec<Grid>,
@@ -144,7 +147,8 @@ impl Grid {
         (0..8).chain((0..8).rev()).for_each(|colour| matrix.relax(colour, right, solution));
     }
 
-    /// Approximates the solution for the right side by one multigrid cycle.
+    /// Runs one multigrid cycle on `grids`, the finest first: approximates the solution of the
+    /// finest grid for its right side.
     fn cycle(grids: &mut [Self]) {
         let [fine, rest @ ..] = grids else { return };
         fine.solution.of_mut::<f64>().par_iter_mut().for_each(|value| *value = 0.0);
@@ -199,7 +203,7 @@ impl Matrix<'_> {
         });
     }
 
-    /// Makes the Gauss-Seidel step for the points of one colour: solves the equation of each point
+    /// Does the Gauss-Seidel step for the points of one colour: solves the equation of each point
     /// for the value at this point.
     fn relax(&self, colour: usize, right: &[f64], solution: &[AtomicU64]) {
         let [x, y, z] = [colour & 1, colour >> 1 & 1, colour >> 2];
@@ -222,12 +226,13 @@ impl Matrix<'_> {
     }
 }
 
-/// The solution from which the right side of a round is made, at the point with index `at`.
+/// The known solution of the round `round` at the point with the index `at`. The right side of the
+/// round is computed from this solution.
 fn wanted(at: usize, round: u32) -> f64 {
     (1.0 + (word(at) >> 11) as f64 / (1_u64 << 53) as f64) * f64::from(1 + round % 8)
 }
 
-/// Bytes of all arrays with this many points along an edge of the finest grid.
+/// Bytes of all arrays if the finest grid has `side` points along an edge.
 fn bytes(side: usize) -> u64 {
     let points = |grid: u32| (side as u64 >> grid).pow(3);
     (0..GRIDS).map(|grid| ROW_BYTES * points(grid)).sum::<u64>() + 3 * 8 * points(0)
@@ -260,8 +265,9 @@ impl Hierarchy {
         Ok(Self { grids, solution, direction, product })
     }
 
-    /// Prepares a round. Its right side is the matrix times the known solution. The iterations
-    /// start at zero, so the residual equals the right side at first.
+    /// Prepares the round `round`. The right side is the matrix times the known solution of the
+    /// round. The iterations start with a solution of zero, so the initial residual equals the
+    /// right side.
     fn start(&mut self, round: u32) {
         let Self { grids, solution, direction, product } = self;
         let values = solution.of_mut::<f64>().par_iter_mut().enumerate();
@@ -298,7 +304,7 @@ impl Hierarchy {
 
     /// Floating-point operations of an iteration: the product with the matrix, four passes of
     /// Gauss-Seidel on each grid (two on the coarsest grid), the residual, its sum and the
-    /// correction at each point of the grids above the coarsest, and five operations on vectors.
+    /// correction at each point of all grids except the coarsest, and five operations on vectors.
     fn flops(&self) -> u64 {
         let points = |grid: &Grid| grid.side.pow(3) as u64;
         let row = 2 * POINTS as u64;
@@ -310,7 +316,7 @@ impl Hierarchy {
 
     /// Compares the stored matrices with their definition, and the residual that the iterations
     /// updated with the residual that is computed from the solution. The energy of the error must
-    /// be less than [`ERROR_MAX`] times its value at the start.
+    /// be less than [`ERROR_MAX`] times its initial value.
     fn verify(&self, round: u32) -> Result<(), Wrong> {
         for grid in &self.grids {
             let matrix = grid.matrix();
@@ -339,7 +345,7 @@ impl Hierarchy {
             energies[0] += right[at] * fine.matrix().row(at, &right);
             energies[1] += errors[at] * expected;
         }
-        // NaN fails this comparison, so NaN is a wrong value.
+        // NaN fails this comparison, so it is reported as a wrong value.
         let is_smaller = energies[1] < ERROR_MAX * energies[0];
         if is_smaller {
             return Ok(());
@@ -365,9 +371,9 @@ impl Kernel for Multigrid {
         pool.install(|| system.iterate(ITERATIONS));
         self.rounds += 1;
         let flops = u64::from(ITERATIONS) * self.system.flops();
-        // Bytes are estimated as those of the products with the matrix: two operations for a stored
-        // element, whose value (8 bytes) and column (4 bytes) are read, so 6 bytes for each
-        // operation.
+        // The bytes are estimated from the products with the matrix. A product has two operations
+        // for each stored element, and reads the element's value (8 bytes) and column (4 bytes): 6
+        // bytes for each operation.
         Work { bytes: 6 * flops, flops, ..Work::default() }
     }
 
@@ -397,7 +403,7 @@ mod tests {
     }
 
     /// Ten iterations reduce the energy of the error to less than [`ERROR_MAX`] for cubes of
-    /// several sizes. An error of 1e-6 in one element of the solution is found.
+    /// several sizes. `verify` finds an error of 1e-6 in one element of the solution.
     #[test]
     fn ten_iterations_are_enough_for_cubes_of_any_size() {
         for side in [16, 48, 56, 64] {

@@ -1,12 +1,13 @@
-//! Tests of issue slots: figures calculated by hand, plans of made-up machines, and the kernel's
-//! software counters of a command.
+//! Tests of issue slots, with values calculated by hand, with plans of made-up machines, and with
+//! the kernel's software counters of a command.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use super::*;
 use std::{fs, path::Path, process::Command};
 
-/// `PERF_TYPE_SOFTWARE` of perf_event.h, and its events `task-clock` (ns) and `page-faults`.
+/// `PERF_TYPE_SOFTWARE` of perf_event.h, and the software events `task-clock` (ns) and
+/// `page-faults`.
 const SOFTWARE: u32 = 1;
 const TASK_CLOCK: u64 = 1;
 const PAGE_FAULTS: u64 = 2;
@@ -93,8 +94,8 @@ fn written(folder: &Path, path: &str, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// Plans a machine with this `/proc/cpuinfo`. `formats` are the formats of the fields `event` and
-/// `umask` of the cores' PMU; `None` is a machine without that PMU.
+/// Makes the plan for a machine whose `/proc/cpuinfo` is `cpuinfo`. `formats` has the formats of
+/// the fields `event` and `umask` of the cores' PMU; if it is `None`, the machine lacks this PMU.
 fn planned(cpuinfo: &str, formats: Option<(&str, &str)>) -> Result<TopdownPlan, TopdownError> {
     let folder = tempfile::tempdir().unwrap();
     written(folder.path(), "proc/cpuinfo", cpuinfo);
@@ -117,7 +118,7 @@ const AMD: Option<(&str, &str)> = Some(("config:0-7,32-35", "config:8-15"));
 fn slots_lead_and_both_levels_follow() {
     let plan = planned(SPR, INTEL).unwrap();
     let [group] = &plan.groups[..] else { panic!("{plan:?}") };
-    // The codes of perf's own aliases, `slots` and `topdown-*`.
+    // The expected configurations are those of perf's aliases `slots` and `topdown-*`.
     let mut configs: Vec<u64> = group.iter().map(|event| event.config[0]).collect();
     assert_eq!((configs[0], plan.levels(), plan.kind), (0x400, 2, 4));
     configs.sort_unstable();
@@ -158,8 +159,8 @@ fn a_missing_plan_has_a_reason() {
     assert!(why.to_string().contains("not known: Intel Sierra Forest"), "{why}");
 }
 
-/// The kernel's software clock and page faults replace the events of the cores' PMU. This process
-/// computes first, which must not be counted. Then a shell runs, which must be counted with its
+/// The kernel's software clock and page faults replace the events of the cores' PMU. First this
+/// process computes; its work must not be counted. Then a shell runs; it must be counted with its
 /// child.
 #[test]
 fn the_kernel_counts_a_command_alone() {
