@@ -4,7 +4,7 @@
 use super::{
     BLOCK, StoreRefused,
     descriptor::{self, protected_file},
-    extents::merge_extents,
+    file_extents::merge_extents,
     file_lock::lock,
     release::Releaser,
 };

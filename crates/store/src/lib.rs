@@ -18,7 +18,7 @@ pub mod backing;
 
 mod file_lock;
 
-mod extents;
+mod file_extents;
 
 pub mod release;
 

@@ -16,7 +16,7 @@
 //!   when the program is killed. When the releaser is killed, the last process that has a file open
 //!   frees its blocks.
 
-use super::{extents::merge_extents, file_lock::wait_until_alone};
+use super::{file_extents::merge_extents, file_lock::wait_until_alone};
 use interleaf_poll_server::{
     PollSet, wait,
     wire::{Wire, Words, listener},

@@ -75,7 +75,7 @@ impl Relocator {
     pub(crate) fn map_in(&self, faults: &Userfault, page: usize, frame: usize, bytes: usize) {
         // SAFETY: the cache maps only extents whose content is in the frames. The pages belong to
         // regions.
-        let moved = unsafe { faults.move_pages(page, frame, bytes, FRAME_TRIES) };
+        let moved = unsafe { faults.uffdio_move(page, frame, bytes, FRAME_TRIES) };
         let Err((mut done, _)) = moved else { return };
         while done < bytes {
             self.map_one(faults, page + done, frame + done);
@@ -85,7 +85,7 @@ impl Relocator {
 
     fn map_one(&self, faults: &Userfault, page: usize, frame: usize) {
         // SAFETY: the content is in the frame, and the page belongs to a region.
-        if unsafe { faults.move_pages(page, frame, PAGE_BYTES, 1) }.is_ok() {
+        if unsafe { faults.uffdio_move(page, frame, PAGE_BYTES, 1) }.is_ok() {
             return;
         }
         match faults.copy_pages(page, frame, PAGE_BYTES) {
@@ -123,7 +123,7 @@ impl Relocator {
         bytes: usize,
     ) -> Result<bool, Pinned> {
         // SAFETY: the extent is mapped, so its frames have no pages. The pages belong to regions.
-        let moved = unsafe { faults.move_pages(frame, page, bytes, 1) };
+        let moved = unsafe { faults.uffdio_move(frame, page, bytes, 1) };
         let Err((mut done, _)) = moved else { return Ok(false) };
         let mut is_missing = false;
         while done < bytes {
@@ -144,7 +144,7 @@ impl Relocator {
             self.last_pinned.get().is_some_and(|last| last.elapsed() < PINNED_RECENTLY);
         let tries = if was_pinned { 1 } else { PAGE_TRIES };
         // SAFETY: the extent is mapped, so the frame has no page. The page belongs to a region.
-        match unsafe { faults.move_pages(frame, page, PAGE_BYTES, tries) } {
+        match unsafe { faults.uffdio_move(frame, page, PAGE_BYTES, tries) } {
             Ok(()) => return Ok(false),
             Err((_, Errno::BUSY)) => {
                 self.last_pinned.set(Some(Instant::now()));
@@ -181,7 +181,7 @@ impl Relocator {
         }
         let move_up_to = |tries| {
             // SAFETY: only this function uses the page at `lift_area`.
-            unsafe { faults.move_pages(frame, area, PAGE_BYTES, tries) }
+            unsafe { faults.uffdio_move(frame, area, PAGE_BYTES, tries) }
         };
         let mut moved = move_up_to(tries);
         if matches!(moved, Err((_, Errno::BUSY))) {

@@ -308,7 +308,7 @@ impl Userfault {
     ///
     /// # Errors
     /// The number of bytes that were moved before the error, and the error.
-    pub unsafe fn move_pages(
+    pub unsafe fn uffdio_move(
         &self,
         dst: usize,
         src: usize,
@@ -408,7 +408,7 @@ impl Userfault {
     fn call<const OPCODE: Opcode, T>(&self, argument: &mut T) -> io::Result<()> {
         // SAFETY: the kernel reads and writes only the structure whose size is encoded in `OPCODE`.
         // The only ioctl that can take pages away from memory in use is `UFFDIO_MOVE`, so
-        // `move_pages` is unsafe.
+        // `uffdio_move` is unsafe.
         unsafe { ioctl(&self.fd, Updater::<OPCODE, T>::new(argument)) }
     }
 }
@@ -490,7 +490,7 @@ mod tests {
         for part in [0..page, page..2 * page, 2 * page..half, half..HUGE_BYTES] {
             let (dst, src) = (to.start() + part.start, from.start() + part.start);
             // SAFETY: the memory is this test's own.
-            let moved = unsafe { faults.move_pages(dst, src, part.len(), 1000) };
+            let moved = unsafe { faults.uffdio_move(dst, src, part.len(), 1000) };
             assert_eq!(moved, Ok(()), "{part:?}");
         }
         for address in from.addresses().step_by(PAGE_BYTES) {

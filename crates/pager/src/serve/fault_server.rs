@@ -213,7 +213,7 @@ impl TryMap for FaultServer {
         self.frames.note_move(&part);
         // SAFETY: by the state machine of the cache the content is in the frames. The pages belong
         // to a region.
-        let moved = unsafe { self.handle.userfault.move_pages(to, frame, length, TRY_MAP_TRIES) };
+        let moved = unsafe { self.handle.userfault.uffdio_move(to, frame, length, TRY_MAP_TRIES) };
         let moved_bytes = moved.map_or_else(|(bytes, _)| bytes, |()| length);
         let Fault { thread, offset, is_write, .. } = fault;
         let node = self.context.node_here();
@@ -391,10 +391,11 @@ impl FaultServer {
         Ok(is_busy)
     }
 
-    /// Unmaps some of the extents that are to be evicted. Stops as soon as at least
-    /// [`MOVED_OUT_AT_ONCE`] pages are unmapped, so that a fault that arrives during the call does
-    /// not wait long, or a transfer has finished while a thread waits for a page. While a page is pinned, there is no limit, because the fault server then
-    /// sleeps between two calls. Returns true if any extent was unmapped.
+    /// Unmaps some of the extents that are to be evicted. So that a fault that arrives during the
+    /// call does not wait long, the call stops as soon as at least [`MOVED_OUT_AT_ONCE`] pages are
+    /// unmapped, or as soon as a transfer has finished while a thread waits for a page. While a
+    /// page is pinned, there is no limit, because the fault server then sleeps between two calls.
+    /// Returns true if any extent was unmapped.
     fn evict(&mut self, actions: &mut Vec<Action>) -> io::Result<bool> {
         let mut pages = 0;
         while let Some((id, span)) = self.moving_out.pop_front() {
