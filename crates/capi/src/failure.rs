@@ -1,4 +1,5 @@
-//! Errors of a call: the status that it returns, and a message for the calling thread.
+//! Errors of the C functions: the status that a call returns, and the message for the calling
+//! thread.
 
 use libc::{c_char, c_int};
 use std::{cell::RefCell, ffi::CString, io};
@@ -33,7 +34,8 @@ impl Failure {
         Self::new(Status::BadArgument, why, hint)
     }
 
-    /// Returns the failure of `interleaf_open` if the pager did not start because of `why`.
+    /// Returns the failure of `interleaf_open` if the pager cannot start because of the error
+    /// `why`.
     pub(crate) fn start(why: &io::Error) -> Self {
         let text = format!("the pager does not start: {why}");
         match why.kind() {
@@ -56,8 +58,8 @@ impl Failure {
     }
 }
 
-/// Runs `does`, the body of a C function, and returns the status of the call: 0 on success. On
-/// failure, stores the message that [`message`] returns.
+/// Runs `does`, which is the body of a C function, and returns the status of the call: 0 on
+/// success. On failure, stores the error message, which [`message`] returns.
 pub(crate) fn answer(does: impl FnOnce() -> Result<(), Failure>) -> c_int {
     let Err(failure) = does() else { return 0 };
     let text = CString::new(failure.message.replace('\0', " ")).unwrap_or_default();
@@ -65,7 +67,7 @@ pub(crate) fn answer(does: impl FnOnce() -> Result<(), Failure>) -> c_int {
     failure.status as c_int
 }
 
-/// The message of the last failed call of this thread.
+/// Returns the message of the last failed call in this thread.
 pub(crate) fn message() -> *const c_char {
     MESSAGE.with(|message| message.borrow().as_ptr())
 }

@@ -1,4 +1,5 @@
-//! The C library of the pager. Its header `interleaf.h` documents each function.
+//! The functions of the pager's C library. The header `interleaf.h` documents each function for
+//! users.
 
 #![warn(missing_docs)]
 #![expect(unsafe_code, reason = "its functions are called from C")]
@@ -21,24 +22,24 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// The smallest `options.dram_bytes`: two huge pages of 2 MiB.
+/// The smallest allowed `options.dram_bytes`: two huge pages of 2 MiB.
 const DRAM_MIN: u64 = 4 << 20;
 
 /// The default of `options.address_bytes`: 1 TiB of virtual addresses for all regions.
 const ADDRESSES: u64 = 1 << 40;
 
-/// The largest `options.address_bytes`: a pager cannot number more pages.
+/// The largest allowed `options.address_bytes`. A pager cannot number more pages than this.
 const ADDRESSES_MAX: u64 = pager::ADDRESSES_MAX as u64;
 
-/// An open pager: `interleaf_pager` in C.
+/// An open pager, whose type in C is `interleaf_pager`.
 #[derive(Debug)]
 pub struct Pager {
     inner: pager::Pager,
-    /// The requested bytes of each region, keyed by the address of its first byte.
+    /// The number of bytes requested for each region, by the address of the region's first byte.
     regions: Mutex<BTreeMap<usize, usize>>,
 }
 
-/// The options of [`interleaf_open`]: `interleaf_options` in C.
+/// The options of [`interleaf_open`], whose type in C is `interleaf_options`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -49,7 +50,7 @@ pub struct Options {
     store_count: size_t,
 }
 
-/// The counters of a pager: `interleaf_statistics` in C.
+/// The counters of a pager, whose type in C is `interleaf_statistics`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Statistics {
@@ -62,7 +63,7 @@ pub struct Statistics {
     prefetch_wasted: u64,
 }
 
-/// Opens a pager with `options`, and writes its address to `*pager`.
+/// Opens a pager with `options`, and writes the address of the pager to `*pager`.
 ///
 /// # Safety
 /// The pointers are valid as `interleaf.h` requires.
@@ -79,8 +80,8 @@ pub unsafe extern "C" fn interleaf_open(options: *const Options, pager: *mut *mu
             let why = format!("options.size is {size}, and not {}", size_of::<Options>());
             return Err(Failure::argument(why, "set it to sizeof(interleaf_options)"));
         }
-        // SAFETY: the caller guarantees that `options` points at `size` bytes, the size of
-        // `Options` or more.
+        // SAFETY: the caller guarantees that `options` points at `size` bytes, and `size` is at
+        // least the size of `Options`.
         let made = unsafe { open(&*options) }?;
         // SAFETY: the caller guarantees that `pager` points at a pointer.
         unsafe { *pager = Box::into_raw(Box::new(made)) };
@@ -126,20 +127,21 @@ unsafe fn open(options: &Options) -> Result<Pager, Failure> {
     Ok(Pager { inner, regions: Mutex::default() })
 }
 
-/// Closes a pager. Null is ignored. In a forked child, the parent's pager is left as it is.
+/// Closes a pager. Null is ignored. In a forked child, the call does not affect the parent's pager.
 ///
 /// # Safety
-/// The pager was opened by `interleaf_open`, and is not used after this call.
+/// `pager` was opened by `interleaf_open`, and is not used after this call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn interleaf_close(pager: *mut Pager) {
     if !pager.is_null() {
-        // SAFETY: `interleaf_open` made the pager, and the caller closes it once.
+        // SAFETY: the caller guarantees that `interleaf_open` made the pager, and closes it only
+        // once.
         drop(unsafe { Box::from_raw(pager) });
     }
 }
 
-/// Allocates a region of at least `bytes` bytes, and writes its address to `*memory`. The address
-/// is a multiple of `align`, if `align` is not 0.
+/// Allocates a region of at least `bytes` bytes, and writes the address of the region to `*memory`.
+/// If `align` is not 0, the address is a multiple of `align`.
 ///
 /// # Safety
 /// The pager is open, and `memory` points at a pointer.
@@ -170,18 +172,18 @@ pub unsafe extern "C" fn interleaf_alloc(
     })
 }
 
-/// Frees a region. Null is ignored. Fails if no region begins at `memory`. In a forked child, which
-/// has no regions, nothing is done.
+/// Frees the region that begins at `memory`, and fails if there is none. Null is ignored. In a
+/// forked child, which has no regions of the parent, the call does nothing.
 ///
 /// # Safety
-/// The pager is open, and the region is not used after this call.
+/// `pager` is open, and the region is not used after this call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn interleaf_free(pager: *mut Pager, memory: *mut c_void) -> c_int {
     answer(|| {
         if memory.is_null() {
             return Ok(());
         }
-        // SAFETY: the caller guarantees that the pager is open, or the pointer null.
+        // SAFETY: the caller guarantees that the pager is open, or that `pager` is null.
         if unsafe { pager.as_ref() }.is_some_and(|pager| !pager.inner.is_served()) {
             return Ok(());
         }
@@ -197,7 +199,7 @@ pub unsafe extern "C" fn interleaf_free(pager: *mut Pager, memory: *mut c_void) 
     })
 }
 
-/// Gives advice about the future use of a range of a region.
+/// Tells the pager how the `bytes` bytes from `memory` on, a range of a region, will be used.
 ///
 /// # Safety
 /// The pager is open.
@@ -231,10 +233,11 @@ pub unsafe extern "C" fn interleaf_advise(
     })
 }
 
-/// Discards a range of a region: its bytes are 0 afterwards.
+/// Discards the content of the `bytes` bytes from `memory` on, a range of a region. The bytes are 0
+/// afterwards.
 ///
 /// # Safety
-/// The pager is open, and this range of the region is not used during the call.
+/// `pager` is open, and this range of the region is not used during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn interleaf_discard(
     pager: *mut Pager,
@@ -246,7 +249,8 @@ pub unsafe extern "C" fn interleaf_discard(
         let pager = unsafe { opened(pager) }?;
         let part = pager.check_range(memory, bytes)?;
         let zero = |part: Range<usize>| {
-            // SAFETY: the range is in a region, and no other thread uses it during the call.
+            // SAFETY: `check_range` has found the range in a region, and the caller guarantees that
+            // no other thread uses it during the call.
             unsafe { ptr::write_bytes(part.start as *mut u8, 0, part.len()) }
         };
         let pages = part.start.next_multiple_of(PAGE_BYTES)..part.end / PAGE_BYTES * PAGE_BYTES;
@@ -261,7 +265,7 @@ pub unsafe extern "C" fn interleaf_discard(
     })
 }
 
-/// Writes the counters of a pager to `statistics`.
+/// Writes the counters of a pager to `*statistics`.
 ///
 /// # Safety
 /// The pager is open, and `statistics` points at `size` bytes.
@@ -295,20 +299,20 @@ pub unsafe extern "C" fn interleaf_get_statistics(
     })
 }
 
-/// The message of the last failed call of this thread.
+/// Returns the message of the last failed call in this thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn interleaf_message() -> *const c_char {
     failure::message()
 }
 
-/// The version of this library.
+/// Returns the version of this library, which is that of its crate.
 #[unsafe(no_mangle)]
 pub extern "C" fn interleaf_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
 }
 
 /// # Safety
-/// The pointer is an open pager, or null.
+/// `pager` points at an open pager, or is null.
 unsafe fn opened<'a>(pager: *mut Pager) -> Result<&'a Pager, Failure> {
     // SAFETY: the caller guarantees that the pointer is an open pager, or null.
     let pager = unsafe { pager.as_ref() };
@@ -328,8 +332,8 @@ impl Pager {
         self.regions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the range of the `bytes` bytes from `memory` on. Fails if no region contains the
-    /// whole range.
+    /// Returns the range of addresses of the `bytes` bytes from `memory` on. Fails if no region
+    /// contains the whole range.
     fn check_range(&self, memory: *mut c_void, bytes: usize) -> Result<Range<usize>, Failure> {
         let start = memory as usize;
         let end = start.checked_add(bytes);

@@ -5,7 +5,8 @@ use std::{
     process::Command,
 };
 
-/// The path of the shared library: in the folder of this test program, or in the folder above.
+/// Returns the path of the shared library, which is in the folder of this test program or in the
+/// folder above.
 fn library() -> PathBuf {
     let test = std::env::current_exe().expect("this test");
     let folders = test.ancestors().skip(1).take(2);

@@ -1,7 +1,7 @@
 //! Writes the manual pages and the completions of shells: `cargo run --example manuals -- FOLDER`.
 //!
-//! `FOLDER/man1` has a page for the command and for each verb, `FOLDER/completions` a file for
-//! bash, fish and zsh. `packaging/build` puts them into the package.
+//! `FOLDER/man1` gets a page for the command and a page for each verb. `FOLDER/completions` gets a
+//! file for each of bash, fish and zsh. `packaging/build` puts the files into the package.
 
 use clap_complete::Shell;
 use std::{env, fs, io, path::PathBuf};

@@ -1,4 +1,5 @@
-//! The patterns of `interleaf bench compare`, and the kinds of memory that they run on.
+//! The patterns (workloads with arguments) of `interleaf bench compare`, and the kinds of memory
+//! that a pattern runs on.
 
 pub(crate) mod memory_kind;
 pub(crate) mod pattern;

@@ -1,8 +1,9 @@
-//! The command line: parses arguments, calls the crate of the verb, and prints its result.
+//! The command line: parses the arguments, calls the crate that implements the verb, and prints the
+//! result.
 //!
-//! `args` has the options of each verb. A module of `verb` passes the options on as plain values,
-//! and receives a document of `interleaf_record`. The module prints the document as JSON, or as
-//! text that `interleaf_report` makes.
+//! `args` has the options of each verb. For each verb, a module of `verb` passes the options on as
+//! plain values, and receives a document of `interleaf_record`. The module prints the document as
+//! JSON, or as the text that `interleaf_report` makes of it.
 
 #![forbid(unsafe_code)]
 

@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-/// The allocator of musl has one lock for all threads, and is slow.
+/// Replaces the allocator of musl, which is slow because all threads share one lock.
 #[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

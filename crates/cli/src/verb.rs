@@ -1,4 +1,4 @@
-//! The verbs of the command line, a module for each.
+//! The verbs of the command line. Each verb has its own module.
 
 mod balance;
 mod bench;
@@ -23,7 +23,7 @@ use crate::args::{Cli, ShowArgs, Simulate, Verb};
 use interleaf_console::Failure;
 use std::process::ExitCode;
 
-/// Runs the verb of the command line.
+/// Runs the verb that the command line names. Rejects `--root` for verbs that read no machine.
 pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
     let root = cli.root.as_deref();
     let refused = match cli.verb {

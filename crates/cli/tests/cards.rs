@@ -1,5 +1,5 @@
-//! `simulate card`: documents and pages, job files, power failures, the memory test, and a card as
-//! a tier of a platform.
+//! `simulate card`: its documents and pages, fio job files, power failures, the memory test, and a
+//! card as a tier of a platform.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -78,8 +78,8 @@ fn the_same_seed_gives_the_same_bytes() {
     assert_ne!(run("1", "7"), run("1", "8"));
 }
 
-/// With a mix of reads and writes, each direction has its latencies. The record is rendered in each
-/// format.
+/// A record of a mix of reads and writes has latencies for each direction, and `report` renders the
+/// record in every format.
 #[test]
 fn a_record_is_rendered() {
     let folder = tempfile::tempdir().unwrap();
@@ -133,8 +133,8 @@ fn a_job_file_is_simulated() {
     }
 }
 
-/// With half of the capacitance (6.25 F), the card cannot save its whole DRAM after a power
-/// failure. The lost blocks are reported, and the exit status is 1.
+/// With half of its capacitance (6.25 F), the card cannot save its whole DRAM after a power
+/// failure. The document reports the lost blocks, and the exit status is 1.
 #[test]
 fn a_capacitor_that_is_too_small_loses_writes() {
     let folder = tempfile::tempdir().unwrap();
@@ -201,8 +201,8 @@ fn the_cost_is_one_table() {
     assert!(with_refresh > values("the same without refresh")[0].as_f64().unwrap());
 }
 
-/// Returns a platform in `folder` with a card as a tier. The tier has the curves of the card for
-/// `access` (`storage` or `memory`).
+/// Creates a platform in `folder` with a card as a tier, and returns the platform's file. The tier
+/// has the curves of the card for `access` (`storage` or `memory`).
 fn platform_with(folder: &Path, access: &str) -> String {
     let path = |name: &str| folder.join(name);
     let curves = path("card.csv");
@@ -222,7 +222,8 @@ fn platform_with(folder: &Path, access: &str) -> String {
     path("platform.toml").to_str().unwrap().into()
 }
 
-/// The prediction for all pages in DRAM, for one page in 65 on the card, and for all on the card.
+/// Returns three rows of a prediction: with all pages in DRAM, with one page in 65 on the card, and
+/// with all pages on the card.
 fn predicted(platform: &str) -> Vec<Value> {
     let weights = ["--weights", "1:0,64:1,0:1", "--json"];
     let args = [&["predict", "--platform", platform, "--mix", "R"], &weights[..]].concat();
@@ -230,7 +231,8 @@ fn predicted(platform: &str) -> Vec<Value> {
     document["rows"].as_array().unwrap().clone()
 }
 
-/// The curves of a card are valid for a tier: a platform with the card predicts a workload.
+/// The curves of a card can be used for a tier: `predict` and `simulate machine` accept a platform
+/// with this tier.
 #[test]
 fn a_card_is_a_tier() {
     let folder = tempfile::tempdir().unwrap();
@@ -276,7 +278,7 @@ fn the_bar_of_a_card_is_a_tier() {
     assert!(idle.contains("--access memory"), "{idle}");
 }
 
-/// The command of a row of a curve file gives the row's bandwidth and latency.
+/// The command in a row of a curve file gives the row's bandwidth and latency.
 #[test]
 fn the_source_of_a_point_gives_the_point() {
     let folder = tempfile::tempdir().unwrap();
@@ -296,9 +298,9 @@ fn the_source_of_a_point_gives_the_point() {
     assert!(error.abs() < 1e-3 && row[2].len() < 10, "{curves}");
 }
 
-/// `--curves` writes curves of both cards for each mix. Access by NVMe commands (storage) reaches
-/// more than 6 GB/s with an idle latency of 3 to 6 us, access by loads and stores (memory) more
-/// than 1 GB/s with less than 600 ns.
+/// `--curves` writes a curve for each mix, for both cards. Access by NVMe commands (storage)
+/// reaches more than 6 GB/s with an idle latency of 3 to 6 us. Access by loads and stores (memory)
+/// reaches more than 1 GB/s with an idle latency of less than 600 ns.
 #[test]
 fn storage_and_memory_have_curves_for_each_mix() {
     let folder = tempfile::tempdir().unwrap();
@@ -328,8 +330,9 @@ fn storage_and_memory_have_curves_for_each_mix() {
     }
 }
 
-/// Loads and stores have the same document, text and page as I/Os. With `--fsync 1`, the document
-/// has the latency of the read-back that makes a store durable (`sync_us`).
+/// A simulation of loads and stores has the same kinds of document, text and page as a simulation
+/// of I/Os. With `--fsync 1`, the document has the latency of the read-back that makes a store
+/// durable (`sync_us`).
 #[test]
 fn loads_and_stores_are_simulated() {
     let folder = tempfile::tempdir().unwrap();
@@ -355,7 +358,7 @@ fn loads_and_stores_are_simulated() {
         assert!(number(store, "iops") > 3.0 * number(durable, "iops"), "{store}");
     }
     // A store to STT-MRAM is durable after the precharge, a store to DRAM as soon as it is written.
-    // So the read-back takes more than 20 ns longer on the card with STT-MRAM.
+    // Therefore the read-back takes more than 20 ns longer on the card with STT-MRAM.
     let syncs = [0, 1].map(|card| number(&durable[card]["sync_us"], "mean"));
     assert!(syncs[1] > syncs[0] + 0.02, "{syncs:?}");
     let peer = of("peer", &["--rw", "randread", "--iodepth", "16"]);

@@ -1,5 +1,5 @@
-//! `interleaf compare --a CONFIG --b CONFIG`: verdicts on commands that print their metric,
-//! configurations, documents and pages, signals, and the commands of `docs/compare.md`.
+//! `interleaf compare --a CONFIG --b CONFIG`: verdicts on commands that print a metric, the kinds
+//! of configurations, documents and pages, signals, and the commands in `docs/compare.md`.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -12,13 +12,13 @@ use std::{
     time::Duration,
 };
 
-/// A command that prints its metric: the value of COST, with a noise below 1 % that is the same at
-/// each execution of the tests. The file COUNT has the number of earlier runs. Process IDs are not
-/// used as the noise: their digits may form two groups of values, so that the first look does not
-/// end the comparison.
+/// A shell script that prints its metric: the value of COST, with a noise below 1 % that is the
+/// same each time the tests run. The file COUNT has the number of earlier runs. Process IDs are no
+/// good source of the noise: their digits may form two groups of values, so that the first look
+/// does not end the comparison.
 const PRINTS: &str = "n=$(cat $COUNT); echo $((n + 1)) > $COUNT; echo cost=$COST.$((n * 7 % 10))";
 
-/// The pattern of the metric.
+/// The regular expression that finds the metric in the script's output.
 const METRIC: &str = "cost=([0-9.]+)";
 
 fn interleaf(words: &[&str]) -> Command {
@@ -60,8 +60,8 @@ fn a_difference_is_found_and_stops_the_rounds() {
     let run = &workload["runs"][0];
     assert!(run["resident_max_bytes"].is_null(), "the shell has less memory than interleaf: {run}");
     assert!(run["wall_s"].as_f64() > Some(0.0));
-    // The same numbers are now a rate, of which higher is better. With `--same`, a difference gives
-    // the exit status 1.
+    // The same numbers are now treated as a rate: higher is better. With `--same`, a difference
+    // gives the exit status 1.
     let options = [&options[..6], &["--higher-is-better", "--same"]].concat();
     let output = compare(&options, PRINTS);
     assert_eq!(output.status.code(), Some(1));
@@ -70,13 +70,14 @@ fn a_difference_is_found_and_stops_the_rounds() {
     assert!(text.contains("stopped after 6 rounds: each comparison has an answer"), "{text}");
 }
 
-/// Compares peak memory of commands with 100 and 200 MB. A command with less memory than
-/// `interleaf` is rejected, because the kernel's figure for it may be the peak of `interleaf`.
+/// Compares the peak memory of commands with 100 and 200 MB. A command with less memory than
+/// `interleaf` itself is rejected, because the peak that the kernel reports for it may be that of
+/// `interleaf`.
 #[test]
 fn memory_is_compared_where_it_is_known() {
     let options = ["--a", "env:N=100", "--b", "env:N=200", "--quantity", "memory", "--rounds", "3"];
     let options = [&options[..], &["--json"]].concat();
-    // `tail -c` keeps as many bytes in memory as it is to write, so that its peak memory is known.
+    // `tail -c` keeps all bytes that it will write in memory, so its peak memory is known.
     let keeps = "head -c ${N}000000 /dev/zero | tail -c ${N}000000 > /dev/null";
     let found = document(&compare(&options, keeps));
     let results = &found["workloads"][0]["results"];
@@ -117,7 +118,7 @@ fn configurations_reach_the_command() {
     assert_eq!(value(0), format!("11{nice}").parse::<f64>().unwrap());
     assert_eq!(value(1), format!("12{}", (nice + 7).min(19)).parse::<f64>().unwrap());
     assert_eq!(found["configurations"][1]["prefix"][5], "nice", "{found}");
-    // Weights on a single node need no kernel setting, and therefore no root.
+    // Weights for a single node need no kernel setting, so this comparison does not need root.
     let placed = ["--a", "plain", "--b", "weights=1,nodes=0", "--rounds", "3"];
     let script = "grep -c interleave:0 /proc/self/numa_maps | sed s/^/cost=1/";
     let found = document(&compare(&[&placed[..], &options[4..]].concat(), script));
@@ -126,8 +127,8 @@ fn configurations_reach_the_command() {
     assert!(results[1]["value"].as_f64() > Some(10.0), "{results}");
 }
 
-/// `compare` sets the variables of a configuration itself. A program such as `env` would add its
-/// own run time to the results of this configuration.
+/// `compare` itself sets the environment variables of a configuration. If it started a program such
+/// as `env` for this, the program's run time would count for this configuration only.
 #[test]
 fn variables_are_set_without_another_program() {
     let folder = tempfile::tempdir().unwrap();
@@ -161,7 +162,7 @@ fn workloads_are_compared_by_their_metrics_and_results() {
     assert_eq!(found["stopped"], "rounds");
 }
 
-/// A dry run prints the commands that are run, and the metric with its direction.
+/// A dry run prints the commands that would run, and the metric with its direction.
 #[test]
 fn a_dry_run_prints_the_commands_of_workloads() {
     let words = ["compare", "--a", "plain", "--b", "threads=2", "--workload", "stream"];
@@ -173,7 +174,7 @@ fn a_dry_run_prints_the_commands_of_workloads() {
     assert_eq!(ends, ["", " --threads 2"], "{text}");
 }
 
-/// If a workload fails, the hint prints the command that failed, with the threads of its
+/// If a workload fails, the hint has the failed command, with the thread count of its
 /// configuration.
 #[test]
 fn a_failed_workload_is_printed_with_its_threads() {
@@ -202,12 +203,12 @@ fn a_comparison_is_recorded_and_reported() {
     }
 }
 
-/// A signal during the warm-up and during a round: the command and its descendants end, and the
-/// completed rounds are kept.
+/// A signal arrives during a warm-up run or during a round. The command and its descendants end,
+/// and the completed rounds are kept.
 #[test]
 fn a_signal_ends_the_command_and_keeps_the_rounds() {
     // The script waits for the signal in its fifth run, which is in the second round after two
-    // warm-up runs, or in its second run, which is a warm-up run.
+    // warm-up runs, or in its second run, which is itself a warm-up run.
     for (signal, waits, rounds, status) in
         [("INT", 5, 1, "1 round"), ("TERM", 2, 0, "nothing is known")]
     {

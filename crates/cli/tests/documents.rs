@@ -1,6 +1,6 @@
-//! Altered documents of every schema. Each document is either rejected with an error that names the
-//! file and the field, or rendered in all formats with finite numbers only. No document makes a
-//! report panic.
+//! Tests with altered documents of every schema. Each document is either rejected with an error
+//! that names the file and the field, or is rendered in all formats, with finite numbers only. No
+//! document makes a report panic.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -18,8 +18,8 @@ use std::{
     path::Path,
 };
 
-/// Returns the file name and the value of a document of each schema. If a file has a document per
-/// line, the value is an array. The rows of a sweep are left out, because they are not JSON.
+/// Returns pairs of (file name, value) with a document of each schema. If a file has one document
+/// per line, the value is an array. The rows of a sweep are left out, because they are not JSON.
 fn documents() -> Vec<(String, Value)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/documents");
     let mut found = vec![];
@@ -40,7 +40,7 @@ fn documents() -> Vec<(String, Value)> {
     found
 }
 
-/// The ending of files that have a document per line.
+/// The file name extension of files that have one document per line.
 const LINES: &str = ".jsonl";
 
 fn text_of(name: &str, value: &Value) -> String {
@@ -52,14 +52,14 @@ fn text_of(name: &str, value: &Value) -> String {
     }
 }
 
-/// A step from a value to one of its fields or elements.
+/// A step of a path, from a JSON value to one of its fields or elements.
 #[derive(Clone, Debug)]
 enum Step {
     Field(String),
     Element(usize),
 }
 
-/// Returns the paths of a value itself and of all values nested in it. Of an array, only one
+/// Returns the paths of `value` itself and of all values nested in it. Of each array, only one
 /// element is visited.
 fn paths(value: &Value) -> Vec<Vec<Step>> {
     let mut found = vec![vec![]];
@@ -69,8 +69,9 @@ fn paths(value: &Value) -> Vec<Vec<Step>> {
     };
     match value {
         Value::Array(elements) => {
-            // Of several structs take the last, because some checks compare a struct with those
-            // before it in the array. Of several numbers take the first, because they are alike.
+            // Among several structs take the last, because some checks compare a struct with those
+            // before it in the array. Among several numbers take the first, because all are treated
+            // alike.
             let has_parts = elements.last().is_some_and(|it| it.is_object() || it.is_array());
             let at = if has_parts { elements.len() - 1 } else { 0 };
             elements.get(at).into_iter().for_each(|part| below(Step::Element(at), part));
@@ -90,7 +91,7 @@ fn part<'a>(value: &'a mut Value, path: &[Step]) -> Option<&'a mut Value> {
     })
 }
 
-/// Returns changed values of a field; `None` removes the field.
+/// Returns values to put in place of the field `part`; `None` stands for removing the field.
 fn changes(part: &Value) -> Vec<Option<Value>> {
     let mut changes = match part {
         Value::Number(number) => {
@@ -138,8 +139,9 @@ fn altered(value: &mut Value, path: &[Step], to: Option<Value>) {
     }
 }
 
-/// Reads and renders a document in every format. Returns true if the document was accepted.
-/// `not_finite` finds numbers that are not finite in the rendered texts.
+/// Reads a document, and renders it in every format unless the reader rejects it. Returns true if
+/// the document was accepted. `not_finite` matches numbers that are not finite, which no rendered
+/// text may contain.
 fn rendered_or_refused(name: &str, value: &Value, not_finite: &Regex) -> bool {
     let document = match interleaf_record::read(name, &text_of(name, value)) {
         Ok(document) => document,
@@ -190,7 +192,8 @@ fn documents_are_rendered_as_they_were_recorded() {
     );
 }
 
-/// A page is mailed and stored with results, so its size is limited and it loads no other file.
+/// An HTML page is mailed and stored with results, so its size is limited and it loads no other
+/// file.
 #[test]
 fn a_page_of_each_kind_is_below_one_megabyte() {
     for (name, value) in documents() {
@@ -205,8 +208,8 @@ fn a_page_of_each_kind_is_below_one_megabyte() {
     }
 }
 
-/// Special characters of HTML, XML and Markdown in a name or another text of a document do not
-/// change the structure of its page, its tables and its pictures.
+/// Special characters of HTML, XML and Markdown in the texts of a document do not change the
+/// structure of its page, tables and pictures.
 #[test]
 fn texts_of_a_document_are_escaped() {
     const TEXT: &str = "<b>|&\"x\u{1b}";
@@ -242,7 +245,7 @@ fn texts_of_a_document_are_escaped() {
     assert!(accepted > 200 && shown > 100, "{accepted} accepted, {shown} shown");
 }
 
-/// True if all rows of each table of a Markdown text have the same number of cells.
+/// True if, in each table of a Markdown text, all rows have the same number of cells.
 fn has_whole_tables(markdown: &str) -> bool {
     let cells = |line: &str| line.replace("\\|", "").matches('|').count();
     let lines: Vec<&str> = markdown.lines().collect();
@@ -250,7 +253,8 @@ fn has_whole_tables(markdown: &str) -> bool {
     lines.chunk_by(in_table).all(|rows| rows.iter().all(|row| cells(row) == cells(rows[0])))
 }
 
-/// In a document of each schema, changes each field alone. The result is rejected or rendered.
+/// Changes one field at a time in a document of each schema. The result is either rejected or
+/// rendered.
 #[test]
 fn a_document_with_one_change_is_refused_or_rendered() {
     let (mut refused, mut accepted, mut wrong) = (0, 0, vec![]);
@@ -279,8 +283,8 @@ fn a_document_with_one_change_is_refused_or_rendered() {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
-    /// In a document of any schema, changes several fields together. The result is rejected or
-    /// rendered.
+    /// Changes several fields together in a document of any schema. The result is either rejected
+    /// or rendered.
     #[test]
     fn a_document_with_several_changes_is_refused_or_rendered(
         which in any::<prop::sample::Index>(),
@@ -293,7 +297,8 @@ proptest! {
         for (place, change) in places {
             let path = &paths[place.index(paths.len())];
             let before = part(&mut original, path).unwrap();
-            // A string field changed to a number and then to "NaN" would be valid text.
+            // Change a field only if its value still has the original type. A string field that was
+            // changed to a number, and then to "NaN", would be a valid text.
             let is_same_type = part(&mut value, path)
                 .is_some_and(|now| discriminant(now) == discriminant(before));
             if is_same_type {
@@ -305,7 +310,7 @@ proptest! {
     }
 }
 
-/// Returns the Markdown of a document after changes.
+/// Returns the Markdown of the recorded document `name` after `change` has changed it.
 fn markdown_of(name: &str, change: impl FnOnce(&mut Value)) -> String {
     let all = documents();
     let (_, mut value) = all.iter().find(|(known, _)| known == name).unwrap().clone();
@@ -346,7 +351,8 @@ fn a_ceiling_without_a_drive_says_why() {
     assert!(text(1.0, 1 << 20).contains("the budget holds the footprint"));
 }
 
-/// `run --restore --json` has the schema of a run, and no report.
+/// The document of `run --restore --json` has the schema name of a run, but no report can be made
+/// of it.
 #[test]
 fn restored_settings_have_no_report() {
     for field in ["left", "put_back"] {
@@ -357,7 +363,7 @@ fn restored_settings_have_no_report() {
     }
 }
 
-/// Each change of the table made a report panic in an earlier version. Now the document is
+/// In an earlier version, each change in the table made a report panic. Now the document is
 /// rejected, and the error names the field.
 #[test]
 fn the_field_is_named() {

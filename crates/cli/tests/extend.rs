@@ -1,4 +1,4 @@
-//! `interleaf extend` on the machine of the test, with programs that its C compiler builds.
+//! `interleaf extend` on the machine that runs the tests, with programs that are compiled from C.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -26,7 +26,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-/// The conventional user id of a user without rights.
+/// The conventional user ID of `nobody`, a user without rights.
 const NOBODY: u32 = 65534;
 
 #[test]
@@ -113,8 +113,8 @@ fn the_next_session_removes_leftovers_of_killed_ones() {
     assert_eq!(folders.left(), 0);
 }
 
-/// Freeing the blocks of a store can take minutes. A killed program exits before the blocks are
-/// freed, because the releaser process frees them.
+/// The releaser process frees the blocks of a store, which can take minutes. A killed program
+/// therefore exits before the blocks are freed.
 #[test]
 fn the_file_of_a_store_is_released_in_the_background() {
     let folders = TestFolders::new();
@@ -168,17 +168,17 @@ fn a_child_that_is_forked_has_a_part_of_its_own() {
     let stats = folders.stats();
     let processes = stats["processes"].as_array().unwrap();
     assert_eq!(processes.len(), 2, "{stats}");
-    // Each process reports the DRAM that it had at its exit. The process that exited first shared
-    // the budget, so it had at most half. The process that exited last had at most the whole
+    // The statistics have the DRAM of each process at its exit. The process that exited first
+    // shared the budget, so it had at most half of it. The other process had at most the whole
     // budget.
     let held = processes.iter().map(|process| process["dram_bytes"].as_u64().unwrap());
     assert!(held.clone().min() <= Some(8 << 20) && held.max() <= Some(16 << 20), "{stats}");
     assert!(processes.iter().all(|process| process["read_bytes"].as_u64() > Some(0)), "{stats}");
 }
 
-/// A program forks children with low limits of open files. A child that cannot open its files has
-/// no pager: it is killed by SIGSEGV when it touches extended memory, and never sees zeros in place
-/// of its data.
+/// A program forks children with low limits of open files. A child that cannot open the files of
+/// its pager has no pager. SIGSEGV kills it when it touches extended memory, so that it never reads
+/// zeros in place of its data.
 #[test]
 fn a_child_without_a_pager_never_reads_zeros() {
     let folders = TestFolders::new();
@@ -189,8 +189,8 @@ fn a_child_without_a_pager_never_reads_zeros() {
     assert!(!said.contains("wrong"), "{said}{told}");
 }
 
-/// Two commands share a session with a budget of 16 MiB: each process gets half. When the second
-/// command has ended, the first process gets the whole budget back.
+/// Two commands share a session with a budget of 16 MiB, and the process of each command gets half
+/// of it. When the second command has ended, the first process gets the whole budget back.
 #[test]
 fn parts_of_the_budget_move() {
     let folders = TestFolders::new();
@@ -218,18 +218,18 @@ fn processes_in_sequence_each_have_the_whole_budget() {
     let processes = stats["processes"].as_array().unwrap();
     assert!(!processes.is_empty(), "{stats}");
     assert!(processes.iter().all(|process| process["dram_bytes"] == 16 << 20), "{stats}");
-    // Each of the three programs touches 20 MiB with a budget of 16 MiB. So each evicts at least 4
+    // Each of the three programs touches 20 MiB with a budget of 16 MiB, so each evicts at least 4
     // MiB.
     assert!(stats["evicted_pages"].as_u64().unwrap() * 4096 >= 3 * (4 << 20), "{stats}");
     // The programs run one after the other. The footprint of the session is therefore at least that
-    // of one program (20 MiB), and below that of two programs.
+    // of one program (20 MiB), and less than that of two programs (40 MiB).
     let footprint = stats["footprint_bytes"].as_u64().unwrap();
     assert!((20 << 20..40 << 20).contains(&footprint), "{stats}");
 }
 
-/// The first process of a new PID namespace has the process ID 1, and is extended. If it mounts the
-/// namespace's own `/proc`, it cannot tell whether the session's other processes still run, and is
-/// not extended.
+/// The first process of a new PID namespace has the process ID 1, and is extended. If it mounts a
+/// `/proc` of this namespace, it cannot see whether other processes of the session still run. It is
+/// then not extended.
 #[test]
 fn a_process_in_a_new_pid_namespace_leaves_no_session_behind() {
     for (options, is_extended) in [(vec!["--fork"], true), (vec!["--fork", "--mount-proc"], false)]
@@ -260,10 +260,10 @@ fn commands_with_one_session_name_share_one_budget() {
     let second = folders.extended(&options, &[sweep(), MIB, "2"]).output().unwrap();
     assert_eq!(text(&second.stdout), "as it was left\n");
     assert!(first.wait_with_output().unwrap().status.success());
-    // The command that ends last writes the statistics of the processes of both commands.
+    // The command that ends last writes the statistics, which have the processes of both commands.
     let stats = folders.stats();
     assert_eq!((stats["processes"].as_array().unwrap().len(), folders.left()), (2, 0), "{stats}");
-    // The ranks of an MPI job share a session too. The environment of their launcher names the job.
+    // The ranks of an MPI job share a session too: their launcher names the job in the environment.
     let rank = |words: &[&str]| {
         let mut command = folders.extended(&[], words);
         command.env("PMIX_NAMESPACE", "job@1").env("OMPI_COMM_WORLD_LOCAL_SIZE", "2");
@@ -296,7 +296,7 @@ fn a_session_is_watched_from_outside() {
     let mut documents = BufReader::new(monitor.stdout.take().unwrap());
     let mut first = String::new();
     documents.read_line(&mut first).unwrap();
-    // `wait` closes the stdin of the program, which therefore ends.
+    // `wait` closes the stdin of the program, so the program ends.
     assert!(child.wait().unwrap().success());
     io::copy(&mut documents, &mut io::sink()).unwrap();
     let said = text(&monitor.wait_with_output().unwrap().stderr);
@@ -310,7 +310,7 @@ fn a_session_is_watched_from_outside() {
     assert!(first["written_bytes"].as_u64().unwrap() > 0, "{first}");
 }
 
-/// The terminal of a monitor hangs up while the session runs. The monitor ends.
+/// If the terminal hangs up while the session runs, the monitor ends.
 #[test]
 fn a_hang_up_of_the_terminal_ends_the_monitor() {
     let folders = TestFolders::new();
@@ -366,7 +366,7 @@ fn programs_for_other_libraries_and_processors_are_refused() {
     refuses(&musl, "it is linked with musl", "run a build for the GNU C library");
     let strange = loader("for-nobody", "/lib/ld-strange.so");
     refuses(&strange, "its loader /lib/ld-strange.so is not known", "run it with --force");
-    // Set the ELF header field `e_machine` to 64-bit SPARC.
+    // Set the field `e_machine` of the ELF header to 64-bit SPARC (43).
     let other = folders.at("for-another");
     let mut bytes = fs::read(sweep()).unwrap();
     bytes[18..20].copy_from_slice(&43_u16.to_le_bytes());
@@ -374,10 +374,10 @@ fn programs_for_other_libraries_and_processors_are_refused() {
     refuses(&other, "program, and the library is not", "run a build for this machine");
 }
 
-/// Memory that devices write to cannot be paged. A program that is linked for a GPU is rejected. A
-/// program that depends on an RDMA library, as every MPI program does, gets a warning, because it
-/// often does not use RDMA. The check also finds the program behind launchers such as `env` and
-/// `nice`.
+/// Memory that devices write to cannot be paged. A program that is linked with a GPU library is
+/// rejected. A program that is linked with an RDMA library, as every MPI program is, gets only a
+/// warning, because it often does not use RDMA. The check also finds the program behind launchers
+/// such as `env` and `nice`.
 #[test]
 fn programs_with_device_memory_are_refused() {
     let folders = TestFolders::new();
@@ -416,8 +416,8 @@ fn programs_with_device_memory_are_refused() {
     }
 }
 
-/// A limit of addresses (`ulimit -v`) and a store in memory (tmpfs) are rejected with a remedy.
-/// `--estimate` of a program that does not exist still measures the drive, and names the problem.
+/// A limit of the address space (`ulimit -v`) and a store in memory (tmpfs) are rejected with a
+/// remedy. `--estimate` of a missing program still measures the drive, and names the problem.
 #[test]
 fn refusals_of_the_system_are_reported() {
     let folders = TestFolders::new();
@@ -441,7 +441,7 @@ fn refusals_of_the_system_are_reported() {
 }
 
 /// A user without rights learns which right is missing and how to grant it. With this right, the
-/// command runs. Only root can test this, because only root can become another user.
+/// command runs. Only root can run this test, because only root can become another user.
 #[test]
 fn a_missing_right_is_named() {
     let folder = tempfile::Builder::new().prefix("interleaf-user-").tempdir().unwrap();
@@ -449,7 +449,7 @@ fn a_missing_right_is_named() {
     for name in ["", "run", "store"] {
         fs::create_dir_all(at(name)).unwrap();
         if let Err(why) = std::os::unix::fs::chown(at(name), Some(NOBODY), Some(NOBODY)) {
-            // Write past the capture of the test harness, which hides the output of a passed test.
+            // Write to stderr directly: the harness hides the captured output of a passed test.
             writeln!(io::stderr(), "not tested: a user without rights: {why}").unwrap();
             return;
         }
@@ -485,8 +485,8 @@ fn a_missing_right_is_named() {
 fn a_static_program_gets_swap_that_is_steered() {
     let folders = TestFolders::new();
     let fixed = compiled("fixed-swapped", "sweep.c", &["-static"]);
-    // While all pages of a small group are being written to a slow store, the OOM killer may end
-    // the program. The program is then run again.
+    // While all pages of a small control group are being written to a slow store, the OOM killer
+    // may end the program. The program is then run again.
     let run = || folders.extended_dry(&["--force"], &[fixed.to_str().unwrap(), MIB, "3"]);
     let is_whole = |output: &Output| !is_oom_killed(&text(&output.stderr));
     let output = (0..4).map(|_| run()).find(is_whole).unwrap();
@@ -499,8 +499,8 @@ fn a_static_program_gets_swap_that_is_steered() {
     assert_eq!(folders.left(), 0, "its swap file is gone");
 }
 
-/// `interleaf extend` is killed while its static program runs on steered swap. `--restore` moves
-/// the program out of the control group and its pages out of swap, and the program continues.
+/// `interleaf extend` is killed while its static program runs on steered swap. `--restore` then
+/// moves the program out of the control group and its pages out of swap. The program continues.
 #[test]
 fn restore_undoes_the_swap_and_the_group_of_a_killed_tool() {
     let folders = TestFolders::new();
@@ -508,7 +508,7 @@ fn restore_undoes_the_swap_and_the_group_of_a_killed_tool() {
     let mut command = folders.interleaf(&["--dram", DRAM, "--force", "--store"]);
     command.arg(folders.at("store")).arg("--").arg(&fixed).args([MIB, "2", "stdin"]);
     // The program waits after its first lap, with most of its pages in swap. If the OOM killer ends
-    // the program before, start it again.
+    // the program before that, start it again.
     let (mut tool, mut lines) = (0..4).find_map(|_| try_started(&mut command)).unwrap();
     let stdin = tool.stdin.take().unwrap();
     let root = Root::live();
@@ -571,8 +571,8 @@ fn an_estimate_measures_the_store_and_leaves_nothing_there() {
     assert_eq!(folders.left(), 0);
 }
 
-/// The pager extends an allocation only if it is large enough. The report counts smaller
-/// allocations as memory outside the budget.
+/// Only allocations that are large enough are extended. The report counts smaller allocations as
+/// memory outside the budget.
 #[test]
 fn memory_outside_the_budget_is_reported() {
     let folders = TestFolders::new();
@@ -585,8 +585,8 @@ fn memory_outside_the_budget_is_reported() {
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
         (folders.stats(), text(&output.stderr))
     };
-    // Each allocation has 60 MiB: more than the default minimum of 4 MiB in the first run, and less
-    // than the minimum of 64 MiB in the second run.
+    // Each allocation has 60 MiB. This is more than the default of `--min-alloc` (4 MiB) in the
+    // first run, and less than its value in the second run (64 MiB).
     let (stats, said) = run(&[], "2", "62914560");
     assert_eq!(stats["min_alloc_bytes"], 4 << 20, "an eighth of the budget");
     assert!(stats["evicted_pages"].as_u64() >= Some(80 << 8), "{stats}");
@@ -595,8 +595,8 @@ fn memory_outside_the_budget_is_reported() {
     let (stats, said) = run(&["--min-alloc", "64MiB"], "2", "62914560");
     let process = &stats["processes"][0];
     assert_eq!(stats["evicted_pages"], 0, "{stats}");
-    // `left_bytes` counts the bytes that the program can use. The C library adds a header of 16
-    // bytes to each block and maps whole pages, of which the program can use the rest.
+    // `left_bytes` counts the bytes of each block that the program can use. The C library adds a
+    // header of 16 bytes and maps whole pages, so the rest of the last page counts too.
     assert_eq!(process["left_bytes"], 2 * ((60 << 20) + 4096 - 16), "{stats}");
     let left = "120 MiB are in allocations of 128 KiB and more from before their sum reached 64 \
                 MiB: a lower --min-alloc extends them";
@@ -611,7 +611,7 @@ fn memory_outside_the_budget_is_reported() {
     assert!(said.contains("MiB resident, all of it outside the budget: objects smaller"), "{said}");
 }
 
-/// In a control group with a limit, each verb that allocates memory rejects an excessive size.
+/// In a control group with a limit, each verb that allocates memory rejects a size above the limit.
 #[test]
 fn a_budget_above_the_groups_limit_is_refused() {
     let root = Root::live();

@@ -13,9 +13,10 @@ use interleaf_vm::{
 use serde_json::Value;
 use std::{ffi::OsString, fs};
 
-/// The budget: a quarter of the guest's memory.
+/// The budget of DRAM, a quarter of the guest's memory, MiB.
 const DRAM_MIB: u64 = 128;
-/// The memory that the guest touches in addition to the memory of its kernel.
+/// The memory that the guest's program touches, in addition to the memory of the guest's kernel,
+/// MiB.
 const TOUCHED_MIB: u64 = 208;
 
 #[test]
@@ -47,7 +48,7 @@ fn a_machine_has_four_times_the_memory_that_there_is() {
     let count = |name: &str| stats[name].as_u64().unwrap_or_else(|| panic!("{name}: {stats}"));
     assert_eq!((&stats["exit_code"], count("dram_bytes")), (&0.into(), DRAM_MIB << 20));
     assert_eq!(stats["processes"][0]["name"], "qemu-system-x86", "{stats}");
-    // At least the touched memory that exceeds the budget was evicted.
+    // The part of the touched memory that exceeds the budget was evicted at least once.
     let beyond = (TOUCHED_MIB - DRAM_MIB) << 20;
     assert!(count("evicted_pages") * 4096 >= beyond && count("written_bytes") >= beyond, "{stats}");
     assert!(count("read_bytes") > 0, "{stats}");

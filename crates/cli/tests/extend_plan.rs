@@ -25,7 +25,7 @@ fn document(files: &[&Path], words: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Writes a trace of a sweep over 1024 blocks of 64 KiB, and returns its path.
+/// Writes a trace of one pass over 1024 blocks of 64 KiB, and returns its path.
 fn trace(folder: &Path) -> PathBuf {
     let lines: String = (0..1024).map(|block| format!("r {block}\n")).collect();
     let path = folder.join("sweep.trace");
@@ -33,8 +33,9 @@ fn trace(folder: &Path) -> PathBuf {
     path
 }
 
-/// The statistics of a run with 32 MiB of DRAM and a footprint of 64 MiB: 1 s of work, 4 s of
-/// stalls, and ten sweeps, each of which reads 32 MiB.
+/// Writes the statistics of a run with 32 MiB of DRAM and a footprint of 64 MiB, and returns their
+/// path. The run has 1 s of work, 4 s of stalls, and ten passes over its memory that read 32 MiB
+/// each.
 fn statistics(folder: &Path) -> PathBuf {
     let path = folder.join("run.json");
     let text = json!({
@@ -48,7 +49,7 @@ fn statistics(folder: &Path) -> PathBuf {
     path
 }
 
-/// The efficiency on the first drive with this number of eighths of the footprint in DRAM.
+/// Returns the efficiency on the first drive if the budget is `eighths` eighths of the footprint.
 fn efficiency(document: &Value, eighths: u64) -> f64 {
     let footprint = document["footprint_bytes"].as_u64().unwrap();
     let rows = document["rows"].as_array().unwrap();
@@ -66,10 +67,10 @@ fn a_run_and_a_trace_give_the_efficiency_at_other_budgets() {
     let plot = folder.path().join("traffic.svg");
     let words = ["--drive", "p4800x-4", "--plot", plot.to_str().unwrap()];
     // The run has 1 s of work and 4 s of stalls. In the forecast, an eighth of the budget is free
-    // or holds prefetched pages. So of the footprint of 64 MiB, 36 MiB do not fit into a budget of
-    // 32 MiB, and 22 MiB do not fit into 48 MiB. The number of transfers is proportional to the
-    // size that does not fit. The time of one transfer is proportional to the square root of this
-    // size.
+    // or holds prefetched pages. Of the footprint of 64 MiB, 36 MiB therefore do not fit into a
+    // budget of 32 MiB, and 22 MiB do not fit into 48 MiB. The number of transfers is proportional
+    // to the bytes that do not fit. The time of one transfer is proportional to the square root of
+    // these bytes.
     for document in [
         document(&[&run, &trace], &words),
         document(&[&run], &["--footprint", "64MiB", "--drive", "p4800x-4"]),
@@ -82,10 +83,11 @@ fn a_run_and_a_trace_give_the_efficiency_at_other_budgets() {
             assert!((found / expected - 1.0).abs() < 0.02, "{eighths}: {found} and {expected}");
         }
         // An efficiency of 90 % allows 0.11 s of stalls. With a budget just below the footprint,
-        // the 8 MiB that do not fit take 0.4 s. So only the whole footprint is enough.
+        // the 8 MiB that do not fit cause 0.4 s of stalls. Only a budget of the whole footprint is
+        // therefore enough.
         assert_eq!(document["enough"][0]["share"], 1.0);
-        // Four Optane drives are faster than the drive of the run, which has 84 MB/s. So a smaller
-        // budget is enough with them.
+        // Four Optane drives are faster than the drive of the run, which has 84 MB/s. With them, a
+        // smaller budget is enough.
         let enough = document["enough"].as_array().unwrap();
         assert_eq!(enough[1]["drive"], "p4800x-4");
         assert!(enough[1]["dram_bytes"].as_u64() < enough[0]["dram_bytes"].as_u64());
@@ -105,8 +107,8 @@ fn the_time_in_dram_and_the_efficiency_can_be_given() {
     assert!((efficiency(&known, 4) - 0.4).abs() < 0.01, "{known}");
     let enough = known["enough"].as_array().unwrap();
     assert!(enough.iter().all(|row| row["efficiency"] == 0.67), "{known}");
-    // At 67 % the run may take 2 s / 0.67 = 3 s, of which 1 s is left for transfers. The transfers
-    // of the measured run, with half of the footprint in DRAM, took 3 s.
+    // At an efficiency of 67 % the run may take 2 s / 0.67 = 3 s, so 1 s is left for transfers. In
+    // the measured run, with half of the footprint in DRAM, the transfers took 3 s.
     let share = enough[0]["share"].as_f64().unwrap();
     assert!((0.70..=0.85).contains(&share), "{share}");
     // The drive of the run was not measured, so the software time of the pager is not known. The

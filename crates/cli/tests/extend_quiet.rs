@@ -1,6 +1,6 @@
-//! Extended programs: an idle program uses no CPU time and little memory. On a busy machine, the
-//! pager's thread has real-time priority. The program's data is invisible to other users and
-//! processes.
+//! The side effects of extended memory. An idle program uses no CPU time and little memory. On a
+//! busy machine, the pager's thread has real-time priority. The program's data is invisible to
+//! other users and processes.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -21,18 +21,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Time for which no thread of an idle program may run.
+/// Span of time in which no thread of an idle program may run.
 const WHILE: Duration = Duration::from_secs(3);
 
-/// Returns the `/proc` folder of the command. The command is the last child of `interleaf extend`,
-/// because the releaser of the store files starts first.
+/// Returns the `/proc` folder of the command that `interleaf extend` runs. The command is the last
+/// child of `interleaf extend`, because the releaser of the store files starts first.
 fn command(interleaf: &Child) -> PathBuf {
     let pid = interleaf.id();
     let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
     Path::new("/proc").join(children.split_whitespace().last().unwrap())
 }
 
-/// Reads the context switches of each thread. The count of a blocked thread does not change.
+/// Returns the number of context switches of each thread. The count of a blocked thread does not
+/// change.
 fn runs(process: &Path) -> BTreeMap<String, u64> {
     // `None` if the thread has ended since the folder was read.
     let of = |thread: PathBuf| {
@@ -47,9 +48,9 @@ fn runs(process: &Path) -> BTreeMap<String, u64> {
     threads.filter_map(|thread| of(thread.unwrap().path())).collect()
 }
 
-/// True if all threads sleep, and no transfer is under way. A constant count of context switches
-/// does not show this: it is also constant while a thread waits for a CPU or for a drive, and
-/// during a transfer of `io_uring`.
+/// True if all threads of a process sleep, and no transfer is outstanding. A constant count of
+/// context switches would not show this: the count is also constant while a thread waits for a CPU
+/// or for a drive, and during a transfer of `io_uring`.
 fn is_idle(process: &Path) -> bool {
     let sleeps = |thread: PathBuf| {
         let status = fs::read_to_string(thread.join("status")).unwrap_or_default();
@@ -66,8 +67,8 @@ fn is_idle(process: &Path) -> bool {
 }
 
 /// True if an `io_uring` has completed each request, and the process has read each completion.
-/// `info` is the kernel's description of the ring, which may lack these numbers while the ring is
-/// in use.
+/// `info` is the path of the kernel's description of the ring. The description may lack these
+/// numbers while the ring is in use.
 fn is_drained(info: &Path) -> bool {
     let info = fs::read_to_string(info).unwrap_or_default();
     let number = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
@@ -75,7 +76,7 @@ fn is_drained(info: &Path) -> bool {
     requests.is_some() && number("CqTail:") == requests && number("CqHead:") == requests
 }
 
-/// No thread of a sleeping program wakes up: neither the program's threads nor the pager's.
+/// While an extended program sleeps, neither its own threads nor the pager's threads wake up.
 #[test]
 fn a_program_that_sleeps_costs_nothing() {
     let folders = TestFolders::new();
@@ -117,7 +118,7 @@ fn may_be_realtime() -> bool {
 #[test]
 fn the_pagers_thread_has_priority_on_a_busy_machine() {
     if !may_be_realtime() {
-        // Write past the capture of the test harness, which hides the output of a passed test.
+        // Write to stderr directly: the test harness hides the captured output of a passed test.
         writeln!(io::stderr(), "not tested: real-time priority without CAP_SYS_NICE").unwrap();
         return;
     }
@@ -127,7 +128,7 @@ fn the_pagers_thread_has_priority_on_a_busy_machine() {
     let process = command(&interleaf);
     let (start, is_over) = (Instant::now(), AtomicBool::new(false));
     let spin = || {
-        // The threads end even if the test fails.
+        // The time limit ends the threads even if the test fails.
         while !is_over.load(Ordering::Relaxed) && start.elapsed() < 2 * LONG {
             hint::spin_loop();
         }
@@ -136,7 +137,7 @@ fn the_pagers_thread_has_priority_on_a_busy_machine() {
         for _ in 0..2 * thread::available_parallelism().unwrap().get() {
             scope.spawn(spin);
         }
-        // The program waits for the end of its stdin, and then continues its sweeps.
+        // The program waits for the end of its stdin, and then continues its passes over memory.
         drop(interleaf.stdin.take());
         until("real-time priority", || has_realtime_thread(&process));
         is_over.store(true, Ordering::Relaxed);
@@ -144,7 +145,7 @@ fn the_pagers_thread_has_priority_on_a_busy_machine() {
     ends(&mut interleaf);
 }
 
-/// Returns the private memory of a program that touched `mib` MiB. The result is in KiB.
+/// Returns the private memory of an extended program that touched `mib` MiB, KiB.
 fn private_kib(mib: &str) -> u64 {
     let folders = TestFolders::new();
     let mut interleaf = folders.extended(&[], &[sweep(), mib, "2", "stdin"]);
@@ -162,11 +163,11 @@ fn metadata_takes_at_most_half_a_percent_of_the_footprint() {
     let (few, many) = (private_kib("64"), private_kib("320"));
     let most = 256 * 1024 / 200;
     assert!(many <= few + most, "{few} KiB with 64 MiB, {many} with 320, at most {most} more");
-    // Both programs use the budget and little more.
+    // Both programs use the budget of 16 MiB, and little more.
     assert!((16 << 10..24 << 10).contains(&few), "{few} KiB");
 }
 
-/// Files of the store have no name, and give no permissions to other users.
+/// The files of a store have no name in the folder, and give no permissions to other users.
 #[test]
 fn a_store_is_private() {
     let folders = TestFolders::new();
@@ -189,8 +190,8 @@ fn a_store_is_private() {
     assert_eq!(folders.left(), 0);
 }
 
-/// Two processes share a budget and a store. A process reads zeros in DRAM that the other process
-/// used before. Memory that a process freed and allocated again also reads as zeros.
+/// Two processes share a budget and a store. In DRAM that the other process used before, a process
+/// reads zeros. Memory that a process freed and allocated again also reads as zeros.
 #[test]
 fn memory_of_another_process_reads_as_zeros() {
     let folders = TestFolders::new();
@@ -203,7 +204,8 @@ fn memory_of_another_process_reads_as_zeros() {
     ends(&mut hides);
     let stats = folders.stats();
     let processes = stats["processes"].as_array().unwrap().iter();
-    // Both processes exceeded their share, so frames passed from each process to the other.
+    // Both processes exceeded their share of the budget, so frames passed from each process to the
+    // other.
     let evicted = processes.map(|process| process["evicted_pages"].as_u64().unwrap());
     assert!(evicted.clone().count() == 2 && evicted.min() > Some(4096), "{stats}");
 }

@@ -1,4 +1,5 @@
-//! `interleaf extend --shared`: memory that processes share, and its server process.
+//! `interleaf extend --shared`: memory that several processes share, and the server process that
+//! pages it.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -33,8 +34,8 @@ fn shared_memory_is_extended_on_request() {
     assert!(count("dram_bytes") <= 16 << 20, "{server}");
 }
 
-/// A process that shares memory outlives the command and `interleaf extend`. The server stays, and
-/// serves the pages of this process until this process ends.
+/// A process that shares memory outlives the command and `interleaf extend`. The server keeps
+/// running, and serves this process's pages until the process ends.
 #[test]
 fn remaining_processes_are_served_to_the_end() {
     let folders = TestFolders::new();
@@ -56,7 +57,8 @@ fn remaining_processes_are_served_to_the_end() {
     until("the session is over", || clean().contains(": removed, all processes"));
 }
 
-/// If the server was killed, a process aborts instead of reading zeros in place of its data.
+/// If the server is killed, a process that shares memory aborts instead of reading zeros in place
+/// of its data.
 #[test]
 fn processes_without_a_server_end() {
     let folders = TestFolders::new();

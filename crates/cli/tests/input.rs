@@ -1,5 +1,5 @@
-//! Inputs of verbs: regular files and pipes of a shell, each with a size limit. No input blocks
-//! forever, and no file outside a captured machine is read.
+//! The inputs of verbs: regular files, and pipes of a shell. Their size is limited. No input blocks
+//! a verb forever, and no file outside a captured machine is read.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -97,8 +97,8 @@ fn pipes_of_a_shell_are_read() {
     assert!(message(&output).contains("-: it is larger than 256 MiB"), "{}", message(&output));
 }
 
-/// A byte order mark at the beginning of a file, as spreadsheets and some editors write it, is
-/// skipped.
+/// A byte order mark at the beginning of a file is skipped. Spreadsheets and some editors write
+/// such a mark.
 #[test]
 fn a_byte_order_mark_is_no_part_of_a_text() {
     let folder = tempfile::tempdir().unwrap();
@@ -138,7 +138,7 @@ fn a_link_out_of_a_captured_machine_shows_nothing() {
     }
 }
 
-/// Implausible ratings of the firmware are ignored, and a warning names the ratings.
+/// Implausible bandwidths and latencies from the firmware are ignored, and a warning names them.
 #[test]
 fn implausible_ratings_are_reported() {
     let folder = tempfile::tempdir().unwrap();
@@ -196,7 +196,8 @@ fn a_tier_takes_the_curves_of_a_built_in_one() {
     assert!(refused.contains("such as xeon6-cz122:cxl"), "{refused}");
 }
 
-/// A command does not overwrite a file that it reads, whichever name the output option gives it.
+/// A command does not overwrite a file that it reads, even if the output option names the file by
+/// another path.
 #[test]
 fn an_input_is_not_overwritten() {
     let folder = tempfile::tempdir().unwrap();
@@ -234,7 +235,8 @@ fn an_input_is_not_overwritten() {
     }
 }
 
-/// A command with two outputs in the same file is rejected, even if the file does not exist yet.
+/// A command that would write two outputs to the same file is rejected, even if the file does not
+/// exist yet.
 #[test]
 fn two_outputs_are_not_written_to_one_file() {
     let folder = tempfile::tempdir().unwrap();
@@ -252,7 +254,7 @@ fn two_outputs_are_not_written_to_one_file() {
     }
 }
 
-/// An option without effect is rejected, and the error names the alternative.
+/// An option that has no effect in a command is rejected, and the error names the alternative.
 #[test]
 fn options_without_effect_are_refused() {
     let folder = tempfile::tempdir().unwrap();

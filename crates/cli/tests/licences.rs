@@ -1,7 +1,7 @@
 //! Every dependency has a licence that `deny.toml` allows, and comes from the default registry.
 //! `THIRD-PARTY-LICENSES` has the notices of all crates that are linked into the installed files.
-//! Both are checked offline with `cargo metadata`. A release build is stripped, and unwinds on
-//! panic.
+//! These rules are checked offline with `cargo metadata`. A release build is stripped, and unwinds
+//! on panic.
 //!
 //! `INTERLEAF_LICENCES=overwrite cargo test -p interleaf --test licences` rewrites the notices.
 
@@ -16,7 +16,7 @@ use std::{
     process::Command,
 };
 
-/// The installed packages: the program and its libraries.
+/// The packages whose binaries are installed: the program and its two libraries.
 const INSTALLED: [&str; 3] = ["interleaf", "interleaf-capi", "interleaf-preload"];
 
 /// File name prefixes of licences and notices, in lower case.
@@ -49,7 +49,7 @@ fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or_default()
 }
 
-/// Returns the packages by ID.
+/// Returns a map from the ID of each package to its metadata.
 fn packages(metadata: &Value) -> BTreeMap<&str, &Value> {
     metadata["packages"].as_array().unwrap().iter().map(|it| (text(it, "id"), it)).collect()
 }
@@ -63,7 +63,7 @@ fn list(deny: &toml::Table, section: &str, key: &str) -> Vec<String> {
     list.iter().map(|it| it.as_str().unwrap().to_string()).collect()
 }
 
-/// Returns the reason why a licence is rejected; `None` if the licence is allowed.
+/// Returns the reason why a licence is rejected; `None` if `allowed` permits it.
 fn refused(licence: &str, allowed: &[String]) -> Option<String> {
     if licence.is_empty() {
         return Some("it names no licence".into());
@@ -108,9 +108,9 @@ fn every_licence_and_source_is_allowed() {
     assert!(faults.is_empty(), "{}\nhint: choose another crate, see deny.toml", faults.join("\n"));
 }
 
-/// The release profile unwinds on panic, so that destructors restore changed settings. It strips
-/// symbols, which unwinding does not need and which would be most of the size of the installed
-/// files.
+/// The release profile unwinds on panic, so that destructors restore changed settings. The profile
+/// strips symbols. Unwinding does not need symbols, and they would be most of the size of the
+/// installed files.
 #[test]
 fn a_release_build_is_stripped_and_unwinds() {
     let manifest: toml::Table =
@@ -162,7 +162,7 @@ fn linked(metadata: &Value) -> BTreeSet<&str> {
     found
 }
 
-/// Reads the licences and notices of a package.
+/// Returns the texts of the licence and notice files of a package.
 fn notices(package: &Value) -> Vec<String> {
     let folder = Path::new(text(package, "manifest_path")).parent().unwrap();
     let mut files: Vec<PathBuf> =
@@ -180,7 +180,8 @@ fn notices(package: &Value) -> Vec<String> {
     files.iter().filter(is_notice).map(text).collect()
 }
 
-/// Formats all notices. Each text appears once, below the names of its crates.
+/// Formats the notices of all linked crates. Each text appears once, below the names of the crates
+/// that have it.
 fn third_party() -> String {
     let metadata = metadata();
     let packages = packages(&metadata);

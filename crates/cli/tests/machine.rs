@@ -1,4 +1,5 @@
-//! The output of `show` and `doctor` on a machine in a folder. Neither verb changes a file.
+//! The output of `show` and `doctor` on a machine whose files are in a folder. Neither verb changes
+//! a file.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -8,7 +9,7 @@ use std::{
     process::{Command, Output},
 };
 
-/// A server with DRAM and an expander, as Linux 6.17 describes it, and with two page movers.
+/// The files of a server with DRAM, an expander and two page movers, in the form of Linux 6.17.
 const FILES: [(&str, &str); 19] = [
     ("proc/sys/kernel/osrelease", "6.17.13\n"),
     ("proc/sys/kernel/numa_balancing", "1\n"),
@@ -49,8 +50,8 @@ fn write_files(folder: &Path, files: &[(&str, &str)]) {
     }
 }
 
-/// Runs `interleaf doctor` on the machine of [`FILES`], with some files replaced. Returns each
-/// capability as `status: what -> remedy`.
+/// Runs `interleaf doctor` on the machine of [`FILES`], in which `files` replace some files.
+/// Returns a function from the name of a capability to its text `status: what -> remedy`.
 fn diagnosed(files: &[(&str, &str)]) -> impl Fn(&str) -> String + use<> {
     let folder = tempfile::tempdir().unwrap();
     machine(folder.path());

@@ -1,6 +1,6 @@
-//! Output for each machine of `tests/machines/`. Each machine has a golden file per verb, in the
-//! same folder. `TRYCMD=overwrite` records the golden files again. `tests/machines/README.md`
-//! explains when.
+//! The output of several verbs for each machine in `tests/machines/`. Each machine has a golden
+//! file per verb in the same folder. `TRYCMD=overwrite` records the golden files again, and
+//! `tests/machines/README.md` explains when to do so.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -11,9 +11,9 @@ use std::{
     process::Command,
 };
 
-/// The verbs with golden files, and the arguments after `--root`. `run` lists the writes that a
-/// placement needs, `balance` the writes of the daemon, and `measure app` the quantities that can
-/// be counted for a program.
+/// The verbs with golden files, each with the arguments after `--root`. `run` lists the writes that
+/// a placement needs, `balance` lists the writes of the daemon, and `measure app` lists the
+/// quantities that can be counted for a program.
 const VERBS: [(&str, &str); 5] = [
     ("balance", " --dry-run"),
     ("doctor", ""),
@@ -22,7 +22,7 @@ const VERBS: [(&str, &str); 5] = [
     ("show", ""),
 ];
 
-/// Returns the command lines that a golden file must have: with and without `--json`.
+/// Returns the command lines of `verb` that a golden file must have: without and with `--json`.
 fn commands(verb: &str, name: &str, rest: &str) -> [String; 2] {
     ["", " --json"].map(|json| format!("{verb} --root {name}{json}{rest}"))
 }
@@ -31,7 +31,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/machines").canonicalize().unwrap()
 }
 
-/// Returns the names of the machines, which are the names of all folders.
+/// Returns the names of the machines, which are the names of the folders in `folder`.
 fn machines() -> BTreeSet<String> {
     let entries = fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap());
     let folders = entries.filter(|entry| entry.path().is_dir());
@@ -42,12 +42,12 @@ fn machines() -> BTreeSet<String> {
 
 #[test]
 fn output_for_each_captured_machine_matches() {
-    // Only this test uses or changes the working directory.
+    // No other test of this file uses or changes the working directory.
     env::set_current_dir(folder()).unwrap();
     trycmd::TestCases::new().case("*.trycmd");
 }
 
-/// Runs the tool on the machine below `root`, and returns its output or its error.
+/// Runs `interleaf` on the machine below `root`, and returns its output or its error message.
 fn printed(words: &[&str], root: &Path) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_interleaf"));
     let output = command.arg("--root").arg(root).args(words).output().unwrap();
@@ -89,7 +89,7 @@ fn each_machine_has_its_goldens_and_is_explained() {
         }
         assert!(readme.contains(&format!("`{name}`")), "README.md does not say what {name} is");
     }
-    // No golden file may belong to a machine that was removed.
+    // No golden file may remain of a machine that was removed.
     for entry in fs::read_dir(folder()).unwrap() {
         let file = entry.unwrap().file_name().into_string().unwrap();
         let Some(name) = file.strip_suffix(".trycmd") else { continue };
@@ -98,7 +98,8 @@ fn each_machine_has_its_goldens_and_is_explained() {
     }
 }
 
-/// The message of `doctor --capture` names the verbs that read a captured machine.
+/// The message of `doctor --capture` names the verbs that read a captured machine. Each of them
+/// does.
 #[test]
 fn the_named_verbs_read_a_captured_machine() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
-//! `interleaf measure` on the machine of the test, with little memory and in little time. The
-//! record has the expected content, exists after each point, and can be read by other verbs. No
-//! test asserts a speed.
+//! `interleaf measure` on the machine that runs the tests, with little memory and in little time.
+//! The record has the expected content, exists after each measured point, and can be read by other
+//! verbs. No test asserts a speed.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -133,7 +133,7 @@ fn a_record_is_reported_and_compared() {
         point["program_gbps"] = 10.0.into();
     }
     fs::write(&record, first.to_string()).unwrap();
-    // A record does not differ from itself, so no point is better or worse.
+    // The record is compared with itself, so no point is better or worse.
     let same = stdout_of(&["compare", &record, &record, "--same"]);
     assert!(same.contains("better in 0, worse in 0, within noise in 3"), "{same}");
     let mut other = first.clone();
@@ -183,8 +183,8 @@ fn a_signal_leaves_a_whole_record() {
         .spawn()
         .unwrap();
     let began = Instant::now();
-    // The file exists but is empty shortly before the start, because the tool checks that it can be
-    // written. Wait for its first record.
+    // Before the measurement starts, the file exists but is empty, because `interleaf` has checked
+    // that it can be written. Wait for the first record.
     while fs::metadata(&record).map_or(0, |file| file.len()) == 0 {
         assert!(began.elapsed() < Duration::from_secs(60), "nothing is recorded");
         thread::sleep(Duration::from_millis(20));
@@ -211,7 +211,8 @@ fn a_signal_stops_a_long_point() {
     }
 }
 
-/// Runs a measurement that a signal stops in its first point. Returns its folder.
+/// Runs a measurement that a signal stops during its first point. Returns the folder with the
+/// record.
 fn signalled(words: &[&str]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let record = folder.path().join("record.json");
@@ -265,7 +266,8 @@ fn a_dry_run_measures_nothing_and_prints_the_plan() {
     assert_eq!(document["kernel_settings"][0]["path"], node);
 }
 
-/// `--export-curves server.toml` writes curves to server.csv, or to server-node0.csv and others.
+/// `--export-curves server.toml` writes the curves to server.csv, or to server-node0.csv and
+/// others. Another output in one of these files is rejected.
 #[test]
 fn exported_curves_overwrite_no_other_output() {
     let folder = tempfile::tempdir().unwrap();
@@ -285,8 +287,8 @@ fn exported_curves_overwrite_no_other_output() {
     }
 }
 
-/// Creates a copy of `epyc-cxl` (CPUs 0 to 127) with these last-level caches, each given as its
-/// CPUs and its size in KiB.
+/// Creates a copy of the machine `epyc-cxl` (CPUs 0 to 127) with other last-level caches. `caches`
+/// has pairs of (CPUs of the cache, size in KiB).
 fn with_caches(caches: &[(&str, u64)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let machine = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/machines/epyc-cxl");
@@ -326,8 +328,8 @@ fn sizes_exceed_large_last_level_caches() {
     let chiplets: Vec<String> =
         (0..12).map(|at| format!("{}-{}", at * 128 / 12, (at + 1) * 128 / 12 - 1)).collect();
     let each = |mib: u64| chiplets.iter().map(|it| (it.as_str(), mib << 10)).collect::<Vec<_>>();
-    // Three machines: one last-level cache of 504 MiB for all 128 cores, twelve of 32 MiB, and
-    // twelve of 96 MiB. Each of twelve caches is for 10 or 11 cores.
+    // Three machines: one last-level cache of 504 MiB for all 128 CPUs, twelve caches of 32 MiB,
+    // and twelve of 96 MiB. Each of the twelve caches is for 10 or 11 CPUs.
     for (caches, last_level, share_of_one) in [
         (vec![("0-127", 504 << 10)], 504 * MIB, 504 * MIB),
         (each(32), 32 * MIB, 32 * MIB),
@@ -348,7 +350,7 @@ fn sizes_exceed_large_last_level_caches() {
             assert!(chase >= 4 * last_level && chase >= 40_000_000, "{settings}");
             assert_eq!(document["notes"], Value::Array(vec![]), "{document}");
         }
-        // A single thread can use a whole cache. All threads together share the cache.
+        // A single thread can use a whole cache. If all threads run, each has a share of a cache.
         let one = planned(&["bandwidth", "--threads", "1", "--quick"]);
         let settings = &one["settings"];
         assert_eq!(settings["last_level_bytes_per_thread"], share_of_one, "{settings}");
@@ -364,7 +366,7 @@ fn sizes_exceed_large_last_level_caches() {
         let notes = forced["notes"].to_string();
         assert!(notes.contains("--chase 40 MB is less than 4 times the last-level"), "{notes}");
     }
-    // If the kernel reports no cache, the chase has as much memory as that of MLC, 200 MB.
+    // If the kernel reports no cache, the pointer chase has 200 MB of memory, as in MLC.
     let machine = with_caches(&[]);
     let root = machine.path().to_str().unwrap();
     let words = ["measure", "idle", "--root", root, "--dry-run", "--json"];
@@ -373,7 +375,7 @@ fn sizes_exceed_large_last_level_caches() {
     assert_eq!(document["settings"]["last_level_bytes"], Value::Null);
 }
 
-/// A measurement of each captured machine can be planned, or is rejected with a reason.
+/// For each captured machine, a measurement can be planned, or is rejected with a reason.
 #[test]
 fn every_captured_machine_is_understood() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/machines");
@@ -418,7 +420,8 @@ fn records_of_other_tools_are_read_and_written() {
         assert!(again.contains(figures), "{again}");
     }
     assert!(stdout_of(&["report", &text, "--format", "markdown"]).contains("measured by"));
-    // The curves of `-o memory_curves.toml` would be written to memory_curves.csv, the input.
+    // With `-o memory_curves.toml`, the curves would be written to memory_curves.csv, which is the
+    // input.
     let before = fs::read_to_string(&curves).unwrap();
     let refused = interleaf(&["report", &curves, "-o", &at("memory_curves.toml")]);
     let why = String::from_utf8_lossy(&refused.stderr).into_owned();
@@ -435,8 +438,9 @@ fn records_of_other_tools_are_read_and_written() {
     assert_eq!(refused.status.code(), Some(2));
 }
 
-/// The bandwidth that counters measured is recorded separately from the bandwidth computed from the
-/// loads and stores of the measuring threads. Here the counters are a recording with 410 GB/s.
+/// The record has the bandwidth that counters measured, separately from the bandwidth that is
+/// computed from the loads and stores of the measuring threads. In this test the counters are a
+/// recording with 410 GB/s.
 #[test]
 fn bandwidth_of_counters_is_recorded_separately() {
     let folder = tempfile::tempdir().unwrap();

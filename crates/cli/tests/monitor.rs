@@ -1,5 +1,5 @@
-//! `interleaf balance --monitor` with a fake daemon. The daemon's messages are shown, the monitor
-//! reconnects after a restart, and the terminal is restored.
+//! `interleaf balance --monitor` with a fake daemon. The monitor shows the daemon's messages,
+//! reconnects after a restart of the daemon, and restores the terminal.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -52,7 +52,7 @@ fn a_restart_is_waited_for() {
     let line = lines.next().unwrap().unwrap();
     assert!(line.contains("node0 65 (70.0), node2 35 (30.0)"), "{line}");
     assert!(line.ends_with("step: begun"), "{line}");
-    // A line of other content and a line that is too long are reported and skipped.
+    // A line that is not a period and a line that is too long are reported and skipped.
     for line in ["nonsense".into(), "x".repeat(100_000)] {
         stream.write_all(format!("{line}\n{}", period(7.0, "after")).as_bytes()).unwrap();
         assert!(errors.next().unwrap().unwrap().contains("does not understand"));

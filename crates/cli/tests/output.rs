@@ -1,4 +1,4 @@
-//! Output files: on a full disk, as special files, and as links.
+//! Output files on a full disk, and outputs that are special files, links or mounted files.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,7 +14,7 @@ use std::{
     process::{Command, Output},
 };
 
-/// A short command whose output has 7 KB.
+/// The arguments of a short simulation whose output has 7 KB.
 const SIMULATE: [&str; 7] =
     ["simulate", "dimm", "--device", "rdimm-6400-2r", "--requests", "40000", "--json"];
 
@@ -26,8 +26,9 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Runs a shell script in its own mount namespace, in which `/mnt` is a file system of 64 KiB and
-/// `$B` is the program. Prints a note and returns `None` if namespaces are not permitted.
+/// Runs a shell script in a new mount namespace. In this namespace, `/mnt` is a file system of 64
+/// KiB and the current folder. `$B` is the path of `interleaf`. Prints a note and returns `None` if
+/// new namespaces are not permitted.
 fn on_a_small_disk(script: &str) -> Option<Output> {
     let mount = "mount -t tmpfs -o size=64k small /mnt && cd /mnt";
     let shell = |script: &str| {
@@ -100,8 +101,8 @@ fn streams_are_written_in_place() {
     let printed = interleaf().args(SIMULATE).output().unwrap();
     assert!(printed.status.success(), "{}", stderr(&printed));
     let document = String::from_utf8(printed.stdout).unwrap();
-    // In the loop, `target` names stdout, which is a pipe or a file that has content already. After
-    // the loop, the target is a FIFO.
+    // In the loop, each `target` is a name of stdout, which is a pipe or a file that has content
+    // already. After the loop, the target is a FIFO.
     let words = SIMULATE[..6].join(" ");
     for target in ["-", "/dev/stdout", "/proc/self/fd/1", "/dev/fd/1"] {
         for redirect in ["", "> file; cat file", "| cat"] {
@@ -170,7 +171,8 @@ fn verbs_that_measure_or_run_write_their_page() {
     }
 }
 
-/// A file that cannot be replaced, such as a file that is mounted into a container, is overwritten.
+/// A file that cannot be replaced by renaming, such as a file that is mounted into a container, is
+/// overwritten.
 #[test]
 fn a_mounted_file_is_overwritten() {
     let words = SIMULATE[..6].join(" ");
@@ -182,8 +184,8 @@ fn a_mounted_file_is_overwritten() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "old\n{", "{}", stderr(&output));
 }
 
-/// The number of characters in a line, without colours and the carriage return that the terminal
-/// adds.
+/// Returns the number of characters in a line, without escape sequences of colours and without the
+/// carriage return that the terminal adds.
 fn columns(line: &str) -> usize {
     let parts: Vec<&str> = line.trim_end_matches('\r').split("\u{1b}[").collect();
     let colours = parts[1..].iter().map(|part| part.split_once('m').unwrap().1.chars().count());
@@ -227,9 +229,9 @@ fn texts_fit_the_terminal() {
     assert!(!braille(&ascii) && ascii.contains("***"), "{ascii}");
 }
 
-/// On a pipe there are no charts, and the width is that of `COLUMNS`, which `watch` sets. At each
-/// width, a column is either whole or named below the table. Without a width, every column is
-/// shown.
+/// On a pipe there are no charts, and the width is that of the variable `COLUMNS`, which `watch`
+/// sets. At each width, each column of a table is either shown whole or named below the table.
+/// Without a width, every column is shown.
 #[test]
 fn tables_of_predictions_fit_the_width_of_columns() {
     let one = "--platform xeon6-cz122 --workload hpcg --weights 5:2";
@@ -272,8 +274,9 @@ fn tables_of_predictions_fit_the_width_of_columns() {
     }
 }
 
-/// With one choice of weights (`--weights`), `predict` does not call it the best. Without the
-/// option, the table is shortened, but keeps the row of the weights that a warning names.
+/// If `--weights` has a single choice of weights, `predict` does not call this choice the best.
+/// Without `--weights`, the table is shortened, but keeps the row of the weights that a warning
+/// names.
 #[test]
 fn predictions_speak_of_their_rows() {
     let predict = |words: &[&str]| {

@@ -1,5 +1,5 @@
-//! Commands in the documentation. The commands of short pages run, and the arguments of all
-//! commands are accepted.
+//! The commands in the documentation. The commands of short pages are run, and the arguments of all
+//! commands are checked.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,7 +14,8 @@ use std::{
     process::Command,
 };
 
-/// An `interleaf` that checks the arguments before `--`, and does nothing else.
+/// A script that stands for `interleaf`. It has the real `interleaf` check the arguments before
+/// `--`, and does nothing else.
 const CHECKS_ARGUMENTS: &str = r#"#!/usr/bin/env bash
 own=()
 for argument in "$@"; do
@@ -28,8 +29,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// Returns the commands of the tool in the code blocks of a page. Words before the name of the
-/// tool, such as `sudo` or `mpirun -n 4`, are removed.
+/// Returns the commands of `interleaf` in the code blocks of a page. Words before `interleaf`, such
+/// as `sudo` or `mpirun -n 4`, are removed.
 fn commands(text: &str) -> Vec<String> {
     let mut commands = vec![];
     for block in text.split("\n```").skip(1).step_by(2) {
@@ -85,9 +86,10 @@ fn the_tool_has_the_options_of_each_command_of_the_documentation() {
     assert!(refused.is_empty(), "{}", refused.join("\n"));
 }
 
-/// Runs the code blocks with commands of the page `name`, in order and in the same folder. Runs the
-/// blocks of the section `heading`, or all blocks. Skips blocks with the text `skipped`. Fails if
-/// there are fewer than `least` blocks. The folder has the repository's `tests`.
+/// Runs the code blocks with commands in the page `name`, one after the other in the same folder.
+/// With `heading`, only the blocks of this section are run. Blocks that contain `skipped` are not
+/// run. Fails if the page or the section has fewer than `least` blocks. The folder has a link to
+/// the repository's `tests`.
 fn run(name: &str, heading: Option<&str>, skipped: Option<&str>, least: usize) {
     let page = fs::read_to_string(root().join("docs").join(name)).unwrap();
     let section = match heading {

@@ -1,5 +1,6 @@
-//! `interleaf plan`: the conclusions of the published studies, from demands measured on the
-//! baseline; the recommendation; and several demands with shares of time.
+//! `interleaf plan` comes to the conclusions of published studies, from demands measured on the
+//! baseline. Further tests check the recommendation, and plans for several demands with shares of
+//! time.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -27,8 +28,8 @@ fn speed(document: &Value, configuration: &str) -> f64 {
 const MODULES: &str = "--configuration=rdimm-6400,mrdimm-8800,rdimm-6400-cz122";
 
 /// Demands that the bandwidth of RDIMMs limits: memory with more bandwidth wins by about the
-/// published factor. The table has the best published speed-ups with eight expanders (CXL white
-/// paper CCM004-676576390-11778) and with MRDIMMs.
+/// published factor. For each demand, the table has the best published speed-up with eight
+/// expanders (CXL white paper CCM004-676576390-11778), and with MRDIMMs.
 #[test]
 fn the_winners_of_the_studies_win() {
     for (demand, with_expanders, with_mrdimms) in [
@@ -48,8 +49,8 @@ fn the_winners_of_the_studies_win() {
     }
 }
 
-/// For a demand far below the bandwidth of RDIMMs, no memory is faster. The cheapest is
-/// recommended.
+/// For a demand far below the bandwidth of RDIMMs, no other memory is faster. The cheapest
+/// configuration is recommended.
 #[test]
 fn more_bandwidth_is_not_bought_where_none_is_needed() {
     let document = plan(&["--demand", "bfs", MODULES]);
@@ -57,8 +58,8 @@ fn more_bandwidth_is_not_bought_where_none_is_needed() {
     assert_eq!(document["recommended"], "rdimm-6400");
 }
 
-/// A server with modules in 8 of 12 channels has two thirds of the speed at full load, at a lower
-/// cost.
+/// A server with modules in 8 of 12 channels has, at full load, two thirds of the speed of a full
+/// server, and costs less.
 #[test]
 fn fewer_modules_are_slower_and_cheaper() {
     let document =
@@ -68,7 +69,7 @@ fn fewer_modules_are_slower_and_cheaper() {
     assert_eq!(document["recommended"], "rdimm-6400-8ch");
 }
 
-/// A server whose memory is too small is not recommended. With an NVMe drive as an extension of
+/// A server whose memory is too small is not recommended. With an NVMe drive as an extension of its
 /// DRAM, the demand fits, at a fraction of the speed.
 #[test]
 fn memory_that_is_too_small_is_not_recommended() {
@@ -142,7 +143,7 @@ fn number(value: &Value, key: &str) -> f64 {
     value[key].as_f64().unwrap()
 }
 
-/// True if the values differ only by rounding.
+/// True if the two values differ only by the rounding of figures in documents.
 fn near(found: f64, expected: f64) -> bool {
     (found / expected - 1.0).abs() < 2e-5
 }
@@ -152,8 +153,9 @@ fn several_demands_print_their_speeds_beside_the_combined_one() {
     trycmd::TestCases::new().case("tests/plan/*.trycmd");
 }
 
-/// Each demand has the same prediction as in a plan for this demand alone. The combined speed and
-/// energy are those of the demands, weighted by their shares of time on the baseline.
+/// In a plan for several demands, each demand has the same prediction as in a plan for this demand
+/// alone. The combined speed and energy are those of the demands, weighted by their shares of time
+/// on the baseline.
 #[test]
 fn the_combined_figures_follow_from_those_of_the_demands() {
     let both = plan(&["--demand", "hpcg=0.6,cloverleaf=40%", MODULES]);
@@ -188,8 +190,8 @@ fn the_combined_figures_follow_from_those_of_the_demands() {
     assert_eq!(shares.count(), 2);
 }
 
-/// A plan for `hpcg` with 30 % of the time, and for a copy of `hpcg` with the rest, has the figures
-/// of a plan for `hpcg` alone.
+/// A plan for `hpcg` with 30 % of the time and a copy of `hpcg` with the rest has the same figures
+/// as a plan for `hpcg` alone.
 #[test]
 fn two_equal_demands_are_like_one() {
     let folder = tempfile::tempdir().unwrap();
@@ -244,7 +246,8 @@ fn memory_that_is_too_small_for_one_demand_is_not_recommended() {
     assert!(said.contains(problem) && said.contains("--baseline: rdimm-6400-128gb"), "{said}");
 }
 
-/// A platform of `tiers` tiers, each with its own curve, and a configuration with this platform.
+/// Writes a platform with `tiers` tiers, each with its own curve, and a configuration with this
+/// platform. Returns the file of the configuration.
 fn many_tiers(folder: &Path, tiers: usize) -> String {
     let tier = |at: usize| {
         let kind = if at == 0 { "dram" } else { "cxl" };
@@ -277,7 +280,8 @@ fn many_tiers(folder: &Path, tiers: usize) -> String {
     path.display().to_string()
 }
 
-/// With many tiers the ratios have smaller weights: a plan for five takes seconds, not minutes.
+/// On platforms with many tiers, `plan` tries only ratios with small weights, so that a plan for
+/// five tiers takes seconds, not minutes.
 #[test]
 fn the_ratios_of_many_tiers_are_limited() {
     let folder = tempfile::tempdir().unwrap();

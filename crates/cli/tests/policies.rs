@@ -1,5 +1,5 @@
-//! Policies on the simulated server gnr120-cz122: their regret, speed-up, convergence and stability
-//! stay within limits.
+//! Runs of policies on the simulated server gnr120-cz122. Their regret, speed-up, convergence and
+//! stability stay within limits.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -23,12 +23,12 @@ use std::{fs, ops::RangeInclusive, process::Command, sync::LazyLock};
 const THREADS: u32 = 119;
 const DURATION: Duration = Duration::from_secs(600);
 
-/// Workloads whose speed the bandwidth of the memory limits. bwaves is not among them, because its
-/// runs do not show which resource limits it (docs/model.md).
+/// Workloads whose speed is limited by the bandwidth of memory. bwaves is not among them, because
+/// its measured runs do not show which resource limits it (docs/model.md).
 const HUNGRY: [&str; 3] = ["cloverleaf", "lbm", "stream"];
 
-/// Number of groups of pages that the simulated machine migrates as a whole: enough to resolve 0.1
-/// % of the shares, but few enough to be fast.
+/// Number of page groups, each of which the simulated machine migrates as a whole: enough to
+/// resolve 0.1 % of the shares, but few enough to be fast.
 const PAGE_GROUPS: usize = 4096;
 
 fn read(path: &str) -> Result<String, String> {
@@ -57,7 +57,7 @@ fn scenario(workload: &str, threads: u32, counter_noise: f64) -> Scenario {
     }
 }
 
-/// A scenario, and its best static weights as the reference of a policy.
+/// A scenario, and its best static weights, with which policies are compared.
 struct Bar {
     scenario: Scenario,
     best: StaticBest,
@@ -70,8 +70,8 @@ impl Bar {
         Self { scenario, best }
     }
 
-    /// Runs `policy` with curves that are wrong by the fraction `curve_error`, and with counter
-    /// noise of this `seed`.
+    /// Runs `policy` on the scenario. The curves that the policy believes are wrong by the fraction
+    /// `curve_error`, and `seed` is that of the counter noise.
     fn play(&self, policy: PolicyKind, curve_error: f64, seed: u64) -> Outcome {
         let scenario = Scenario { seed, ..self.scenario.clone() };
         let believed = with_curve_error(&scenario.platform, curve_error).unwrap();
@@ -89,19 +89,20 @@ impl Bar {
         run.outcome(Some(self.best.clone()))
     }
 
-    /// Runs `policy` with exact curves, once for each of `seeds`.
+    /// Runs `policy` with exact curves, once with each seed in `seeds`.
     fn seeds(&self, policy: PolicyKind, seeds: RangeInclusive<u64>) -> Vec<Outcome> {
         seeds.into_par_iter().map(|seed| self.play(policy, 0.0, seed)).collect()
     }
 }
 
-/// Returns the outcome of the only task.
+/// Returns the outcome of the only task of a scenario.
 fn only(outcome: &Outcome) -> &TaskOutcome {
     &outcome.tasks[0]
 }
 
-/// Returns the speed-up of the task over the same task with all pages on the first tier: the ratio
-/// of the runtimes. If the first run of the task did not end, the ratio of the work that was done.
+/// Returns the speed-up of the task over a run with all pages on the first tier: the ratio of the
+/// runtimes. If the task's first run did not end within the simulated time, returns the ratio of
+/// the work that was done.
 fn speedup(outcome: &Outcome) -> f64 {
     let TaskOutcome { runtime_s, work, local, .. } = only(outcome);
     runtime_s.map_or(work / local.work, |runtime_s| local.runtime_s / runtime_s)
@@ -159,7 +160,7 @@ fn guided_settles_in_a_few_periods() {
     }
 }
 
-/// Returns the bandwidth of `load` at `shares`, GB/s.
+/// Returns the bandwidth that the load `load(shares)` reaches on [`SERVER`], GB/s.
 fn reaches(load: impl Fn(Vec<f64>) -> Load, shares: &[f64]) -> f64 {
     solve(&SERVER, &[load(shares.to_vec())]).loads[0].bandwidth_gbps
 }

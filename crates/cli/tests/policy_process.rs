@@ -1,5 +1,5 @@
-//! `simulate machine --policy exec:COMMAND`: a command that decides like a built-in policy gives
-//! the same result, and failures of the process and signals end the simulation.
+//! `simulate machine --policy exec:COMMAND`. A command that decides like a built-in policy gives
+//! the same result. Failures of the policy process and signals end the simulation.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -15,13 +15,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A script whose answers keep 65 % of the pages on the first tier.
+/// A shell script that, as a policy, keeps 65 % of the pages on the first tier.
 const STATIC: &str = "while read -r line; do echo '{\"weights\": [65, 35]}'; done";
 
-/// Time limit of a wait for an event that comes soon.
+/// Time limit for an event that a test waits for and that normally comes soon.
 const SOON: Duration = Duration::from_secs(60);
 
-/// Writes a shell script as the policy `folder/policy`.
+/// Writes a shell script with the commands `body` to the file `folder/policy`.
 fn script(folder: &Path, body: &str) {
     executable::write(&folder.join("policy"), format!("#!/bin/sh\n{body}\n"));
 }
@@ -117,7 +117,7 @@ fn a_process_that_fails_is_an_error_with_its_line() {
     let (default, short): (&[&str], &[&str]) = (&[], &["--policy-limit", "500ms"]);
     let cases = cases.map(|(body, problem)| (body, problem, default));
     // The limit of 0.5 s includes the start of the shell, which may be slow. This policy never
-    // answers, so the error is about its first line however slow the start is.
+    // answers, so however slow the start is, the error is about the first line.
     let late = ("exec sleep 100", "has not written line 1 of its stdout after 0.5 s", short);
     for (body, problem, limit) in cases.into_iter().chain([late]) {
         script(folder.path(), body);
@@ -130,7 +130,8 @@ fn a_process_that_fails_is_an_error_with_its_line() {
     }
 }
 
-/// Waits until `found` returns a value.
+/// Waits until `found` returns a value, and returns it. `what` is the message of the panic after
+/// the time limit.
 fn await_for<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
     let until = Instant::now() + SOON;
     loop {

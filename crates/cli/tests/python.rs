@@ -1,7 +1,7 @@
 //! The Python package: its tests (pytest), its types (mypy) and its lints (ruff), with the native
 //! module of this build. A check whose tool is not installed is skipped with a note, or fails under
-//! `INTERLEAF_PYTHON=required`. The interpreter is `$PYTHON`, or else `python3`. The tools are
-//! modules of the interpreter, in the versions of `python/requirements-test.txt`. Sweeps on Dask,
+//! `INTERLEAF_PYTHON=required`. The interpreter is `$PYTHON`, or `python3` without this variable.
+//! The tools are Python modules, in the versions of `python/requirements-test.txt`. Sweeps on Dask,
 //! Ray and process pools are not tested here, but by the script `tests/python-sweeps`.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -21,13 +21,13 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// The folder of the built command, which also has the libraries.
+/// The folder with the built `interleaf`, in which cargo also puts the libraries.
 fn built() -> PathBuf {
     Path::new(env!("CARGO_BIN_EXE_interleaf")).parent().unwrap().to_path_buf()
 }
 
-/// A folder with the package: links to its sources and to the native module. The tests run in
-/// parallel and share the folder, so the first test creates the links.
+/// A folder with the Python package: links to its sources and to the native module. The tests run
+/// in parallel and share the folder, so the first test creates the links.
 static PACKAGE: LazyLock<PathBuf> = LazyLock::new(|| {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python");
     let package = folder.join("interleaf");
@@ -48,8 +48,9 @@ static PACKAGE: LazyLock<PathBuf> = LazyLock::new(|| {
     folder
 });
 
-/// Path of a shared library of this build, in the folder `deps`. Cargo writes the library of a
-/// dev-dependency only to this folder. A copy beside the command may be from an earlier build.
+/// Returns the path of a shared library of this build, in the folder `deps`. Cargo writes the
+/// library of a dev-dependency only to this folder. A copy beside `interleaf` may be from an
+/// earlier build.
 fn library(name: &str) -> PathBuf {
     built().join("deps").join(name)
 }
@@ -58,9 +59,9 @@ fn interpreter() -> OsString {
     env::var_os("PYTHON").unwrap_or_else(|| "python3".into())
 }
 
-/// Runs `python3 -m` with `arguments` in the root of the tree, and asserts that it succeeds. If a
-/// Python module in `needed` is not installed, prints a note instead; with
-/// `INTERLEAF_PYTHON=required` in the environment, panics.
+/// Runs `python3 -m` with `arguments` in the root of the source tree, and asserts that it succeeds.
+/// If a Python module in `needed` is not installed, prints a note instead, or panics if the
+/// environment has `INTERLEAF_PYTHON=required`.
 fn passes(needed: &[&str], arguments: &[&str]) {
     let imports = format!("import {}", needed.join(", "));
     let known = Command::new(interpreter()).args(["-c", &imports]).output();

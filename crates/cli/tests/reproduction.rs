@@ -1,5 +1,5 @@
-//! Reproductions of published results. Their errors stay within limits, which are only ever
-//! tightened.
+//! Reproductions of published results. The errors of their rows stay within limits, which are only
+//! ever tightened.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,7 +14,7 @@ fn interleaf(arguments: &[&str]) -> String {
     interleaf_on(None, arguments)
 }
 
-/// Runs the tool on this number of threads; `None` stands for a thread per processor.
+/// Runs `interleaf` on `threads` threads; `None` stands for one thread per processor.
 fn interleaf_on(threads: Option<u32>, arguments: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_interleaf"));
     command.args(arguments);
@@ -26,8 +26,8 @@ fn interleaf_on(threads: Option<u32>, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The studies that the tests have requested so far. Several tests read the same study, which takes
-/// seconds to compute.
+/// The studies that tests have computed so far, by name. Several tests read the same study, which
+/// takes seconds to compute.
 static STUDIES: Mutex<BTreeMap<String, Arc<OnceLock<Value>>>> = Mutex::new(BTreeMap::new());
 
 /// Returns a study, and computes it at the first call.
@@ -50,8 +50,8 @@ fn computed(name: &str) -> Value {
     study
 }
 
-/// Returns the mean and maximum of the absolute errors of the `chosen` rows, and the count of these
-/// rows.
+/// Returns (mean of the absolute errors, maximum of the absolute errors, number of rows) of the
+/// rows of a study for which `chosen` is true.
 fn errors(study: &Value, chosen: impl Fn(&Value) -> bool) -> (f64, f64, usize) {
     let rows = study["rows"].as_array().unwrap().iter().filter(|row| chosen(row));
     let errors: Vec<f64> = rows.map(|row| row["error"].as_f64().unwrap().abs()).collect();
@@ -71,8 +71,9 @@ fn is_coverage(row: &Value) -> bool {
 fn intervals_cover_what_they_say() {
     for (name, rows) in [("cxl-interleaving", 1), ("gnr120-interleaving", 2)] {
         let study = study(name);
-        // The error of a coverage of 90 % intervals is its distance from the range of 0.86 to 0.94.
-        // The coverage that is computed with each workload left out in turn is in this range.
+        // A row has the coverage of the 90 % intervals: the fraction of published values within
+        // them. Its error is the distance of the coverage from the range of 0.86 to 0.94. The
+        // coverage that is computed with each workload left out in turn is in this range.
         let coverage = errors(&study, is_coverage);
         assert!(coverage.1 <= 0.02 && coverage.2 == rows, "{name}: {coverage:?}");
         let left_out = errors(&study, |row| text(row, "what").ends_with("workload left out"));
@@ -80,8 +81,8 @@ fn intervals_cover_what_they_say() {
     }
 }
 
-/// A row does not count in the errors of its study if its figure is counted already in another unit
-/// (a result, beside its speed-up), or if the study did not publish the figure (the coverage of
+/// A row does not count in the errors of its study if another row has the same figure in another
+/// unit (a result and its speed-up), or if the study did not publish the figure (the coverage of
 /// intervals).
 #[test]
 fn repeated_figures_are_counted_once() {
@@ -127,8 +128,8 @@ fn cxl_interleaving() {
     let figure_4 = errors(&study, |row| text(row, "section") == "figure 4");
     assert!(figure_4.2 == 2 && figure_4.1 == 0.0, "figure 4: {figure_4:?}");
 
-    // The model does not explain xcompact3d at 2:1 (docs/model.md). The test asserts that it is
-    // still an outlier.
+    // The model does not explain the speed-up of xcompact3d at weights of 2:1 (docs/model.md). The
+    // test asserts that this row is still an outlier.
     let is_outlier = |row: &Value| text(row, "what").starts_with("xcompact3d at 2:1");
     let predicted =
         |row: &Value| text(row, "what").ends_with("speed-up") && row["used_for_fit"] == false;
@@ -180,8 +181,8 @@ fn gnr120_interleaving() {
 fn dmi() {
     let study = study("dmi");
     let section = |name: &'static str| move |row: &Value| text(row, "section") == name;
-    // The last period has a larger error, because the placements differ: 62 % of the pages are on
-    // DRAM in the prototype's log, 60 % in the simulation.
+    // The error of the last period is larger, because the placements differ: 62 % of the pages are
+    // in DRAM in the prototype's log, and 60 % in the simulation.
     let calibrator = errors(&study, section("the calibrator on CloverLeaf"));
     assert!(calibrator.2 == 6 && calibrator.0 <= 0.0262, "{calibrator:?}");
     assert!(calibrator.1 <= 0.063, "{calibrator:?}");
@@ -201,8 +202,8 @@ fn dmi() {
     let shifting = errors(&study, section("shifting demand"));
     assert!(shifting.2 == 2 && shifting.0 <= 0.0185 && shifting.1 <= 0.023, "{shifting:?}");
 
-    // The limits are wide, because even the logged runs of the prototype differ by up to 20 %
-    // between campaigns.
+    // The limits are wide, because even the logged runs of the prototype differ by up to 20 % from
+    // one measurement campaign to another.
     let prototype = errors(&study, section("real runs: speed-up of the prototype"));
     assert!(prototype.2 == 16 && prototype.0 <= 0.0515 && prototype.1 <= 0.154, "{prototype:?}");
     // One constant of the model is fitted to these runs of Colloid (docs/model.md).
@@ -293,8 +294,8 @@ fn mrdimm() {
     let baseline = errors(&study, of("MLC maxima of the baseline"));
     assert!(baseline.2 == 5 && baseline.0 <= 0.012 && baseline.1 <= 0.022, "{baseline:?}");
 
-    // The published idle latency is a mean, so the mean is compared here. It includes reads that a
-    // refresh delays.
+    // The published idle latency is a mean, which includes reads that a refresh delays. The mean is
+    // therefore compared here.
     let idle = errors(&study, |row| text(row, "what").starts_with("idle latency"));
     assert!(idle.2 == 1 && idle.1 <= 0.241, "{idle:?}");
     let fitted = study["fitted_constants"].as_array().unwrap();
@@ -308,8 +309,8 @@ fn mrdimm() {
     let gen2 = errors(&study, of("Gen 2 (projected)"));
     assert!(gen2.2 == 2 && gen2.1 <= 0.01, "{gen2:?}");
 
-    // The speeds are predicted from runs on RDIMMs. The errors of 619.lbm_s and PageRank are not
-    // fully explained.
+    // The speeds of applications are predicted from their runs on RDIMMs. The errors of 619.lbm_s
+    // and PageRank are not fully explained.
     let speeds = errors(&study, of("applications, speed"));
     assert!(speeds.2 == 11 && speeds.0 <= 0.054 && speeds.1 <= 0.153, "{speeds:?}");
     let bound = |row: &Value| {
@@ -379,15 +380,16 @@ fn servers() {
     }
 }
 
-/// The slides print no numbers for their comparisons, so a range represents each conclusion.
+/// The slides of the NVRAM study compare cards without numbers, so a range of values represents
+/// each conclusion.
 #[test]
 fn nvram() {
     let study = study("nvram");
     let of = |section: &'static str| move |row: &Value| text(row, "section") == section;
 
-    // The slides say that the cards have the same performance, which is represented by a range of 3
-    // %. But in random writes the cards differ by 4 % at depths 1 to 4 and by 5.9 % at depth 16,
-    // because of their memory.
+    // The slides say that the cards have the same performance, which a range of 3 % represents. But
+    // in random writes the simulated cards differ by 4 % at depths 1 to 4 and by 5.9 % at depth 16,
+    // because their memories differ.
     let throughput = errors(&study, of("throughput"));
     assert!(
         throughput.2 == 18 && throughput.0 <= 0.0037 && throughput.1 <= 0.031,

@@ -1,5 +1,5 @@
-//! `interleaf run` on the machine of the test, without changing a setting: all pages go to one
-//! node, which needs no weights. `crates/vm/tests/run.rs` tests several nodes.
+//! `interleaf run` on the machine that runs the tests, without changing a kernel setting: all pages
+//! go to one node, which needs no weights. `crates/vm/tests/run.rs` tests several nodes.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -11,7 +11,7 @@ use std::{
     process::{Child, Command, Output, Stdio},
 };
 
-/// Returns a command that runs `words` with all pages on node 0.
+/// Returns the command `interleaf run` with `options`, which runs `words` with all pages on node 0.
 fn interleaf(options: &[&str], words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_interleaf"));
     command.args(["run", "--weights", "1", "--nodes", "0"]).args(options).arg("--").args(words);
@@ -23,7 +23,8 @@ fn run(options: &[&str], words: &[&str]) -> Output {
     interleaf(options, words).output().unwrap()
 }
 
-/// Starts a shell script that prints a line when it is ready, and waits for this line.
+/// Starts a shell script under `interleaf run`. The script prints "there" when it is ready, and
+/// this function waits for the line.
 fn started(script: &str) -> (Child, BufReader<std::process::ChildStdout>) {
     let mut command = interleaf(&["-q"], &["sh", "-c", script]);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
@@ -68,7 +69,7 @@ fn a_signal_is_passed_on_and_the_command_may_take_its_time() {
 
 #[test]
 fn every_signal_that_would_end_us_is_passed_on() {
-    // Signal 16 is SIGSTKFLT. It is given by its number, because some shells do not know its name.
+    // Signal 16 is SIGSTKFLT. The test gives its number, because some shells do not know its name.
     for signal in
         ["HUP", "QUIT", "ALRM", "USR1", "USR2", "VTALRM", "PROF", "XCPU", "XFSZ", "IO", "PWR", "16"]
     {
@@ -79,8 +80,8 @@ fn every_signal_that_would_end_us_is_passed_on() {
     }
 }
 
-/// The command gets exactly the signal dispositions of the tool's caller. This includes SIGPIPE,
-/// which Rust's runtime ignores in the tool itself.
+/// The command gets exactly the signal dispositions with which `interleaf` was started. This
+/// includes SIGPIPE, which Rust's runtime ignores in `interleaf` itself.
 #[test]
 fn ignored_signals_stay_ignored_for_the_command() {
     let masks = |ignored: &str, by: &[&str]| {
@@ -93,8 +94,8 @@ fn ignored_signals_stay_ignored_for_the_command() {
         assert!(output.status.success(), "{output:?}");
         let text = String::from_utf8(output.stdout).unwrap();
         let mask = |line: &str| u64::from_str_radix(line.split_whitespace().nth(1)?, 16).ok();
-        // Signals 32 to 34 belong to the C library, whose posix_spawn(3) ignores some of them in a
-        // child. So they are not compared.
+        // Signals 32 to 34 are not compared. They belong to the C library, whose posix_spawn(3)
+        // ignores some of them in a child.
         text.lines().map(|line| mask(line).unwrap() & !(0b111 << 31)).collect::<Vec<_>>()
     };
     let tool = env!("CARGO_BIN_EXE_interleaf");
@@ -109,8 +110,8 @@ fn ignored_signals_stay_ignored_for_the_command() {
     assert_eq!(seen.len(), 6, "each has a mask of its own");
 }
 
-/// The tool starts with SIGHUP ignored, as under nohup. A hangup then neither ends the tool nor
-/// reaches the command.
+/// `interleaf` is started with SIGHUP ignored, as under nohup. A hangup then neither ends
+/// `interleaf` nor reaches the command.
 #[test]
 fn a_signal_that_was_ignored_at_the_start_ends_nothing() {
     let script = "trap '' HUP; exec \"$0\" run -q --weights 1 --nodes 0 -- sh -c \
@@ -151,8 +152,8 @@ fn the_document_has_the_placed_bytes() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("run.json");
     let placed = |document: &Value| document["memory"]["placed_bytes"]["0"].as_u64().unwrap_or(0);
-    // `tail` keeps 64 MB until the end of its input. On a busy machine the memory is filled late
-    // and sampled less often, so the test is repeated with a longer time.
+    // `tail` keeps 64 MB in memory until the end of its input. On a busy machine this memory is
+    // filled late and sampled rarely, so the test is repeated with a longer run.
     let seen = [1, 10, 60].into_iter().find_map(|seconds| {
         let script = "(head -c 64000000 /dev/zero; sleep \"$0\") | tail -c 64000000 | wc -c";
         let words = ["sh", "-c", script, &seconds.to_string()];
@@ -209,7 +210,8 @@ fn pages_of_a_running_program_are_looked_at() {
     assert!(document["moved"]["after_bytes"]["0"].as_u64().unwrap() > 0, "{document}");
 }
 
-/// `tune --weights` runs the listed weights and the first tier alone, not the proposed weights.
+/// `tune --weights` runs the listed weights and the first tier alone, not the weights that `tune`
+/// would propose itself.
 #[test]
 fn a_dry_search_among_listed_weights_lists_no_others() {
     let machine = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/machines/rivals");

@@ -1,6 +1,6 @@
-//! The systemd unit has the settings that the daemon needs, and systemd accepts it, if installed.
-//! The manifest for Kubernetes has a configuration that the daemon accepts, and the same rights as
-//! the unit.
+//! The systemd unit has the settings that the daemon needs. If systemd is installed, it accepts the
+//! unit. The manifest for Kubernetes has a configuration that the daemon accepts, and the same
+//! rights as the unit.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,8 +13,8 @@ use std::{
     process::Command,
 };
 
-/// Limit of the exposure level of `systemd-analyze security`, in tenths: from 0 for a hardened unit
-/// to 100 for an exposed one.
+/// Limit of the exposure level that `systemd-analyze security` computes, in tenths: from 0 for a
+/// hardened unit to 100 for an exposed unit.
 const EXPOSURE_MAX: &str = "30";
 
 fn in_tree(path: &str) -> String {
@@ -26,7 +26,8 @@ fn unit() -> String {
     fs::read_to_string(in_tree("packaging/interleaf-balance.service")).unwrap()
 }
 
-/// The commands in `docs/operate.md` install each page that the unit names as its documentation.
+/// For each page that the unit names as its documentation, `docs/operate.md` has a command that
+/// installs the page.
 #[test]
 fn the_documentation_that_the_unit_names_is_installed() {
     let operate = fs::read_to_string(in_tree("docs/operate.md")).unwrap();
@@ -75,8 +76,9 @@ fn the_unit_has_the_settings_that_the_daemon_needs() {
     for line in lines {
         assert!(unit.lines().any(|it| it == line), "{line} is not in\n{unit}");
     }
-    // `WatchdogSec` is the time within which the daemon must send a keep-alive message. The longest
-    // sample takes 60 s, and the time must be longer than two samples.
+    // `WatchdogSec` is the time within which the daemon must send a keep-alive message. The daemon
+    // sends one at each sample. The longest sample interval is 60 s, and `WatchdogSec` must be
+    // longer than two of these intervals.
     let watchdog = unit.lines().find_map(|line| line.strip_prefix("WatchdogSec="));
     assert!(watchdog.unwrap().parse::<u32>().unwrap() >= 150);
     // With one of these settings, the daemon could not write kernel settings.
@@ -108,8 +110,9 @@ fn systemd_understands_the_unit() {
     assert!(rated.status.success(), "{}", String::from_utf8_lossy(&rated.stdout));
 }
 
-/// The manifest has a configuration that the daemon accepts, and the rights of the unit. Further
-/// checks by `kubernetes-validate --strict` and `hadolint` are manual (docs/install.md).
+/// The manifest for Kubernetes has a configuration that the daemon accepts, and the same rights as
+/// the unit. Further checks, by `kubernetes-validate --strict` and `hadolint`, are manual
+/// (docs/install.md).
 #[test]
 fn the_manifest_for_kubernetes_is_like_the_unit() {
     let manifest = fs::read_to_string(in_tree("packaging/kubernetes.yaml")).unwrap();

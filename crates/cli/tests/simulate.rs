@@ -1,5 +1,6 @@
-//! `simulate dimm`: runs that are too short, the number of outstanding lines, and the power of
-//! memory in platform files. `simulate machine`: warnings, and several sockets.
+//! `simulate dimm`: rejected runs that are too short, the number of outstanding lines, and the
+//! power of memory in platform files. `simulate machine`: its warnings, and machines with several
+//! sockets.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -38,8 +39,8 @@ fn writes_alone_have_no_latency() {
     assert!(writes.contains(" - "), "{writes}");
 }
 
-/// Collects the paths of `null`. Only optional numbers may be `null`. Any other `null` is a NaN,
-/// which JSON cannot express.
+/// Adds the path of each `null` in `value` to `found`. Only optional numbers may be `null`. Any
+/// other `null` stands for a NaN, which JSON cannot express.
 fn nulls(value: &Value, path: &str, found: &mut Vec<String>) {
     match value {
         Value::Null => found.push(path.into()),
@@ -51,9 +52,9 @@ fn nulls(value: &Value, path: &str, found: &mut Vec<String>) {
     }
 }
 
-/// The document of a module in a user's file has the command of the run. This command gives the
-/// same document again. With a single load, no line of power over bandwidth is fitted, so
-/// `tier_power` is null.
+/// The module is in a user's file. The document of its simulation has the command of the run, and
+/// this command gives the same document again. With a single load, no line of power over bandwidth
+/// can be fitted, so `tier_power` is null.
 #[test]
 fn the_command_of_a_users_module_names_its_file() {
     let folder = tempfile::tempdir().unwrap();
@@ -72,9 +73,9 @@ fn the_command_of_a_users_module_names_its_file() {
     assert!(page.contains("timing of mine inherited from ddr5.toml: "), "{page}");
 }
 
-/// The measured runs of bwaves do not show whether memory limits it. The measured runs of hpcg show
-/// that memory limits it, because it is faster with weights of 5:2 (113 GFlop/s) than with all
-/// pages on DRAM (92 GFlop/s).
+/// The measured runs of bwaves do not show whether memory limits its speed, so there is a warning.
+/// The measured runs of hpcg show that memory limits its speed: hpcg is faster with weights of 5:2
+/// (113 GFlop/s) than with all pages in DRAM (92 GFlop/s).
 #[test]
 fn a_workload_that_may_limit_itself_has_the_warning_of_predict() {
     let warning = |workload: &str| {
@@ -86,8 +87,8 @@ fn a_workload_that_may_limit_itself_has_the_warning_of_predict() {
     assert!(warning("bwaves") && !warning("hpcg"));
 }
 
-/// If the model misses the measured result of a demand, `predict`, `plan` and `simulate machine`
-/// have the same warning in their documents.
+/// If the model does not reproduce the measured result of a demand, `predict`, `plan` and `simulate
+/// machine` have the same warning in their documents.
 #[test]
 fn each_verb_with_a_forecast_warns_that_it_misses_runs() {
     let folder = tempfile::tempdir().unwrap();
@@ -146,8 +147,9 @@ fn too_few_requests_are_an_error_that_names_the_least() {
     }
 }
 
-/// A run needs at least as many requests as fit into a refresh interval, and at least as many as
-/// are outstanding. At a low load the second limit is higher: 288 requests for a channel.
+/// A simulation needs at least as many requests as arrive in a refresh interval, and at least as
+/// many as are outstanding. At a low load the second minimum is the higher one: 288 requests per
+/// channel.
 #[test]
 fn the_minimum_of_requests_depends_on_the_load() {
     let args = ["--device", "rdimm-6400-2r", "--channels", "1", "--load", "1GB/s"];
@@ -155,8 +157,8 @@ fn the_minimum_of_requests_depends_on_the_load() {
     assert!(!dimm(&[&args[..], &["--requests", "287"]].concat()).status.success());
 }
 
-/// Power, bandwidth and energy per bit of a point are for the same span of time, although the
-/// sub-channels are measured for different spans, after a warm-up with another load.
+/// The power, the bandwidth and the energy per bit of a point agree, although the sub-channels are
+/// measured for different spans of time, after a warm-up with another load.
 #[test]
 fn power_and_energy_of_a_point_agree() {
     let words = ["--device", "rdimm-6400-2r", "--channels", "2", "--requests", "40000"];
@@ -170,9 +172,9 @@ fn power_and_energy_of_a_point_agree() {
 }
 
 /// Without refresh, the bandwidth is higher. A same-bank refresh covers fewer banks than an
-/// all-bank refresh, so refreshes are more frequent. With the row policy `closed`, most accesses
-/// have auto-precharge, so there are fewer precharge commands than with `open`. The command in a
-/// document repeats the run.
+/// all-bank refresh, so refresh commands are more frequent. With the row policy `closed`, most
+/// accesses have auto-precharge, so there are fewer precharge commands than with `open`. The
+/// command in a document gives the same document again.
 #[test]
 fn refresh_and_row_policy_are_options() {
     let words = ["--device", "rdimm-6400-2r", "--channels", "1", "--requests", "20000"];
@@ -227,8 +229,8 @@ fn a_short_run_has_a_note_and_no_null_numbers() {
     }
 }
 
-/// In the document of a trace with a single request, only the offered load is null, and the
-/// latency without a read.
+/// In the document of a trace with a single request, only the offered load is null, and the latency
+/// if this request is a write.
 #[test]
 fn a_trace_of_one_request_has_no_null_numbers() {
     let folder = tempfile::tempdir().unwrap();
@@ -244,8 +246,8 @@ fn a_trace_of_one_request_has_no_null_numbers() {
 }
 
 /// Without `--outstanding`, each channel has 288 outstanding lines, as documented, for every
-/// module. The document has the number for all channels. The command in the document has the option
-/// only if the number is not the default.
+/// module. The document has the number of lines of all channels together. The command in the
+/// document has the option only if its value is not the default.
 #[test]
 fn all_modules_have_the_same_default_of_outstanding_lines() {
     let run = |device: &str, more: &[&str]| {
@@ -263,8 +265,8 @@ fn all_modules_have_the_same_default_of_outstanding_lines() {
     assert!(more["command"].as_str().unwrap().contains(" --outstanding 480 "), "{more}");
 }
 
-/// The page has a figure for each socket: the share of the socket's accesses on its DRAM over time,
-/// the target, and the best static weights of the socket.
+/// The page has a figure for each socket. The figure shows the share of the socket's accesses that
+/// go to its DRAM over time, the target, and the best static weights of the socket.
 #[test]
 fn shares_on_two_sockets_are_drawn_per_socket() {
     let folder = tempfile::tempdir().unwrap();
@@ -327,7 +329,7 @@ fn platform_power_matches_the_simulated_modules() {
             document[field].as_f64().unwrap_or_else(|| panic!("{platform}: {field}: {document}"))
         };
         let (static_w, pj) = (of(power, "static_w"), of(power, "energy_pj_per_bit"));
-        // All channels have equal load, so a single channel is simulated.
+        // All channels have the same load, so one channel is simulated and its power is multiplied.
         let simulated = sweeps.entry(device).or_insert_with(|| {
             let one = ["--device", device, "--channels", "1", "--outstanding", outstanding];
             let sweep = ["--load", "sweep", "--mix", "R,W3,W5", "--requests", "150000"];

@@ -1,6 +1,6 @@
-//! Tests of `--sweep`. The CSV file has the same bytes on any number of cores, and when the sweep
-//! is interrupted at any point and resumed. A resumed sweep detects rows that were changed. The
-//! cases may name demand files and weights.
+//! Tests of `simulate --sweep`. The CSV file has the same bytes on any number of cores, and after
+//! an interruption at any point and a second run. The second run detects rows that were changed.
+//! The cases may name demand files and weights.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -15,8 +15,8 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// A sweep of 16 cases: 8 of the workload `lbm`, with one row each in the output, and 8 of the
-/// scenario `pair`, with two rows each, one for each of its workloads.
+/// A sweep file with 16 cases: 8 of the workload `lbm`, with one row each in the output, and 8 of
+/// the scenario `pair`, with two rows each, one for each of its workloads.
 const SWEEP: &str = r#"
 schema = "interleaf.sweep/1"
 duration = "30s"
@@ -46,7 +46,7 @@ threads = 16
 start = "10s"
 "#;
 
-/// A folder with sweep files.
+/// A temporary folder with the sweep file and the scenario file.
 struct Folder(TempDir);
 
 impl Folder {
@@ -69,8 +69,8 @@ impl Folder {
         self.simulated("machine", sweep, target, threads)
     }
 
-    /// Runs the sweep file `sweep` by `interleaf simulate KIND` on `threads` threads, with the rows
-    /// in `target`.
+    /// Runs the sweep file `sweep` by `interleaf simulate KIND` on `threads` threads. The rows go
+    /// to `target`.
     fn simulated(&self, kind: &str, sweep: &str, target: &str, threads: &str) -> Output {
         Command::new(env!("CARGO_BIN_EXE_interleaf"))
             .args(["simulate", kind, "--sweep", sweep, "-o", target])
@@ -80,7 +80,7 @@ impl Folder {
             .unwrap()
     }
 
-    /// Runs the whole sweep without an interruption, and returns its record.
+    /// Runs the whole sweep without an interruption, and returns the CSV file.
     fn whole(&self, threads: &str) -> Vec<u8> {
         let target = format!("whole-{threads}.csv");
         succeeded(&self.sweep(&target, threads));
@@ -103,8 +103,8 @@ fn cores_do_not_matter() {
     let [one, two] = ["1", "2"].map(|threads| folder.whole(threads));
     assert_eq!(String::from_utf8_lossy(&one), String::from_utf8_lossy(&two));
     assert!(one.starts_with(b"case,platform,"), "the header is the first line");
-    // The record has the header, one row for each of the 8 cases of `lbm`, and two rows for each of
-    // the 8 cases of `pair`.
+    // The CSV file has the header, one row for each of the 8 cases of `lbm`, and two rows for each
+    // of the 8 cases of `pair`.
     assert_eq!(one.iter().filter(|byte| **byte == b'\n').count(), 1 + 8 + 2 * 8);
 }
 
@@ -151,8 +151,8 @@ fn rows_that_are_there_are_kept_in_any_order() {
     let whole = folder.whole("2");
     let text = String::from_utf8(whole.clone()).unwrap();
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
-    // An interruption on several cores may leave rows out of order, and cases missing between them.
-    // Keep six rows of the whole record in such an order.
+    // A sweep that is interrupted on several cores may leave rows out of order, with missing cases
+    // between them. Keep six rows of the whole file in such an order.
     let some: String = lines[..1].iter().chain(&lines[5..8]).chain(&lines[1..4]).copied().collect();
     let path = folder.path("some.csv");
     fs::write(&path, some).unwrap();
@@ -194,7 +194,7 @@ fn an_altered_row_is_found() {
         assert_eq!(fs::read_to_string(&path).unwrap(), altered, "the file is not touched");
     }
     // An editor or a spreadsheet may change the line endings, and begin the file with a byte order
-    // mark. The sweep restores the file.
+    // mark. The sweep accepts this, and restores the original bytes.
     let crlf = whole.replace('\n', "\r\n");
     let texts = [crlf.clone(), crlf.replacen("\r\n", "\n", 1), format!("\u{feff}{crlf}")];
     for text in texts {
@@ -205,7 +205,7 @@ fn an_altered_row_is_found() {
 }
 
 impl Folder {
-    /// Starts a sweep of 8000 cases with the rows in `rows.csv`. Waits until some rows are written.
+    /// Starts a sweep of 8000 cases that writes to `rows.csv`. Waits until some rows are written.
     fn long(&self) -> Child {
         fs::write(self.path("long.toml"), SWEEP.replace("seeds = 2", "seeds = 1000")).unwrap();
         let mut sweep = Command::new(env!("CARGO_BIN_EXE_interleaf"));
@@ -250,8 +250,8 @@ fn a_file_has_the_rows_of_one_running_sweep() {
     assert_eq!(second.status.code(), Some(2), "{said}");
     assert!(said.contains("rows.csv: another sweep that runs now"), "{said}");
     assert!(said.contains("wait until it ends, or name another file"), "{said}");
-    // The kernel released the lock of the file when SIGTERM ended the first sweep. Another sweep
-    // can therefore use the file.
+    // When SIGTERM ended the first sweep, the kernel released its lock of the file, so another
+    // sweep can use the file.
     fs::write(folder.path("rows.csv"), "").unwrap();
     succeeded(&folder.sweep("rows.csv", "2"));
 }
@@ -275,8 +275,8 @@ fn the_number_of_cases_is_printed_first_and_their_time() {
     assert!(said(&output).starts_with(&first), "{}", said(&output));
 }
 
-/// Each pair of values of `tier.cxl.count` and `tier.dram.capacity` gives a platform, so that each
-/// case has a platform of its own.
+/// Each combination of the values of `tier.cxl.count` and `tier.dram.capacity` gives another
+/// platform, so each case has a platform of its own.
 #[test]
 fn a_sweep_has_parameters_of_tiers() {
     let folder = Folder::new();
@@ -318,8 +318,8 @@ weights = ["3:1"]
     }
 }
 
-/// A sweep file without duration and seed takes both from its scenario. A duration and a seed in
-/// the sweep file override those of the scenario.
+/// If a sweep file has no duration and no seed, both come from the scenario. A duration and a seed
+/// in the sweep file override those of the scenario.
 #[test]
 fn a_sweep_takes_duration_and_seed_of_its_scenario() {
     let folder = Folder::new();
@@ -381,7 +381,8 @@ fn a_sweep_has_demand_files_and_static_weights() {
     assert_eq!(folder.run("own-sweep.toml", "own.csv", "2").status.code(), Some(2));
 }
 
-/// `--report`, and `interleaf report` of the CSV file, make the same page except for its title.
+/// `simulate --report`, and `interleaf report` with the CSV file, make the same page except for its
+/// title.
 #[test]
 fn a_sweep_has_a_page() {
     let folder = Folder::new();
@@ -420,8 +421,8 @@ fn a_record_of_something_else_is_not_touched() {
     }
 }
 
-/// A sweep file: two modules (one built in, one in a file), two mixes, and a sweep of offered
-/// loads. A case has a row for each offered load.
+/// A sweep file with two modules (one built in, one in a file), two mixes, and the offered loads of
+/// `sweep`. A case has a row for each offered load.
 const MODULES: &str = r#"
 schema = "interleaf.sweep.dimm/1"
 device = ["rdimm-6400-2r", "own.toml"]

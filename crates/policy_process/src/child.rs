@@ -1,4 +1,5 @@
-//! The process of a policy: its messages, the time limit of its answers, and its end.
+//! The process of one policy: the messages to and from it, the time limit of its answers, and its
+//! end.
 
 use crate::{PolicyProcessError, message::Answer};
 use interleaf_linux::{process::is_exiting, root::Root, stop_flag::StopFlag};
@@ -20,13 +21,13 @@ use std::{
 /// Maximum length of an answer with its line feed, bytes.
 const LINE_MAX: u64 = 64 << 10;
 
-/// Interval of the checks of the stop flag while an answer is awaited.
+/// Interval at which the stop flag is checked while an answer is awaited.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The time within which a process has to begin to exit after its stdin was closed.
+/// Time after the closing of its stdin within which a process must begin to exit.
 const END_LIMIT: Duration = Duration::from_millis(500);
 
-/// The running process of a policy. The process has a process group of its own. The process and its
+/// The running process of a policy. The process has its own process group. The process and its
 /// children can therefore be killed together, and Ctrl-C in a terminal reaches Interleaf but not
 /// the policy.
 pub(crate) struct Child {
@@ -35,7 +36,7 @@ pub(crate) struct Child {
     /// The stdin of the process; `None` after it was closed.
     stdin: Option<ChildStdin>,
     lines: Receiver<io::Result<Vec<u8>>>,
-    /// The number of valid answers so far, for the line number in errors.
+    /// Number of valid answers so far, from which errors get the number of the line.
     answers: u64,
     is_failed: bool,
 }
@@ -62,9 +63,9 @@ impl Child {
         Ok(child)
     }
 
-    /// Writes a message, and waits at most `limit` for its answer, which has a weight for each of
-    /// `tiers` tiers. Returns `None` if `stop` is set before the answer arrives; the message has
-    /// been written then.
+    /// Writes `message` to the process, and waits at most `limit` for the answer, which has a
+    /// weight for each of `tiers` tiers. Returns `None` if `stop` is set before the answer arrives.
+    /// The message has been written even then.
     pub(crate) fn ask(
         &mut self,
         message: &impl Serialize,
@@ -137,7 +138,7 @@ impl Child {
         }
     }
 
-    /// The failure of a process whose stdin or stdout is closed.
+    /// Returns the failure of a process that has closed its stdin or stdout.
     fn ended(&mut self) -> PolicyProcessError {
         self.stdin = None;
         let status = match self.wait(END_LIMIT) {
@@ -151,9 +152,9 @@ impl Child {
         PolicyProcessError::Ended { program: self.program.clone(), status, line: self.answers + 1 }
     }
 
-    /// Waits for the end of the process without reaping it. `None` if the process still runs after
-    /// `limit`. A process that has begun to end is awaited without a limit, because it executes no
-    /// more of its program: on a busy machine the kernel may take long to end it.
+    /// Waits for the end of the process without reaping it. Returns `None` if the process still
+    /// runs after `limit`. If the process has begun to exit by then, waits on without a limit: its
+    /// program no longer runs, but on a busy machine the kernel may take long to end it.
     fn wait(&self, limit: Duration) -> Option<WaitIdStatus> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
         let (until, pid) = (Instant::now() + limit, self.process.id());
@@ -183,16 +184,16 @@ impl Drop for Child {
         if !self.is_failed {
             self.wait(END_LIMIT);
         }
-        // Kill the group before the process is reaped: afterwards its ID may belong to another
-        // group. The call fails if the group has no process that can be killed.
+        // Kill the group before the process is reaped, because afterwards another group may get the
+        // same ID. The call fails if no process of the group can be killed, which is ignored.
         let _ = kill_process_group(self.pid(), Signal::KILL);
         let _ = self.process.wait();
     }
 }
 
-/// Sends each line of `stdout`, without its line feed, until `stdout` is closed or the receiver is
-/// dropped. A line of more than [`LINE_MAX`] bytes is sent in pieces, of which [`Child`] refuses
-/// the first.
+/// Sends each line of `stdout`, without its line feed, to `lines`, until `stdout` is closed or the
+/// receiver is dropped. A line of more than [`LINE_MAX`] bytes is sent in pieces. [`Child`] refuses
+/// the first piece.
 fn read(stdout: ChildStdout, lines: &SyncSender<io::Result<Vec<u8>>>) {
     let mut stdout = BufReader::new(stdout);
     loop {
@@ -221,8 +222,9 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
-    /// A shell answers the first message and never the second: the error names line 2 of its
-    /// stdout. The first answer includes the start of the shell, so its time limit is long.
+    /// A shell answers the first message, but never the second. The error then names line 2 of the
+    /// shell's stdout. The time limit of the first answer is long, because it includes the start of
+    /// the shell.
     #[test]
     fn a_late_answer_has_its_line() {
         let script = "read -r line; echo '{\"weights\": [1, 1]}'; read -r line; exec sleep 100";
@@ -235,8 +237,8 @@ mod tests {
         assert_eq!(late.to_string(), said);
     }
 
-    /// One shell exits without an answer, another closes its stdout and keeps running: the error
-    /// has the exit status, or says that stdout was closed.
+    /// One shell exits without an answer: the error has its exit status. Another shell closes its
+    /// stdout and keeps running: the error says so.
     #[test]
     fn a_process_without_stdout_has_ended_or_closed_it() {
         let mut seen = vec![];

@@ -1,8 +1,9 @@
-//! Policies that are processes: a command of the user decides in place of a built-in policy.
+//! Policies that are processes: a command of the user decides on placement in place of a built-in
+//! policy.
 //!
 //! A policy in any language is a command that reads lines of JSON from its stdin and answers each
-//! line with a line on its stdout (docs/policies.md). The first line describes the tiers; each
-//! later line has the observation of a period:
+//! line with a line on its stdout (docs/policies.md). The first line describes the tiers of a
+//! domain. Each later line has the observation of a period:
 //!
 //! ```text
 //! {"schema":"interleaf.policy/1","message":"start","domain":0,"tiers":[{"name":"dram",...},...]}
@@ -11,8 +12,8 @@
 //! {"weights":[65,35],"reason":"the latency of dram is higher"}
 //! ```
 //!
-//! Each domain has a process of its own. A process fails if it ends, answers late or answers with
-//! an invalid line ([`PolicyProcessError`]). Its policy then keeps the current target; the caller
+//! Each domain has its own process. A process fails if it ends, answers late or answers with an
+//! invalid line ([`PolicyProcessError`]). The domain then keeps its current target, and the caller
 //! takes the error from [`PolicyProcesses::failure`].
 
 #![forbid(unsafe_code)]
@@ -30,11 +31,11 @@ use interleaf_model::{
 use message::{Answer, PeriodMessage, StartMessage};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The prefix of a policy that is a command: `exec:./policy.py --gain 2`.
+/// The prefix of the name of a policy that is a command, such as `exec:./policy.py --gain 2`.
 pub const PREFIX: &str = "exec:";
 
-/// The time limit of an answer, unless the user gives one. An interpreter that loads large
-/// libraries starts within this time.
+/// The default time limit for an answer. Even an interpreter that loads large libraries starts
+/// within this time.
 pub const TIME_LIMIT: Duration = Duration::from_secs(10);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,8 +45,8 @@ pub struct PolicyCommand {
 }
 
 impl PolicyCommand {
-    /// The command in a policy `exec:PROGRAM ARGUMENT...`, with spaces between the arguments;
-    /// `None` for other policies.
+    /// Parses the name of a policy. If it is `exec:PROGRAM ARGUMENT...`, with spaces between the
+    /// arguments, returns the command; otherwise returns `None`.
     ///
     /// # Errors
     /// If no command follows the prefix.
@@ -56,7 +57,7 @@ impl PolicyCommand {
     }
 }
 
-/// The processes of a policy, one for each domain.
+/// The processes of a policy command, one for each domain.
 #[derive(Clone, Debug)]
 pub struct PolicyProcesses {
     command: PolicyCommand,
@@ -66,14 +67,15 @@ pub struct PolicyProcesses {
 }
 
 impl PolicyProcesses {
-    /// Prepares the processes of `command`, with the time limit `limit` for each answer;
-    /// [`Self::policy`] starts them. After `stop` is set, no answer is awaited any more.
+    /// Prepares the processes of `command`, which [`Self::policy`] starts. `limit` is the time
+    /// limit of each answer. Once `stop` is set, no answer is awaited any more.
     pub fn new(command: PolicyCommand, limit: Duration, stop: StopFlag) -> Self {
         Self { command, limit, stop, failure: Arc::default() }
     }
 
     /// Starts the process of the domain with the index `domain`, whose tiers are `tiers`, and waits
-    /// for its first answer. Without a valid answer, the policy keeps all pages on the first tier.
+    /// for its first answer. Without a valid first answer, the returned policy keeps all pages on
+    /// the first tier.
     pub fn policy(&self, domain: usize, tiers: &[TierLayout]) -> Box<dyn Policy> {
         let first = (0..tiers.len()).map(|tier| if tier == 0 { 1.0 } else { 0.0 }).collect();
         let started = Child::start(&self.command.program, &self.command.arguments);
@@ -110,11 +112,12 @@ impl PolicyProcesses {
     }
 }
 
-/// The policy of one domain: its decisions are the answers of the process.
+/// The policy of one domain, whose decisions are the answers of a process.
 struct ProcessPolicy {
     /// The process; `None` after a failure, or if a stop was requested before the first answer.
     child: Option<Child>,
-    /// The initial shares: the shares of the first answer, or all pages on the first tier.
+    /// The initial shares of the tiers: those of the process's first answer, or all pages on the
+    /// first tier.
     start: Vec<f64>,
     processes: PolicyProcesses,
 }
@@ -146,7 +149,8 @@ impl Policy for ProcessPolicy {
     }
 }
 
-/// The failure of a policy's process. `line` is the 1-based number of an answer on its stdout.
+/// The failure of a policy's process. `line` is the 1-based number of the line on the process's
+/// stdout, which is the number of the answer.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyProcessError {
     #[error("there is no command after \"{PREFIX}\"")]

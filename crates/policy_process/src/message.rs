@@ -1,4 +1,4 @@
-//! The messages that a policy's process reads and writes, one per line.
+//! The messages between Interleaf and the process of a policy, one per line.
 
 use interleaf_model::{
     machine::TierLayout,
@@ -6,10 +6,11 @@ use interleaf_model::{
 };
 use serde::{Deserialize, Serialize};
 
-/// The schema of the messages and its version.
+/// The schema of the messages, with its version.
 const SCHEMA: &str = "interleaf.policy/1";
 
-/// Maximum number of characters of a reason, and of an invalid line in an error.
+/// Maximum number of characters of a decision's reason, and of an invalid line that an error
+/// quotes.
 const TEXT_MAX: usize = 200;
 
 /// The first line that a policy's process gets on its stdin: the domain and its tiers.
@@ -21,7 +22,7 @@ pub(crate) struct StartMessage<'a> {
     tiers: Vec<TierMessage<'a>>,
 }
 
-/// A tier as the firmware rates it.
+/// A tier, with its bandwidth and latency as rated by the firmware.
 #[derive(Debug, Serialize)]
 struct TierMessage<'a> {
     name: &'a str,
@@ -56,7 +57,7 @@ struct TierPeriodMessage {
 /// A valid answer of a policy's process.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Answer {
-    /// The share of pages on each tier, summing to 1.
+    /// The share of the pages on each tier; the shares sum to 1.
     pub(crate) shares: Vec<f64>,
     pub(crate) reason: String,
 }
@@ -106,11 +107,11 @@ impl<'a> PeriodMessage<'a> {
 }
 
 impl Answer {
-    /// Parses an answer (one line of JSON) for a domain with `tiers` tiers; the error is the
-    /// problem in a sentence.
+    /// Parses an answer (one line of JSON) of the process of a domain with `tiers` tiers. The error
+    /// is a sentence about the problem.
     pub(crate) fn parse(line: &str, tiers: usize) -> Result<Self, String> {
         let AnswerMessage { weights, reason } = serde_json::from_str(line).map_err(|why| {
-            // The answer is one line: the error gives only the column, not "line 1".
+            // The answer is a single line, so the error should have only the column, not "line 1".
             let why = why.to_string().replace(" at line 1 column", " at column");
             format!("{why}: \"{}\"", printable(line))
         })?;
@@ -129,8 +130,8 @@ impl Answer {
     }
 }
 
-/// The first `TEXT_MAX` characters of a text, with a space in place of each control character, and
-/// without white space at both ends.
+/// Returns the first `TEXT_MAX` characters of a text, with a space in place of each control
+/// character, and without white space at both ends.
 fn printable(text: &str) -> String {
     let shown = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(TEXT_MAX);
     let shown: String = shown.collect();

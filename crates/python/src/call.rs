@@ -1,10 +1,10 @@
-//! Calls that release the GIL and end at Ctrl-C. A panic becomes an exception.
+//! Runs computations without the GIL. Ctrl-C ends a computation, and a panic becomes an exception.
 //!
 //! Python runs signal handlers only on its main thread, and only while the main thread holds the
 //! GIL. A long computation therefore runs on a separate thread. The caller waits for the result,
 //! and takes the GIL twenty times a second to run signal handlers and to report progress. If a
-//! handler raises an exception, the caller returns at once; the computation checks a flag at its
-//! next step and ends.
+//! handler raises an exception, the caller sets a flag and returns at once. The computation checks
+//! the flag at its next step, and ends.
 
 use crate::error;
 use interleaf_console::Failure;
@@ -23,11 +23,11 @@ use std::{
     time::Duration,
 };
 
-/// Time between two checks for signals.
+/// Interval at which the calling thread runs Python's signal handlers.
 pub(crate) const SIGNAL_CHECK: Duration = Duration::from_millis(50);
 
-/// State that a computation shares with its caller: its progress, and a flag by which the caller
-/// stops it.
+/// State that a computation shares with its caller: the progress of the computation, and a flag by
+/// which the caller stops it.
 #[derive(Debug, Default)]
 pub(crate) struct Steps {
     stop: AtomicBool,
@@ -61,7 +61,8 @@ impl Progress for Steps {
 }
 
 impl Steps {
-    /// Calls `callback` with the number of done steps, the number of all steps, and the task.
+    /// Calls `callback` with the number of done steps, the number of all steps, and the name of the
+    /// task.
     pub(crate) fn report(&self, py: Python<'_>, callback: Option<&Py<PyAny>>) -> PyResult<()> {
         let Some(callback) = callback else { return Ok(()) };
         let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -70,9 +71,9 @@ impl Steps {
     }
 }
 
-/// Runs `compute` without the GIL, for calls that take at most milliseconds; the calling thread
-/// waits. `compute` runs in the thread pool of this process. In a forked child, the global pool of
-/// Rayon would wait forever, because its threads do not exist in the child.
+/// Runs `compute`, which takes at most milliseconds, without the GIL; the calling thread waits.
+/// `compute` runs in the thread pool of this process. Rayon's global pool is not used: in a forked
+/// child it would wait forever, because its threads do not exist in the child.
 pub(crate) fn short<T: Send>(
     py: Python<'_>,
     compute: impl FnOnce() -> Result<T, Failure> + Send,
@@ -96,7 +97,8 @@ pub(crate) fn long<T: Send + 'static>(
     part(py, &Arc::default(), callback.as_ref(), compute)
 }
 
-/// Like [`long`], for a part of a computation that has `steps` already.
+/// Like [`long`], for one part of a computation. All parts share `steps`, the progress of the
+/// computation.
 pub(crate) fn part<T: Send + 'static>(
     py: Python<'_>,
     steps: &Arc<Steps>,
@@ -108,7 +110,8 @@ pub(crate) fn part<T: Send + 'static>(
     let own = Arc::clone(steps);
     let work = move || {
         let done = catch_unwind(AssertUnwindSafe(|| pool.install(|| compute(&own))));
-        // If the caller has returned because of a signal, `send` fails and the result is dropped.
+        // If the caller has already returned because of a signal, `send` fails, and the result is
+        // dropped.
         let _ = sender.send(done);
     };
     let spawned = thread::Builder::new().name("interleaf".into()).spawn(work);
@@ -134,8 +137,8 @@ pub(crate) fn part<T: Send + 'static>(
     }
 }
 
-/// The thread pool of this process. A forked child has none of its parent's threads, so each
-/// process has its own pool.
+/// Returns the thread pool of this process, and creates it at the first call. A forked child has
+/// none of its parent's threads, so each process has its own pool.
 fn pool() -> PyResult<Arc<ThreadPool>> {
     static POOLS: Mutex<BTreeMap<u32, Arc<ThreadPool>>> = Mutex::new(BTreeMap::new());
     let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);

@@ -18,7 +18,7 @@ mod simulate;
 
 use pyo3::prelude::*;
 
-/// The native module.
+/// Defines the native module `interleaf._core`.
 #[pymodule]
 #[pyo3(name = "_core")]
 fn interleaf_python(module: &Bound<'_, PyModule>) -> PyResult<()> {

@@ -1,7 +1,7 @@
-//! Platforms, demands, curves, mixes and weights.
+//! Platforms, demands, curves, mixes and weights for the Python package.
 //!
-//! A platform and a demand keep the text that they were parsed from. Two platforms, or two demands,
-//! are equal if their texts are equal. They are pickled as texts.
+//! A platform and a demand keep the texts from which they were parsed. Two platforms, or two
+//! demands, are equal if their texts are equal. They are pickled as these texts.
 
 use crate::{call, error::exception};
 use interleaf_catalog::{DemandSource, PlatformSource};
@@ -18,10 +18,10 @@ use interleaf_model::{
 use pyo3::prelude::*;
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
-/// The points of a curve: bandwidth in GB/s and latency in ns.
+/// The points of a curve, as pairs of (bandwidth in GB/s, latency in ns).
 type Points = Vec<(f64, f64)>;
 
-/// The texts of a platform: label, TOML text, and CSV texts by path.
+/// The texts of a platform: (label, TOML text, CSV text of each file of curves by its path).
 type PlatformTexts = (String, String, BTreeMap<String, String>);
 
 /// A platform, parsed from its texts.
@@ -33,14 +33,15 @@ pub(crate) struct PlatformHandle {
 
 #[pymethods]
 impl PlatformHandle {
-    /// The built-in platform `name`, or the platform in the file `name`.
+    /// Returns the built-in platform `name`, or the platform in the file `name`.
     #[staticmethod]
     fn find(py: Python<'_>, name: String) -> PyResult<Self> {
         let (platform, source) = call::short(py, || interleaf_catalog::platform_and_source(&name))?;
         Ok(Self { platform: Arc::new(platform), source })
     }
 
-    /// Parses a platform.
+    /// Parses the platform with the TOML text `text`. `curves` has the CSV text of each file of
+    /// curves by its path. Errors name the platform `label`.
     #[staticmethod]
     fn parse(
         py: Python<'_>,
@@ -53,13 +54,13 @@ impl PlatformHandle {
         Ok(Self { platform: Arc::new(platform), source })
     }
 
-    /// The texts that the platform was parsed from.
+    /// The texts from which the platform was parsed.
     fn texts(&self) -> PlatformTexts {
         let PlatformSource { label, text, curves } = self.source.clone();
         (label, text, curves)
     }
 
-    /// Name, number of cores, outstanding lines of a core, and the source of the figures.
+    /// Returns (name, number of cores, outstanding lines per core, source of the figures).
     fn head(&self) -> (String, u32, f64, String) {
         let platform = &self.platform;
         let cpu = &platform.cpu;
@@ -67,13 +68,13 @@ impl PlatformHandle {
         (name, cpu.cores, cpu.outstanding_lines_per_core, source)
     }
 
-    /// Name, kind and capacity in bytes of each tier.
+    /// Returns (name, kind, capacity in bytes) of each tier.
     fn tiers(&self) -> Vec<(String, String, u64)> {
         let tiers = self.platform.tiers.iter();
         tiers.map(|it| (it.name.clone(), it.kind.to_string(), it.capacity.get())).collect()
     }
 
-    /// Domain, mix, points and provenance of each curve of a tier.
+    /// Returns (domain, mix, points, provenance) of each curve of the tier with the index `tier`.
     fn curves(&self, tier: usize) -> Vec<(Option<String>, String, Points, String)> {
         let Some(tier) = self.platform.tiers.get(tier) else { return vec![] };
         let curve = |it: &interleaf_model::tier::MixCurve| {
@@ -95,30 +96,30 @@ pub(crate) struct DemandHandle {
 
 #[pymethods]
 impl DemandHandle {
-    /// The built-in workload with this name.
+    /// Returns the demand of the built-in workload `name`.
     #[staticmethod]
     fn workload(py: Python<'_>, name: String) -> PyResult<Self> {
         Self::new(py, || interleaf_catalog::workload_source(&name))
     }
 
-    /// The demand in this file.
+    /// Reads the demand in the file `path`.
     #[staticmethod]
     fn read(py: Python<'_>, path: String) -> PyResult<Self> {
         Self::new(py, || interleaf_catalog::demand_source(Path::new(&path)))
     }
 
-    /// Parses a demand.
+    /// Parses the demand with the TOML text `text`. Errors name the demand `label`.
     #[staticmethod]
     fn parse(py: Python<'_>, label: String, text: String) -> PyResult<Self> {
         Self::new(py, || Ok(DemandSource { label, text }))
     }
 
-    /// The label and the text that the demand was parsed from.
+    /// Returns the label of the demand, and the text from which it was parsed.
     fn texts(&self) -> (String, String) {
         (self.source.label.clone(), self.source.text.clone())
     }
 
-    /// Name, mix, threads of the largest run, and footprint in bytes, if known.
+    /// Returns (name, mix, number of threads of the largest run, footprint in bytes if known).
     fn head(&self) -> (String, String, u32, Option<u64>) {
         let demand = &self.demand;
         let footprint = demand.footprint.map(|bytes| bytes.get());
@@ -140,15 +141,15 @@ impl DemandHandle {
     }
 }
 
-/// The idle latency in ns and the maximum bandwidth in GB/s of the curve through `points`.
+/// Returns the idle latency (ns) and the maximum bandwidth (GB/s) of the curve through `points`.
 #[pyfunction]
 fn curve_limits(py: Python<'_>, points: Points) -> PyResult<(f64, f64)> {
     let curve = curve(py, points)?;
     Ok((curve.idle_latency_ns(), curve.max_bandwidth_gbps()))
 }
 
-/// Bandwidth in GB/s and latency in ns on the curve through `points`, for each number of bytes in
-/// flight.
+/// Returns a pair of (bandwidth in GB/s, latency in ns) on the curve through `points`, for each
+/// number of bytes in flight in `in_flight_bytes`.
 #[pyfunction]
 fn curve_at(py: Python<'_>, points: Points, in_flight_bytes: Vec<f64>) -> PyResult<Points> {
     let curve = curve(py, points)?;
@@ -170,7 +171,8 @@ fn curve(py: Python<'_>, points: Points) -> PyResult<Curve> {
     })
 }
 
-/// The name of a mix, its read share, and whether it has non-temporal stores and random order.
+/// Parses a mix. Returns (name, read share, true if it has non-temporal stores, true if its
+/// accesses are in random order).
 #[pyfunction]
 fn mix(py: Python<'_>, text: &str) -> PyResult<(String, f64, bool, bool)> {
     let mix: Mix = option::mix(text)
@@ -178,7 +180,7 @@ fn mix(py: Python<'_>, text: &str) -> PyResult<(String, f64, bool, bool)> {
     Ok((mix.to_string(), mix.read_share(), mix.nontemporal(), mix.random()))
 }
 
-/// The weights in a text such as `3:1`.
+/// Parses weights in a text such as `3:1`.
 #[pyfunction]
 fn weights(py: Python<'_>, text: &str) -> PyResult<Vec<u16>> {
     let weights: Weights = option::weights(text)
@@ -186,8 +188,8 @@ fn weights(py: Python<'_>, text: &str) -> PyResult<Vec<u16>> {
     Ok(weights.as_slice().to_vec())
 }
 
-/// The names of the built-in platforms, workloads, scenarios, cards, memory modules or studies, by
-/// `kind`.
+/// Returns the names of all built-in objects of a kind: "platforms", "workloads", "scenarios",
+/// "cards", "devices" (memory modules) or "studies".
 #[pyfunction]
 fn names(kind: &str) -> Vec<String> {
     match kind {

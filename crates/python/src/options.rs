@@ -1,13 +1,14 @@
-//! Options of a call: texts by name, which are parsed as on the command line.
+//! The options of a call from Python: texts by the name of the option, which are parsed as on the
+//! command line.
 
 use interleaf_console::Failure;
 use std::{collections::BTreeMap, fmt::Display, str::FromStr};
 
-/// The options that are set in a call.
+/// The options that are set in a call: the text of each, by its name.
 pub(crate) type Texts = BTreeMap<String, String>;
 
-/// Parses the option `name` if it is set. An error of `parse` has the form `PROBLEM: write
-/// ALLOWED`.
+/// Parses the option `name` by `parse`; `None` if the option is not set. An error of `parse` has
+/// the form `PROBLEM: write ALLOWED`, of which `ALLOWED` becomes the hint.
 pub(crate) fn parsed<T, E: Display>(
     texts: &Texts,
     name: &str,
@@ -17,7 +18,7 @@ pub(crate) fn parsed<T, E: Display>(
     parse(text).map(Some).map_err(|why| refused(name, text, &why.to_string()))
 }
 
-/// The error of an option whose value `text` was rejected for the reason `why`.
+/// Returns the error of the option `name`, whose value `text` was rejected for the reason `why`.
 pub(crate) fn refused(name: &str, text: &str, why: &str) -> Failure {
     let (problem, hint) = match why.rfind(": write ") {
         Some(at) => (&why[..at], why[at + 2..].to_string()),
@@ -26,7 +27,7 @@ pub(crate) fn refused(name: &str, text: &str, why: &str) -> Failure {
     Failure::new(format!("{name} = \"{text}\": {problem}"), hint)
 }
 
-/// Parses a whole number from `least` to `most`.
+/// Returns a function that parses a whole number from `least` to `most`.
 pub(crate) fn whole<T: FromStr + PartialOrd + Display>(
     least: T,
     most: T,

@@ -1,5 +1,4 @@
-//! Compares configurations of a server (`interleaf plan`). The result is the JSON text of the
-//! record.
+//! Compares configurations of a server (`interleaf plan`), and returns the record as JSON text.
 
 use crate::{
     call,
@@ -14,7 +13,7 @@ use interleaf_record::plan::Goal;
 use pyo3::prelude::*;
 use std::path::Path;
 
-/// The goals by their names.
+/// Pairs of (name of a goal in the option `goal`, goal).
 const GOALS: [(&str, Goal); 4] = [
     ("value", Goal::Value),
     ("speed", Goal::Speed),
@@ -22,7 +21,7 @@ const GOALS: [(&str, Goal); 4] = [
     ("cost", Goal::Cost),
 ];
 
-/// Compares the configurations `names` for `demands`; the record is `interleaf.plan/1`.
+/// Compares the configurations `names` for `demands`. The record has the schema `interleaf.plan/1`.
 #[pyfunction]
 #[pyo3(signature = (demands, names, texts, future, progress=None))]
 fn plan(

@@ -1,8 +1,9 @@
 //! Policies written in Python, for the simulated machine.
 //!
-//! The package wraps the user's object in an adapter (`interleaf._policy.Adapter`). The adapter
-//! gets plain values, and returns shares, whether the decision is a step, and a reason. If the
-//! adapter raises, the simulation ends and the exception is raised from the call.
+//! The Python package wraps the user's policy object in an adapter (`interleaf._policy.Adapter`).
+//! The adapter gets plain values, and returns shares, whether the decision is a step, and a reason.
+//! If the adapter raises an exception, the simulation ends, and the call that started the
+//! simulation raises this exception.
 
 use crate::call::{self, SIGNAL_CHECK, Steps};
 use interleaf_console::Failure;
@@ -17,11 +18,11 @@ use std::{
     time::Instant,
 };
 
-/// The progress of a simulation with policies in Python, and the first exception of a policy, of a
-/// signal handler or of the caller's function for progress. An exception stops the simulation.
+/// The progress of a simulation with policies in Python, and the first exception that a policy, a
+/// signal handler or the caller's progress function raised. An exception stops the simulation.
 ///
-/// The simulation runs on the thread of the caller. Its steps therefore check for signals, and
-/// report progress, every [`SIGNAL_CHECK`].
+/// The simulation runs on the thread of the caller. Therefore the simulation itself checks for
+/// signals and reports progress, at its first step after each [`SIGNAL_CHECK`].
 #[derive(Clone)]
 pub(crate) struct Watch(Arc<Watched>);
 
@@ -42,9 +43,9 @@ impl Watch {
         }))
     }
 
-    /// Runs `compute`, a part of the simulation without calls of a Python policy, on a separate
-    /// thread, as [`call::long`] does. Returns `None` if the part failed or was interrupted; the
-    /// exception is kept, and the method `end` returns it.
+    /// Runs `compute`, a part of the simulation that does not call a Python policy, on a separate
+    /// thread, as [`call::long`] does. Returns `None` if `compute` failed or was interrupted. The
+    /// exception is kept, and `end` returns it.
     pub(crate) fn part<T: Send + 'static>(
         &self,
         compute: impl FnOnce() -> Result<T, Failure> + Send + 'static,
@@ -54,7 +55,7 @@ impl Watch {
         done.map_err(|why| self.raise(why)).ok()
     }
 
-    /// Reports the progress for the last time. If an exception was kept, returns this exception
+    /// Reports the progress for the last time. If an exception was kept, returns the exception
     /// instead.
     pub(crate) fn end(&self, py: Python<'_>) -> PyResult<()> {
         let raised = self.0.raised.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -65,8 +66,8 @@ impl Watch {
         self.0.raised.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
     }
 
-    /// True if the last check for signals was at least [`SIGNAL_CHECK`] ago. In this case the time
-    /// of the last check is set to now, because the caller checks next.
+    /// True if the last check for signals was at least [`SIGNAL_CHECK`] ago. The time of the last
+    /// check is then set to now, because the caller of this method checks next.
     fn is_due(&self) -> bool {
         let mut checked = self.0.checked.lock().unwrap_or_else(PoisonError::into_inner);
         let is_due = checked.elapsed() >= SIGNAL_CHECK;
@@ -108,7 +109,7 @@ impl Progress for Watch {
     }
 }
 
-/// A policy written in Python, for a single domain.
+/// A policy written in Python, which decides for a single domain.
 pub(crate) struct PythonPolicy {
     adapter: Option<Py<PyAny>>,
     start: Vec<f64>,

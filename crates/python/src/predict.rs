@@ -1,5 +1,4 @@
-//! Predictions: a single prediction as a record, or predictions for many weights as columns of
-//! numbers.
+//! Predictions: one prediction as a record, or predictions for many weights as columns of numbers.
 
 use crate::{
     call,
@@ -18,11 +17,11 @@ use interleaf_model::{
 use pyo3::{prelude::*, types::PyBytes};
 use std::sync::Arc;
 
-/// Maximum number of weights that are predicted without checks for signals. Each prediction takes
-/// tens of microseconds.
+/// Maximum number of weights that are predicted without checks for signals. The prediction for each
+/// takes tens of microseconds.
 const SHORT_MAX: usize = 16;
 
-/// The options of a prediction.
+/// The parsed options of a prediction.
 struct Request {
     platform: Arc<Platform>,
     demand: Option<Arc<Demand>>,
@@ -78,7 +77,7 @@ impl Request {
     }
 }
 
-/// The prediction as the JSON text of `interleaf.predict/1`.
+/// Predicts, and returns the JSON text of the record (`interleaf.predict/1`).
 #[pyfunction]
 #[pyo3(signature = (platform, demand, texts, progress=None))]
 fn predict(
@@ -96,14 +95,15 @@ fn predict(
     call::long(py, progress, move |steps| request.json(steps))
 }
 
-/// Number of values in a row besides the values of the tiers.
+/// Number of values in a row, without the values of each tier.
 const SCALARS: usize = 10;
 
-/// Predicts each choice of weights, without rounding. `weights` has one byte for each tier of each
-/// choice. Returns two byte strings: the rows of all choices as float64 values, and a byte of flags
-/// for each row. A row has the bandwidth (mean, low, high), the latency, the speed-up (mean, low,
-/// high), the result (mean, low, high; NaN for a mix), the bandwidth of each tier, and the latency
-/// of each tier. Flag 1 is set if the pages fit, flag 2 if the row is extrapolated.
+/// Predicts the results of each choice of weights, without rounding. `weights` has, for each
+/// choice, a byte for the weight of each tier. Returns two byte strings: the rows of all choices as
+/// float64 values, and a byte of flags for each row. A row has the bandwidth (mean, low, high), the
+/// latency, the speed-up (mean, low, high), the result (mean, low, high; NaN for a mix), the
+/// bandwidth of each tier, and the latency of each tier. Flag 1 is set if the pages fit, flag 2 if
+/// the row is extrapolated.
 #[pyfunction]
 #[pyo3(signature = (platform, demand, texts, weights, progress=None))]
 fn predict_rows<'py>(

@@ -6,8 +6,8 @@ use interleaf_record::{Document, RecordError, reproduce::ReproduceDocument};
 use pyo3::prelude::*;
 use std::path::Path;
 
-/// Reads a record from a file and checks it. Returns its schema and its JSON text. Output of Intel
-/// MLC and curves of Mess are converted to measurements.
+/// Reads and checks the record in the file `path`. Returns (schema, JSON text). The output of Intel
+/// MLC and the curves of Mess are converted to measurements.
 #[pyfunction]
 fn read_record(py: Python<'_>, path: String) -> PyResult<(String, String)> {
     call::short(py, || {
@@ -17,8 +17,7 @@ fn read_record(py: Python<'_>, path: String) -> PyResult<(String, String)> {
     })
 }
 
-/// Checks the JSON text of a record. Returns its schema and the text in the form that Interleaf
-/// writes.
+/// Checks the JSON text of a record. Returns (schema, JSON text in the form that Interleaf writes).
 #[pyfunction]
 fn parse_record(py: Python<'_>, name: String, text: String) -> PyResult<(String, String)> {
     call::short(py, || checked(&name, &text))
@@ -46,25 +45,25 @@ fn parsed(name: &str, text: &str) -> Result<Document, Failure> {
     interleaf_record::read(name, text).map_err(of_record)
 }
 
-/// The name of the simulation that runs the cases of a sweep file, `machine` or `dimm`, and the
-/// arguments that the file gives.
+/// The content of a sweep file: (the simulation that runs its cases, `machine` or `dimm`; the
+/// arguments in the file).
 type Arguments = (&'static str, Vec<interleaf_job::sweep::Argument>);
 
-/// Reads a sweep file. Returns the name of the simulation that runs its cases, and the arguments
-/// that the file gives, each with its texts in the order of the cases.
+/// Reads a sweep file. Returns the name of the simulation that runs its cases, and the arguments in
+/// the file, each with its values as texts in the order of the cases.
 #[pyfunction]
 fn read_sweep(py: Python<'_>, path: String) -> PyResult<Arguments> {
     call::short(py, || interleaf_job::sweep::arguments(Path::new(&path)))
 }
 
-/// The figures of a record, as JSON.
+/// Returns the figures of the record with the JSON text `text`, as JSON.
 #[pyfunction]
 fn figures(py: Python<'_>, text: String) -> PyResult<String> {
     call::short(py, || Ok(interleaf_record::json_line(&parsed("record", &text)?.figures())))
 }
 
-/// The figures of a record as SVG pictures, each with its caption. Figures without points are left
-/// out.
+/// Returns pairs of (caption, SVG picture) of the figures of a record. Figures without points are
+/// left out.
 #[pyfunction]
 fn pictures(py: Python<'_>, text: String) -> PyResult<Vec<(String, String)>> {
     call::short(py, || {
@@ -77,13 +76,14 @@ fn pictures(py: Python<'_>, text: String) -> PyResult<Vec<(String, String)>> {
     })
 }
 
-/// The page of a record: a single HTML file that works offline.
+/// Returns the page of a record: a single HTML file that works offline.
 #[pyfunction]
 fn page(py: Python<'_>, text: String) -> PyResult<String> {
     call::short(py, || Ok(interleaf_report::html::page(&parsed("record", &text)?)))
 }
 
-/// The record of a study, or of all studies, as the JSON text of `interleaf.reproduce/1`.
+/// Reproduces the study `study`, or all studies ("all"), and returns the JSON text of the record
+/// (`interleaf.reproduce/1`).
 #[pyfunction]
 #[pyo3(signature = (study, progress=None))]
 fn reproduce(py: Python<'_>, study: String, progress: Option<Py<PyAny>>) -> PyResult<String> {

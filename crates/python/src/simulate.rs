@@ -1,4 +1,5 @@
-//! Simulations of machines, memory modules and cards, as the JSON text of their records.
+//! Simulations of machines, memory modules and cards. Each function returns the JSON text of a
+//! record.
 
 use crate::{
     call,
@@ -48,8 +49,8 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// The options of fio that a card accepts, by their names in job files. The argument of `randseed`
-/// is `seed`, as in the other simulations.
+/// The options of fio that the simulation of a card accepts, by their names in job files. In
+/// Python, `randseed` is called `seed`, as in the other simulations.
 const FIO_WORDS: [&str; 11] = [
     "rw",
     "bs",
@@ -64,7 +65,7 @@ const FIO_WORDS: [&str; 11] = [
     "randseed",
 ];
 
-/// Simulates a machine; the record is `interleaf.simulate.machine/1`.
+/// Simulates a machine. The record has the schema `interleaf.simulate.machine/1`.
 #[pyfunction]
 #[pyo3(signature = (platform, demand, texts, progress=None))]
 fn simulate_machine(
@@ -82,8 +83,9 @@ fn simulate_machine(
     })
 }
 
-/// Like `simulate_machine`, but with policies of the caller: `factory(domain, tiers)` creates a
-/// policy for each domain. It runs on the calling thread, as the policies do in Python.
+/// Like `simulate_machine`, but with policies of the caller: `factory(domain, tiers)` creates the
+/// policy of each domain. The simulation runs on the calling thread, because the policies are in
+/// Python.
 #[pyfunction]
 #[pyo3(signature = (platform, demand, texts, name, factory, progress=None))]
 fn simulate_policy(
@@ -118,16 +120,19 @@ fn simulate_policy(
     }
 }
 
-/// Number of scenarios whose best static weights are kept. This number is enough for a sweep, which
-/// has few scenarios with many policies and seeds each.
+/// Number of scenarios whose best static weights are cached. It is enough for a sweep, which has
+/// few scenarios, each with many policies and seeds.
 const KEPT: usize = 32;
 
-/// The best static weights of scenarios, in the order in which they were added.
+/// The cache of best static weights, as pairs of (key of a scenario and duration, weights), oldest
+/// first.
 static BEST: Mutex<VecDeque<(String, Option<StaticBest>)>> = Mutex::new(VecDeque::new());
 
-/// The best static weights of a job. They are kept for later jobs with the same scenario.
+/// Returns the best static weights of a job, from the cache if an earlier job had the same
+/// scenario.
 fn best_static(job: &MachineJob) -> Option<StaticBest> {
-    // Resets the settings that do not affect static weights, so that more jobs share a scenario.
+    // Reset the settings that do not affect static weights, so that more jobs have the same
+    // scenario.
     let scenario = Scenario {
         seed: 0,
         counter_noise: 0.0,
@@ -215,7 +220,7 @@ fn scenario(
     }
 }
 
-/// Simulates memory modules; the record is `interleaf.simulate.dimm/1`.
+/// Simulates memory modules. The record has the schema `interleaf.simulate.dimm/1`.
 #[pyfunction]
 #[pyo3(signature = (texts, progress=None))]
 fn simulate_dimm(py: Python<'_>, texts: Texts, progress: Option<Py<PyAny>>) -> PyResult<String> {
@@ -241,7 +246,7 @@ fn dimm_job(texts: &Texts) -> Result<DimmJob, Failure> {
     })
 }
 
-/// The setup of a memory system with the same module in each channel.
+/// Returns the setup of a memory system that has the same module in each channel.
 fn module_setup(texts: &Texts) -> Result<Setup, Failure> {
     let Some(device) = texts.get("device") else {
         let hint = format!("give device, one of {}", device::names().join(", "));
@@ -262,7 +267,7 @@ fn module_setup(texts: &Texts) -> Result<Setup, Failure> {
     system.setup()
 }
 
-/// The setup of a built-in server, which has its own modules and channels.
+/// Returns the setup of the built-in server `server`, which has its own modules and channels.
 fn server_setup(texts: &Texts, server: &str) -> Result<Setup, Failure> {
     let own = ["device", "density", "width", "channels", "outstanding", "uncore_ns"];
     if let Some(name) = own.iter().find(|name| texts.contains_key(**name)) {
@@ -287,7 +292,7 @@ fn seed(texts: &Texts) -> Result<u64, Failure> {
     Ok(parsed(texts, "seed", option::seed)?.unwrap_or(1))
 }
 
-/// Simulates cards; the record is `interleaf.simulate.card/1`.
+/// Simulates cards. The record has the schema `interleaf.simulate.card/1`.
 #[pyfunction]
 #[pyo3(signature = (cards, jobs, texts, progress=None))]
 fn simulate_card(

@@ -1,9 +1,10 @@
-//! Recipes of real applications, as data: the packages, the command, how the problem size follows
-//! from the footprint, and the patterns of the results in the output.
+//! Recipes that describe how real applications are installed and run. A recipe has the packages,
+//! the command, the relation between the footprint and the problem size, and the patterns of the
+//! results in the output.
 //!
-//! The recipes of `workloads/recipes/` are built in. A user's recipe is a file of the same kind, in
-//! any folder ([`in_folder`]). This crate installs and starts nothing: [`Recipe::commands`] returns
-//! the commands to run, and [`Recipe::outcome`] reads their output.
+//! The recipes in `workloads/recipes/` are built in. A user can write further recipe files in any
+//! folder ([`in_folder`]). This crate installs and starts nothing: [`Recipe::commands`] returns the
+//! commands to run, and [`Recipe::outcome`] reads their output.
 
 #![forbid(unsafe_code)]
 
@@ -21,10 +22,10 @@ use toml::Spanned;
 /// The schema of recipe files.
 const SCHEMA: &str = "interleaf.recipe/1";
 
-/// The interpreter of a recipe that installs no Python packages.
+/// The Python interpreter of a recipe that installs no Python packages.
 pub const SYSTEM_PYTHON: &str = "/usr/bin/python3";
 
-/// The positions of the names in a recipe file.
+/// The names in a recipe file, with their positions in the file.
 #[derive(Deserialize)]
 struct Names {
     name: Spanned<String>,
@@ -42,7 +43,7 @@ struct FileName {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
-    /// The position of the name, for error messages: file, line and field.
+    /// The position of the recipe's name, for error messages: file, line and field.
     #[serde(skip)]
     pub place: String,
     /// The schema and its version: `interleaf.recipe/1`.
@@ -51,16 +52,17 @@ pub struct Recipe {
     pub name: String,
     /// A description of the application in one line.
     pub does: String,
-    /// Names of packages for Debian and Ubuntu.
+    /// Names of the packages of Debian and Ubuntu that the application needs.
     #[serde(default)]
     pub packages: Vec<String>,
-    /// Requirements of pip, installed in a virtual environment of the recipe.
+    /// Requirements of pip, which are installed in the recipe's own virtual environment.
     #[serde(default)]
     pub pip: Vec<String>,
-    /// Requirements of pip that are installed without their dependencies.
+    /// Requirements of pip that are installed in the same environment, but without their
+    /// dependencies.
     #[serde(default)]
     pub pip_alone: Vec<String>,
-    /// Programs and files that the application needs, besides Python packages.
+    /// Programs and files that the application needs, except Python packages.
     #[serde(default)]
     pub programs: Vec<String>,
     /// Modules of the system's Python that the application imports.
@@ -72,53 +74,57 @@ pub struct Recipe {
     /// Commands that run before the application and are not timed.
     #[serde(default)]
     prepare: Vec<Vec<String>>,
-    /// The command of the application. The command runs in the folder of the recipe's files. `{n}`
-    /// is the problem size, `{threads}` the number of threads, `{python}` the interpreter.
+    /// The command of the application, which runs in the folder with the recipe's files. `{n}`
+    /// stands for the problem size, `{threads}` for the number of threads, `{python}` for the
+    /// interpreter.
     command: Vec<String>,
-    /// How the problem size grows with the footprint.
+    /// The function from the number of items, which is proportional to the footprint, to the
+    /// problem size.
     #[serde(default)]
     scale: Scale,
-    /// Bytes of memory for each item of the problem.
+    /// Bytes of memory per item of the problem.
     bytes_per_item: f64,
-    /// Exponent of the scale `power`: `{n}` is the number of items raised to this power.
+    /// Exponent for the scale `power`: `{n}` is the number of items raised to this power.
     #[serde(default = "one")]
     power: f64,
     /// The smallest problem size that the application accepts.
     #[serde(default = "one")]
     least: f64,
-    /// Pattern of the result: the first group of the last match in the output.
+    /// Pattern of the result. The result is the first group of the pattern's last match in the
+    /// output.
     result: String,
     /// The unit of the application's result.
     pub result_unit: String,
-    /// The direction of improvement: a higher or a lower result is better.
+    /// The direction in which the result is better: higher or lower.
     pub better: Better,
-    /// Pattern of the checksum: the first group of the last match in the output. The checksum is
-    /// equal in every run of the same problem.
+    /// Pattern of the checksum, which is equal in every run of the same problem. The checksum is
+    /// the first group of the pattern's last match in the output.
     check: String,
-    /// Pattern of the message that reports a verified result. A run whose output lacks the message
-    /// fails.
+    /// Pattern of the message with which the application reports that its result is verified. A run
+    /// whose output lacks this message fails.
     #[serde(default)]
     verified: Option<String>,
-    /// Other figures that the application prints.
+    /// Further figures that the application prints.
     #[serde(default, rename = "figure")]
     figures: Vec<FigurePattern>,
-    /// Files that the commands read.
+    /// Files that are created for the commands.
     #[serde(default, rename = "file")]
     pub files: Vec<File>,
 }
 
-/// The function from the number of items to the problem size.
+/// The function from the number of items, which is the footprint divided by the bytes per item, to
+/// the problem size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scale {
-    /// The number of items, raised to a power.
+    /// The number of items, raised to the exponent `power`.
     #[default]
     Power,
     /// The binary logarithm of the number of items, rounded down.
     Log2,
 }
 
-/// The better direction of the result: higher or lower.
+/// The direction in which a result is better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Better {
@@ -135,30 +141,30 @@ impl Better {
     }
 }
 
-/// A figure that the application prints besides the result.
+/// A figure that the application prints in addition to the result.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FigurePattern {
     /// The name of the figure.
     name: String,
-    /// Pattern of the figure: the first group of the last match in the output.
+    /// Pattern of the figure. The figure is the first group of the pattern's last match in the
+    /// output.
     pattern: String,
     /// The unit of the figure.
     unit: String,
 }
 
-/// A file that is written into the folder of a run.
+/// A file that is written to the folder of a run before its commands.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct File {
     /// The name of the file.
     pub name: String,
-    /// The text of the file. It is written as it is: the placeholders of `command` are not
-    /// replaced.
+    /// The text of the file. Placeholders in the text are not replaced.
     pub text: String,
 }
 
-/// The commands of one run.
+/// The commands of one run, with all placeholders replaced.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Commands {
     pub environment: Vec<(String, String)>,
@@ -170,11 +176,11 @@ fn one() -> f64 {
     1.0
 }
 
-/// Environment variables that set the number of threads in common libraries.
+/// Environment variables by which common libraries set their number of threads.
 const THREAD_VARIABLES: [&str; 4] =
     ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"];
 
-/// The placeholders of commands and of the environment.
+/// The known placeholders in commands and in the values of environment variables.
 const PLACEHOLDERS: [&str; 3] = ["{n}", "{threads}", "{python}"];
 
 /// Parses all built-in recipes.
@@ -222,7 +228,7 @@ pub fn in_file(path: &Path) -> Result<Recipe, Failure> {
     Recipe::parse(&path.display().to_string(), &text)
 }
 
-/// The recipes of a folder; without a folder, the built-in recipes.
+/// Returns the recipes of `folder`; without a folder, the built-in recipes.
 ///
 /// # Errors
 /// The errors of [`in_folder`].
@@ -230,8 +236,8 @@ pub fn all(folder: Option<&Path>) -> Result<Vec<Recipe>, Failure> {
     folder.map_or_else(built_in, in_folder)
 }
 
-/// Finds the recipe with this name. A name with a slash or with the suffix `.toml` is the path of a
-/// file.
+/// Finds the recipe `name` among the recipes of `folder`, or among the built-in recipes without a
+/// folder. A name with a slash or with the suffix `.toml` is the path of a recipe file.
 ///
 /// # Errors
 /// The errors of [`all`], or of [`in_file`] for a file.
@@ -242,7 +248,7 @@ pub fn find(name: &str, folder: Option<&Path>) -> Result<Option<Recipe>, Failure
     Ok(all(folder)?.into_iter().find(|recipe| recipe.name == name))
 }
 
-/// The failure for a name that is not the name of a recipe.
+/// Returns the failure for `name`, which is the name of none of `recipes`.
 pub fn unknown(name: &str, recipes: &[Recipe]) -> Failure {
     let names: Vec<&str> = recipes.iter().map(|recipe| recipe.name.as_str()).collect();
     Failure::new(
@@ -354,7 +360,7 @@ impl Recipe {
         self.pip.iter().map(|it| format!("{it}\n")).chain(alone).collect()
     }
 
-    /// The problem size for a footprint in bytes.
+    /// Returns the problem size for a footprint in bytes.
     ///
     /// # Errors
     /// When the footprint is too small for the application.
@@ -378,7 +384,8 @@ impl Recipe {
         ))
     }
 
-    /// The commands of a run with this problem size, number of threads and Python interpreter.
+    /// Returns the commands of a run with the problem size `items`, `threads` threads and the
+    /// Python interpreter `python`.
     pub fn commands(&self, items: f64, threads: u32, python: &str) -> Commands {
         let fill = |word: &String| {
             let word = word.replace("{n}", &format!("{items:.0}"));
@@ -395,7 +402,7 @@ impl Recipe {
     }
 }
 
-/// Rejects two files of the same name: the second would overwrite the first.
+/// Rejects two files of a recipe with the same name, because the second would overwrite the first.
 fn check_file_names(toml: &TomlText<'_>, names: &Names) -> Result<(), Failure> {
     let mut first = BTreeMap::new();
     for FileName { name } in &names.files {
@@ -413,7 +420,7 @@ fn check_file_names(toml: &TomlText<'_>, names: &Names) -> Result<(), Failure> {
     Ok(())
 }
 
-/// True if an argument has a text in braces that looks like a placeholder but is unknown.
+/// True if `word` has a text in braces that looks like a placeholder but is unknown.
 fn has_unknown_placeholder(word: &str) -> bool {
     let rest = PLACEHOLDERS.iter().fold(word.to_string(), |rest, known| rest.replace(known, ""));
     rest.match_indices('{').any(|(at, _)| {

@@ -1,22 +1,22 @@
-//! Results in the output of an application.
+//! Reads the results of a run from the output of the application.
 
 use crate::Recipe;
 use interleaf_console::Failure;
 use regex_lite::Regex;
 
-/// The results of a run.
+/// The results of one run of an application.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// The result in the unit of the recipe. It is finite.
+    /// The result, in the unit of the recipe. The number is finite.
     pub value: f64,
-    /// The checksum, which is equal in every run of the same problem.
+    /// The checksum of the run, which is equal in every run of the same problem.
     pub checksum: String,
-    /// True if the application verified its result; false if the recipe has no pattern for this.
+    /// True if the application verified its result; false if the recipe has no pattern `verified`.
     pub is_verified: bool,
     pub figures: Vec<Figure>,
 }
 
-/// A figure of a run besides the result.
+/// A figure of a run, in addition to the result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
     pub name: String,
@@ -57,8 +57,8 @@ impl Recipe {
         })
     }
 
-    /// The first group of the last match of `pattern` in the output. The error names the value that
-    /// is missing: `name`.
+    /// Returns the first group of the last match of `pattern` in the output. If there is no match,
+    /// the error says that `name` is missing.
     fn text(&self, name: &str, pattern: &str, output: &str) -> Result<String, Failure> {
         let found = Regex::new(pattern).ok().and_then(|regex| {
             let last = regex.captures_iter(output).last()?;

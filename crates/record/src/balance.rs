@@ -2,8 +2,8 @@
 //! (`interleaf.balance/1`), the advice that `--advise` writes at the end
 //! (`interleaf.balance.advice/1`), and the plan of `--dry-run` (`interleaf.balance.plan/1`).
 //!
-//! A weight is the percentage of all pages that are on a node. A list with an element for each node
-//! is in the order of `nodes`, the fastest node first.
+//! A weight is the percentage of all pages that are on a node. Every list with one element per node
+//! has the order of the field `nodes`, the fastest node first.
 
 mod figures;
 
@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 
 pub const SCHEMA: &str = "interleaf.balance/1";
 
-/// The result of one period in one domain (`interleaf.balance/1`).
+/// The result of one control period in one domain (`interleaf.balance/1`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BalancePeriod {
     pub schema: String,
@@ -37,58 +37,58 @@ pub struct BalancePeriod {
     /// Share of the pages of the domain's scopes on each node, 0 to 1; null when placement is not
     /// sampled.
     pub reached_share: Option<Vec<f64>>,
-    /// Bytes of the domain's scopes on each node; null when unknown.
+    /// Bytes of the pages of the domain's scopes on each node; null when unknown.
     #[serde(default)]
     pub reached_bytes: Option<Vec<u64>>,
-    /// Mean bandwidth of the period, GB/s; null when no traffic was counted.
+    /// Mean bandwidth of the domain in the period, GB/s; null when no traffic was counted.
     pub bandwidth_gbps: Option<f64>,
     pub tier_bandwidth_gbps: Vec<f64>,
     pub tier_latency_ns: Vec<Option<f64>>,
-    /// Bytes migrated in the period, on the whole machine.
+    /// Bytes migrated in the period on the whole machine, in all domains.
     pub migrated_bytes: u64,
-    /// The name of the policy's decision.
+    /// The decision of the policy for this period, as a short name.
     pub decision: String,
-    /// The reason for the decision.
+    /// The reason for `decision`, in words.
     pub reason: String,
-    /// The advice of the period, with `--advise`.
+    /// The advice that follows from the period; only with `--advise`.
     #[serde(flatten)]
     pub advice: Option<AdviceDocument>,
 }
 
-/// The file of `interleaf balance -o FILE`, to which each run appends its lines.
+/// The content of the file of `interleaf balance -o FILE`, to which each run appends its lines.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BalanceLog {
-    /// The runs in order of time.
+    /// The runs of `interleaf balance` that wrote to the file, in order of time.
     pub runs: Vec<BalanceRun>,
 }
 
-/// A run of `interleaf balance`: a line of JSON for each period and domain, in order of time. With
-/// `--advise`, a line with the advice for each domain follows.
+/// The lines that one run of `interleaf balance` wrote: a line of JSON for each period and domain,
+/// in order of time. With `--advise`, a line with the advice for each domain follows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BalanceRun {
     pub periods: Vec<BalancePeriod>,
     pub advice: Vec<SummaryDocument>,
 }
 
-/// Advice from the traffic of a period.
+/// Advice on the placement of pages, from the traffic of a period.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AdviceDocument {
     /// The best share of each node of `nodes`, percent of the pages; null when neither curves nor
     /// rated bandwidths are known.
     pub advised_weights: Option<Vec<u16>>,
-    /// Relative gain in bandwidth over the current placement, if pages reach `advised_weights`, a
-    /// fraction; null when unknown.
+    /// Gain in bandwidth with `advised_weights`, as a fraction of the bandwidth with the current
+    /// placement; null when unknown.
     pub gain: Option<f64>,
     pub gain_is: GainBasis,
-    /// True if the first tier is not saturated, and all pages on this tier would give about as much
-    /// bandwidth as the current placement.
+    /// True if the first tier is not saturated, and a placement of all pages on the first tier
+    /// would give about as much bandwidth as the current placement.
     pub is_unsaturated: bool,
     /// Bytes of the scope that would migrate to reach `advised_weights`; null when the placement is
     /// unknown.
     pub would_move_bytes: Option<u64>,
 }
 
-/// The source of `gain`.
+/// The way in which `gain` was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GainBasis {
@@ -97,20 +97,22 @@ pub enum GainBasis {
     /// The gain is an upper bound: no tier carries more than the bandwidth that the firmware rates.
     #[serde(rename = "at most")]
     AtMost,
-    /// Neither curves nor ratings are known.
+    /// The gain is unknown, because neither curves nor rated bandwidths are known.
     Unknown,
 }
 
 display_word!(GainBasis);
 
 impl BalanceLog {
-    /// Adds the next line of the file, a period.
+    /// Adds a period, which is the next line of the file. Begins a new run if the last run has
+    /// ended.
     pub(crate) fn add_period(&mut self, period: BalancePeriod) {
         let is_new = self.runs.last().is_none_or(|run| run.has_ended_before(&period));
         self.run(is_new).periods.push(period);
     }
 
-    /// Adds the next line of the file, the advice for a domain.
+    /// Adds the advice for a domain, which is the next line of the file. Begins a new run if the
+    /// last run has advice for this domain already.
     pub(crate) fn add_advice(&mut self, advice: SummaryDocument) {
         let has_domain =
             |run: &BalanceRun| run.advice.iter().any(|known| known.domain == advice.domain);
@@ -127,12 +129,13 @@ impl BalanceLog {
         &mut self.runs[last]
     }
 
-    /// The periods of the last run.
+    /// The periods of the last run in the file.
     pub fn last_periods(&self) -> &[BalancePeriod] {
         self.runs.last().map_or(&[], |run| &run.periods)
     }
 
-    /// The text of the file: for each run, a line of JSON for each period, then for each advice.
+    /// The text of the file. For each run it has a line of JSON for each period, and then a line
+    /// for each advice.
     pub fn text(&self) -> String {
         let lines = self.runs.iter().flat_map(|run| {
             let periods = run.periods.iter().map(super::json_line);
@@ -148,8 +151,9 @@ impl BalanceLog {
 }
 
 impl BalanceRun {
-    /// True if `period` belongs to a later run. Advice is the end of a run. The time of a domain
-    /// increases within a run, and begins at 0 in each run.
+    /// True if `period` belongs to a later run than this one. The lines of a run end with its
+    /// advice. Within a run, the times of a domain's periods increase. In each run, the time begins
+    /// at 0.
     fn has_ended_before(&self, period: &BalancePeriod) -> bool {
         let mut own = self.periods.iter().rev().filter(|known| known.domain == period.domain);
         let is_repeated = own.next().is_some_and(|known| period.time_s <= known.time_s);
@@ -165,8 +169,8 @@ impl Check for BalancePeriod {
 }
 
 impl BalancePeriod {
-    /// Checks that `target_weights` and `reached_share` have an element for each node. `path` is
-    /// put before the names of these fields in errors.
+    /// Checks that `target_weights` and `reached_share` have an element for each node. In errors,
+    /// `path` is put before the names of the two fields.
     pub(crate) fn check_lists(&self, path: &str) -> Checked {
         let nodes = self.nodes.len();
         let of_node =
@@ -175,8 +179,8 @@ impl BalancePeriod {
         of_node("reached_share", self.reached_share.as_ref().map_or(nodes, Vec::len))
     }
 
-    /// The document of a control period on the running machine. `at` is the index of the domain in
-    /// the layout of `host`.
+    /// The document of a control period on the running machine. `at` is the index of the period's
+    /// domain in the layout of `host`.
     pub fn new(host: &Host<'_>, at: usize, time_s: f64, period: &DomainPeriod) -> Self {
         let layout = host.layout();
         let near = layout.domains[at].tiers.iter().map(|tier| host.nodes()[*tier]);
@@ -187,8 +191,9 @@ impl BalancePeriod {
     }
 
     /// The document of a control period on a real or a simulated machine. `at` is the index of the
-    /// domain in `layout`, and `nodes` has the node of each tier. `reached` is the share of the
-    /// domain's pages on each of its nodes; `None` if it was not sampled.
+    /// period's domain in `layout`, and `nodes` has the node of each tier. `reached` is the share
+    /// of the domain's pages on each of the domain's nodes; `None` if the placement was not
+    /// sampled.
     pub fn for_domain(
         layout: &Layout,
         nodes: &[u32],
@@ -219,7 +224,8 @@ impl BalancePeriod {
     }
 }
 
-/// Bytes of all scopes of a domain on each of `nodes`; `None` when no page is known to be on them.
+/// Returns the bytes of all scopes of a domain on each of `nodes`; `None` if no page of the scopes
+/// is known to be on these nodes.
 fn reached_bytes(host: &Host<'_>, domain: usize, nodes: &[u32]) -> Option<Vec<u64>> {
     let scopes = host.layout().scopes.iter().zip(host.states());
     let of_domain = scopes.filter(|(scope, _)| scope.domain == domain);
@@ -246,19 +252,20 @@ pub struct SummaryDocument {
     pub periods: usize,
     /// Mean bandwidth of the periods with counted traffic, GB/s.
     pub bandwidth_gbps: f64,
-    /// Share of the pages on each node, 0 to 1; null when the placement is unknown.
+    /// Share of the domain's pages on each node, 0 to 1; null when the placement is unknown.
     pub reached_share: Option<Vec<f64>>,
     pub policy: String,
-    /// Initial target of the daemon: the share of each node, percent of the pages.
+    /// The target with which the daemon would start: the share of each node, percent of the pages.
     pub start_weights: Vec<u16>,
-    /// First target that the policy would set after `start_weights`: the share of each node,
+    /// The first target that the policy would set after `start_weights`: the share of each node,
     /// percent of the pages.
     pub first_weights: Vec<u16>,
     /// The actuator that would migrate pages.
     pub way: ActuatorName,
     /// The name or the file of the platform whose curves the advice uses; null without a platform.
     pub curves: Option<String>,
-    /// The advice of the last period that has advice. Its `gain` is the mean of all known gains.
+    /// The advice of the last period that has advice, except that `gain` is the mean of all known
+    /// gains of the periods.
     #[serde(flatten)]
     pub advice: AdviceDocument,
 }
@@ -271,29 +278,30 @@ pub const PLAN_SCHEMA: &str = "interleaf.balance.plan/1";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BalancePlanDocument {
     pub schema: String,
-    /// Domains, each with its nodes, fastest first.
+    /// The domains of the machine, each with its nodes, fastest first.
     pub domains: Vec<BalanceDomain>,
-    /// The scope: the machine, a control group, or processes by name.
+    /// The pages that would be steered: those of the machine, of a control group, or of processes
+    /// by name.
     pub scope: String,
-    /// PIDs of the running processes of the scope; null for a scope that is not a set of processes.
+    /// PIDs of the running processes in the scope; null for a scope that is not a set of processes.
     pub processes: Option<Vec<u32>>,
     pub policy: String,
     /// The actuator that would migrate pages.
     pub way: ActuatorName,
     pub way_description: String,
-    /// Actuators that are better than `way` but missing, each with the reason.
+    /// Actuators that would be better than `way` but cannot be used, each with the reason.
     pub ways_missing: Vec<String>,
     pub source: SourceDocument,
     /// Warnings about the plan.
     pub notes: Vec<String>,
-    /// Initial target of each domain.
+    /// The target of each domain with which the daemon would start.
     pub start: Vec<PointsDocument>,
-    /// Files that would be written for `start`, in the order of the writes.
+    /// Files that the daemon would write to reach `start`, in the order of the writes.
     pub writes: Vec<WriteDocument>,
-    /// Example of a later target of each domain: the ratio of the rated bandwidths. Empty when this
-    /// ratio equals `start`.
+    /// An example of a later target of each domain: the ratio of the rated bandwidths. Empty when
+    /// this ratio equals `start`.
     pub next: Vec<PointsDocument>,
-    /// Files that would be written for `next`.
+    /// Files that the daemon would write to change from `start` to `next`.
     pub next_writes: Vec<WriteDocument>,
 }
 
@@ -305,7 +313,7 @@ pub struct BalanceDomain {
     pub nodes: Vec<u32>,
 }
 
-/// The target of a domain.
+/// The target shares of a domain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PointsDocument {
     pub domain: String,
@@ -315,7 +323,7 @@ pub struct PointsDocument {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct NodePoints {
     pub node: u32,
-    /// Share of the pages on the node, percent.
+    /// Target share of the pages on the node, percent.
     pub points: u16,
 }
 
@@ -325,11 +333,11 @@ pub struct NodePoints {
 pub enum ActuatorName {
     /// DAMON on virtual addresses of processes.
     Vaddr,
-    /// DAMON on physical addresses. The goals of its quota are the target shares.
+    /// DAMON on physical addresses, with the target shares as the goals of its quota.
     Paddr,
     /// DAMON on physical addresses, with a quota that Interleaf adjusts.
     Quota,
-    /// `move_pages`.
+    /// The system call `move_pages`.
     Pages,
     /// No actuator: no domain is steered.
     None,
@@ -366,12 +374,12 @@ pub struct SourceDocument {
     pub kind: SourceKind,
     pub is_there: bool,
     pub what: String,
-    /// Hint for the user; null when the source exists.
+    /// Hint how to get the source; null when the source exists.
     pub remedy: Option<String>,
 }
 
 impl SourceDocument {
-    /// The description of the source, after `nothing: ` if the source does not exist.
+    /// Returns the description of the source, preceded by `nothing: ` if the source does not exist.
     pub fn summary_line(&self) -> String {
         match self.is_there {
             true => self.what.clone(),
@@ -414,8 +422,9 @@ mod tests {
         assert_eq!(again, log);
     }
 
-    /// Times of the lines of a file, `|` before a new run. A letter is the advice for the domain
-    /// with this name, and the time of another domain follows its name.
+    /// Each text stands for the lines of a file: a number is the time of a period, after the name
+    /// of its domain unless it is the first domain. A letter alone is the advice for the domain
+    /// with this name. `|` stands before the first line of a new run.
     #[test]
     fn a_run_begins_where_the_time_of_a_domain_does() {
         for file in [

@@ -1,8 +1,9 @@
-//! One run of a built-in workload, as `interleaf.bench/1`, and the list of workloads.
+//! One run of a built-in workload or of a recipe, as `interleaf.bench/1`, and the list of
+//! workloads.
 //!
 //! `interleaf bench` writes the document. `bench compare` runs `bench` in a child process for each
-//! kind of memory, and reads the document. The rate of `stream` counts bytes as STREAM does; the
-//! rate of another workload counts the unit in `rate_unit`.
+//! kind of memory, and reads the document of the child. The rate of the workload `stream` counts
+//! bytes as the STREAM benchmark does. The rate of another workload is in `rate_unit`.
 
 use super::{
     check::Check,
@@ -21,50 +22,53 @@ pub struct BenchDocument {
     /// Size of all arrays together, bytes.
     pub footprint_bytes: u64,
     pub threads: u32,
-    /// Memory of the arrays: heap, mmap or file, with the madvise hint. An application of a recipe
-    /// allocates its memory itself: `its own`.
+    /// The kind of memory of the arrays: heap, mmap or file, with the madvise hint; `its own` for
+    /// the application of a recipe, which allocates its memory itself.
     pub memory: String,
-    /// Time of all measured rounds, without the initialisation of the arrays.
+    /// Time of all measured rounds, s, without the initialisation of the arrays.
     pub seconds: f64,
     pub rate: f64,
     pub rate_unit: String,
-    /// Bytes loaded and stored by the program; for the workload `stream`, counted as in STREAM.
+    /// Bytes loaded and stored by the workload; for the workload `stream`, counted as in STREAM.
     /// Left out for the application of a recipe, whose accesses are not counted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_moved: Option<u64>,
-    /// Floating-point operations; left out for a recipe.
+    /// Number of floating-point operations; left out for a recipe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub flops: Option<u64>,
-    /// `flops` divided by `bytes_moved`: the arithmetic intensity; null without floating point.
+    /// Arithmetic intensity: `flops` divided by `bytes_moved`; null without floating-point
+    /// operations.
     #[serde(default)]
     pub flops_per_byte: Option<f64>,
-    /// Accesses to memory; left out for a recipe.
+    /// Number of accesses to memory; left out for a recipe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accesses: Option<u64>,
-    /// Traversed edges; 0 for workloads without a graph.
+    /// Number of traversed edges; 0 for workloads without a graph.
     #[serde(default)]
     pub edges: u64,
-    /// True if every word of the result was checked and is right; for a recipe, if the application
-    /// verified the result.
+    /// True if every word of the result was checked and is right; for a recipe, true if the
+    /// application verified its result.
     pub verified: bool,
     /// Checksum of the result; equal for runs with the same number of rounds and bit-identical
     /// results.
     pub checksum: String,
     pub round_seconds: Vec<f64>,
-    /// CPU time of all threads in the measured rounds; for a recipe, of its command and the
-    /// descendants of the command.
+    /// CPU time of all threads in the measured rounds, s; for a recipe, CPU time of its command and
+    /// of the command's descendants.
     pub cpu_s: f64,
-    /// Peak resident memory of the process; for a recipe, of its largest process.
+    /// Peak resident memory of the workload's process; for a recipe, of its largest process.
     pub resident_max_bytes: Option<u64>,
-    /// Major faults of the process, as the kernel counts them; for a recipe, of all its processes.
+    /// Number of major faults of the workload's process, as the kernel counts them; for a recipe,
+    /// of all its processes.
     pub major_faults: u64,
-    /// Traffic of the drive by all programs in the measured rounds; null when no drive was named.
+    /// Traffic of the named drive in the measured rounds, by all programs; null when no drive was
+    /// named.
     pub drive: Option<DriveTraffic>,
     /// Counts of the pager in the measured rounds; null outside `interleaf extend`.
     #[serde(default)]
     pub extended: Option<ExtendedDocument>,
-    /// Results that are measured beside `rate`: of the loops copy, scale and add of `stream`, or
-    /// the figures of a recipe. Empty for other runs.
+    /// Results in addition to `rate`: those of the loops copy, scale and add of `stream`, or
+    /// further figures of a recipe. Empty for other runs.
     pub loops: Vec<LoopDocument>,
 }
 
@@ -87,16 +91,16 @@ impl BenchDocument {
     }
 }
 
-/// Budget and counts of the pager in a run under `interleaf extend`.
+/// The budget and the pager's counts of a run under `interleaf extend`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExtendedDocument {
-    /// The budget of the session.
+    /// DRAM budget of the session.
     pub dram_bytes: u64,
     #[serde(flatten)]
     pub counts: CountsDocument,
 }
 
-/// Traffic of a drive in the measured rounds.
+/// Traffic of a drive in the measured rounds, by all programs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DriveTraffic {
     pub name: String,
@@ -106,7 +110,7 @@ pub struct DriveTraffic {
     pub writes: u64,
 }
 
-/// Result of an additional loop of a workload, or a figure of a recipe.
+/// The result of an additional loop of a workload, or an additional figure of a recipe.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoopDocument {
     pub name: String,
@@ -115,7 +119,7 @@ pub struct LoopDocument {
     pub rate_unit: String,
 }
 
-/// The list of workloads.
+/// The list of workloads and recipes, as `interleaf bench list` prints it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ListDocument {
     pub schema: String,
@@ -140,7 +144,7 @@ pub struct EntryDocument {
     pub kind: EntryKind,
     pub does: String,
     pub rate_unit: String,
-    /// The better direction of the rate: higher or lower.
+    /// The direction in which the rate is better: `higher` or `lower`.
     #[serde(default)]
     pub better: String,
 }

@@ -1,9 +1,10 @@
-//! A comparison of ways to hold the data of a program (field `way`: `dram`, `pager`, `swap`,
-//! `mmap`), as `interleaf.bench.compare/1`.
+//! A comparison of the kinds of memory that hold the data of a program (field `way`: `dram`,
+//! `pager`, `swap`, `swap-tuned`, `mmap`), as `interleaf.bench.compare/1`.
 //!
 //! `interleaf bench compare` runs each pattern at several ratios of footprint to budget, on each
-//! way. The efficiency of a row is its speed divided by the speed on DRAM. The ceiling is the speed
-//! that the drive allows for the bytes that optimal replacement (Belady) would transfer.
+//! way. The efficiency of a row is the pattern's speed on this way divided by its speed on DRAM.
+//! The ceiling is the speed that the drive allows for the bytes that optimal replacement (Belady)
+//! would transfer.
 
 mod figures;
 
@@ -26,34 +27,37 @@ pub struct BenchCompareDocument {
     pub slack_bytes: u64,
     pub threads: u32,
     pub rows: Vec<BenchRow>,
-    /// Known ceilings, one for each pattern and ratio.
+    /// The known ceilings, at most one for each pattern and ratio.
     pub ceilings: Vec<CeilingDocument>,
 }
 
-/// Properties of the machine that affect the results.
+/// Properties of the machine that affect the results of the comparison.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BenchMachine {
     pub kernel: String,
     pub cpu: String,
     pub cpus: u32,
     pub drive: String,
-    /// Default read-ahead of mapped files: a large value favours sequential patterns on mmap.
+    /// Default read-ahead of mapped files, KiB. A large value favours sequential patterns on
+    /// `mmap`.
     pub read_ahead_kb: Option<u64>,
     pub page_cluster: Option<u64>,
     pub transparent_hugepage: String,
 }
 
-/// Results of a pattern at a ratio on one kind of memory: one JSON object with 24 fields.
+/// Results of a pattern on one kind of memory, at one ratio of footprint to budget: one JSON object
+/// with 24 fields.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BenchRow {
     pub pattern: String,
-    /// The requested ratio of footprint to budget.
+    /// Requested ratio of footprint to budget.
     pub ratio: f64,
     pub footprint_bytes: u64,
     pub way: String,
-    /// For mapped files, the madvise hint with the best rate; null for other kinds of memory.
+    /// The madvise hint of the mapped file with which the rate is best; null for other kinds of
+    /// memory.
     pub hint: Option<String>,
-    /// The rate of the pattern with each tried madvise hint.
+    /// The rate with each madvise hint that was tried.
     pub tried: Vec<TriedDocument>,
     /// Median of `rates`, in `rate_unit`.
     pub rate: Option<f64>,
@@ -61,34 +65,35 @@ pub struct BenchRow {
     pub rates: Vec<f64>,
     /// Median time of a round, s.
     pub round_s: Option<f64>,
-    /// `rate` divided by the rate on DRAM.
+    /// `rate` divided by the rate of the same pattern on DRAM at the same ratio.
     pub efficiency: Option<f64>,
     /// Time of a round at the ceiling divided by `round_s`: 1 if the row is as fast as the ceiling.
     pub of_ceiling: Option<f64>,
-    /// Bandwidth of the drive during a round divided by the maximum bandwidth of the drive for the
-    /// same mix of reads and writes. Null for random patterns: requests per second limit random
-    /// patterns, not bandwidth.
+    /// Bandwidth of the drive during a round, divided by the drive's maximum bandwidth for the same
+    /// mix of reads and writes. Null for random patterns, because the drive's requests per second
+    /// limit them, not its bandwidth.
     pub drive_busy: Option<f64>,
-    /// Mean number of busy CPUs: CPU time divided by elapsed time, median of the runs.
+    /// Mean number of busy CPUs: CPU time divided by elapsed time. Median of the runs.
     pub cpus_busy: Option<f64>,
-    /// Bytes read from the drive in a round, median of the runs.
+    /// Bytes read from the drive in a round. Median of the runs.
     pub read_bytes: Option<u64>,
-    /// Bytes written to the drive in a round, median of the runs.
+    /// Bytes written to the drive in a round. Median of the runs.
     pub written_bytes: Option<u64>,
     /// Memory limit of the program's control group; null for the ways `dram` and `pager`.
     #[serde(default)]
     pub limit_bytes: Option<u64>,
-    /// Peak memory of the program, page cache included.
+    /// Peak memory of the program's control group, page cache included.
     pub used_max_bytes: Option<u64>,
     /// Peak resident memory of the program.
     pub resident_max_bytes: Option<u64>,
-    /// Counts of the pager in the last run, including the initialisation of the arrays.
+    /// Counts of the pager in the last run, including the initialisation of the arrays; null for
+    /// other ways.
     pub pager: Option<PagerDocument>,
     pub verified: bool,
-    /// True if the results are bit-identical to the results on DRAM.
+    /// True if the results of the pattern are bit-identical to its results on DRAM.
     pub same_as_dram: Option<bool>,
     pub checksum: String,
-    /// The reason for missing rounds: a timeout, or a failure.
+    /// The reason why rounds are missing: a timeout, or a failure.
     pub problem: Option<String>,
 }
 
@@ -103,7 +108,8 @@ pub struct PagerDocument {
     pub stall_s: f64,
 }
 
-/// The ceiling of a pattern at a ratio: the highest speed that the budget and the drive allow.
+/// The ceiling of a pattern at a ratio of footprint to budget: the highest speed that the budget
+/// and the drive allow.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CeilingDocument {
     pub pattern: String,
@@ -115,22 +121,23 @@ pub struct CeilingDocument {
     /// Bytes that a round reads from the drive with optimal replacement, computed from the blocks
     /// that the loops touch; null when the loops are inside a library.
     pub least_read_bytes: Option<u64>,
-    /// Bytes that a round writes to the drive with optimal replacement; null as for
-    /// `least_read_bytes`.
+    /// Bytes that a round writes to the drive with optimal replacement; null when
+    /// `least_read_bytes` is.
     pub least_written_bytes: Option<u64>,
     pub drive: Option<DriveRateDocument>,
     /// Time of a round at the ceiling, s. It is the longer of two times: the time that the drive
     /// takes for the bytes of optimal replacement, and the shortest `round_s` of all ways, which
     /// stands for the time without waits for the drive.
     pub round_s: Option<f64>,
-    /// Time of a round on DRAM divided by `round_s`.
+    /// Efficiency at the ceiling: the time of a round on DRAM divided by `round_s`.
     pub efficiency: Option<f64>,
 }
 
-/// Bandwidth of the drive for a mix of reads and writes.
+/// Maximum bandwidth of the drive for a mix of reads and writes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DriveRateDocument {
-    /// The program that measured the bandwidth, with its settings.
+    /// The source of the bandwidth: fio with its settings, or the way that moved more bytes per
+    /// second than fio.
     pub by: String,
     /// Bandwidth of reads and writes together, GB/s.
     pub bandwidth_gbps: f64,
@@ -163,7 +170,7 @@ impl Check for BenchCompareDocument {
     }
 }
 
-/// Memory limits of a run.
+/// The memory that a run may use.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
     /// DRAM for the pages of the arrays.
@@ -173,7 +180,7 @@ pub struct Budget {
 }
 
 impl BenchCompareDocument {
-    /// The document without rows. Its `machine` has the drive that holds the folder `store`.
+    /// The document without rows. `machine.drive` is the drive that holds the folder `store`.
     pub fn new(budget: Budget, threads: u32, store: &Path, root: &Root) -> Self {
         Self {
             schema: SCHEMA.into(),
@@ -186,11 +193,11 @@ impl BenchCompareDocument {
         }
     }
 
-    /// Computes the results of `rows` relative to the row on DRAM (such as the efficiency), and
-    /// adds `rows`. All of `rows` have the same pattern and the same ratio of footprint to budget;
-    /// there is one row for each way. `rows` replace earlier rows of this pattern and ratio, which
-    /// had fewer rounds. `moves_bytes` is true if the bandwidth of the drive limits the pattern,
-    /// and false if its requests per second do.
+    /// Adds `rows`, one for each way, all with the same pattern and the same ratio of footprint to
+    /// budget. First computes their results relative to the row on DRAM, such as the efficiency.
+    /// Earlier rows of this pattern and ratio, which had fewer rounds, are removed. `moves_bytes`
+    /// is true if the bandwidth of the drive limits the pattern, and false if the drive's requests
+    /// per second do.
     pub fn replace_rows(
         &mut self,
         mut rows: Vec<BenchRow>,
@@ -208,7 +215,7 @@ impl BenchCompareDocument {
             let rates = row.rate.zip(dram.rate);
             row.efficiency = rates.map(|(rate, dram)| rounded(rate / dram));
             let is_run = !row.checksum.is_empty() && !dram.checksum.is_empty();
-            // The ceiling is a limit of the drive; a run on DRAM does not use the drive.
+            // The ceiling is a limit of the drive, which a run on DRAM does not use.
             let ceiling = ceiling.as_ref().filter(|_| row.way != "dram");
             let best = ceiling.and_then(|it| it.round_s);
             row.of_ceiling = best.zip(row.round_s).map(|(best, round)| rounded(best / round));
@@ -222,7 +229,7 @@ impl BenchCompareDocument {
         self.ceilings.extend(ceiling);
     }
 
-    /// True if any run computed a wrong result: it has a rate, but its result was not verified.
+    /// True if any run computed a wrong result: its row has a rate, but is not verified.
     pub fn has_wrong_result(&self) -> bool {
         self.rows.iter().any(|row| row.rate.is_some() && !row.verified)
     }
@@ -249,8 +256,8 @@ impl BenchMachine {
     }
 }
 
-/// The name of the block device that holds the folder `store`. For a partition, it is the name of
-/// the whole device. Empty when unknown.
+/// Returns the name of the block device that holds the folder `store`, or of the whole device if it
+/// is a partition. Empty when unknown.
 fn drive(store: &Path, root: &Root) -> String {
     use std::os::unix::fs::MetadataExt as _;
     let device = store.metadata().map_or(0, |it| it.dev());

@@ -2,8 +2,9 @@
 //!
 //! `interleaf simulate card` writes the document. The document has a point for each card, job and
 //! queue depth: I/O operations per second (IOPS), bandwidth, and latencies with the names of fio.
-//! *slat* is the submission: from the call of the driver to the doorbell. *clat* is the completion:
-//! from the doorbell until the driver sees the completion. *lat* is the sum of both.
+//! *slat* is the submission latency, from the call of the driver to the doorbell. *clat* is the
+//! completion latency, from the doorbell until the driver sees the completion. *lat* is the sum of
+//! both.
 
 mod figures;
 mod latency;
@@ -35,11 +36,11 @@ pub struct CardDocument {
     pub cards: Vec<CardSettings>,
     pub seed: u64,
     pub points: Vec<CardPoint>,
-    /// Sums over all power failures, and the largest energy of a save; left out without power
-    /// failures.
+    /// Sums over the power failures of all cards and loads, and the largest energy of a save; left
+    /// out without power failures.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power_failure: Option<PowerFailureDocument>,
-    /// Results of the power failures of each card and load.
+    /// Results of the power failures, for each card and load.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub power_failures: Vec<CardPowerFailure>,
     /// Limits of the validity of the numbers in this document.
@@ -64,23 +65,24 @@ pub struct CardSettings {
     pub durable: String,
 }
 
-/// The result of one job on one card at one queue depth: most fields are columns of the report's
-/// tables. All results but `directions` are of reads and writes together.
+/// The result of one job on one card at one queue depth; most fields are columns of the report's
+/// tables. All results except `directions` are of reads and writes together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CardPoint {
     pub card: String,
-    /// The job's section of the job file; empty for a load of the command line.
+    /// The name of the job, which is its section in the job file; empty for a load of the command
+    /// line.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub job: String,
-    /// Number of the group of the job; jobs that ran together have the same number.
+    /// Number of the job's group; jobs that ran at the same time have the same number.
     pub group: u32,
     /// fio's name of the access pattern: "randwrite".
     pub rw: String,
     pub bs_bytes: u64,
-    /// Outstanding requests of each of the `numjobs` jobs.
+    /// Number of outstanding requests of each of the `numjobs` equal jobs.
     pub iodepth: u32,
     pub numjobs: u32,
-    /// Requested rate, IOPS; null for the highest rate.
+    /// Requested rate, IOPS; null if the job issues requests as fast as it can.
     pub rate_iops: Option<u64>,
     /// Percentage of reads of a mixed pattern; left out for other patterns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -93,12 +95,12 @@ pub struct CardPoint {
     pub slat_us: IoLatencyDocument,
     pub clat_us: IoLatencyDocument,
     pub lat_us: IoLatencyDocument,
-    /// Histogram of the completion latencies.
+    /// Histogram of the completion latencies (clat).
     pub clat_histogram: LogHistogram,
     /// Results of the reads and of the writes of a mixed pattern; left out for other patterns.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub directions: Vec<DirectionDocument>,
-    /// Fraction of the time for which each component of card and host is busy.
+    /// The components of card and host, each with the fraction of the time for which it is busy.
     pub utilisation: Vec<UtilisationDocument>,
     /// The component that limits the IOPS of the point.
     pub bound_by: String,
@@ -106,8 +108,8 @@ pub struct CardPoint {
     /// (reads and writes of another PCIe device).
     #[serde(default = "storage")]
     pub access: String,
-    /// Number of stores of each thread between two read-backs; a read-back makes the stores
-    /// durable.
+    /// Number of stores of each thread between two read-backs, which make the stores durable; left
+    /// out without read-backs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fsync: Option<u32>,
     /// Latencies of the read-backs; left out without read-backs.
@@ -115,21 +117,22 @@ pub struct CardPoint {
     pub sync_us: Option<IoLatencyDocument>,
 }
 
-/// The value of the field `access` for NVMe, which is also the default of the field.
+/// The value of the field `access` for access by NVMe commands. It is also the default of the
+/// field.
 pub const STORAGE: &str = "storage";
 
 fn storage() -> String {
     STORAGE.into()
 }
 
-/// The results that all jobs of a group have in common, because they ran at the same time.
+/// The results that all jobs of a group share, because the jobs ran at the same time.
 struct Shared<'a> {
     span_fs: u64,
     utilisation: &'a Utilisation,
     bound_by: Bound,
 }
 
-/// Results of the reads or of the writes of a point.
+/// Results of only the reads, or only the writes, of a point.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DirectionDocument {
     /// Direction of the requests: "read" or "write".
@@ -213,8 +216,8 @@ impl CardDocument {
         self.points.extend(points.map(point));
     }
 
-    /// Adds the point of a job of loads and stores to the card's memory window on PCIe (BAR). The
-    /// initiator is a processor or another PCIe device.
+    /// Adds the point of a job of loads and stores in the card's memory window on PCIe (BAR). The
+    /// initiator of the accesses is a processor or another PCIe device.
     pub fn add_memory(
         &mut self,
         card: &Card,
@@ -235,8 +238,8 @@ impl CardDocument {
         });
     }
 
-    /// Checks that `card` is among `cards`. `field` is the path of the point or power failure that
-    /// names the card.
+    /// Checks that `card` is among `cards`. `field` is the path, in the document, of the point or
+    /// power failure that names the card.
     fn known(&self, field: &str, card: &str) -> Checked {
         if self.cards.iter().any(|known| known.name == card) {
             return Ok(());
@@ -261,8 +264,8 @@ impl CardDocument {
         self.power_failures.push(failure);
     }
 
-    /// The first point of each load, in the order of the document. Points that differ only in card
-    /// and depth have the same load.
+    /// The first point of each load, in the order of the document. Points have the same load if
+    /// they differ only in card and queue depth.
     pub fn loads(&self) -> Vec<&CardPoint> {
         let mut loads: Vec<&CardPoint> = vec![];
         for point in &self.points {
@@ -361,8 +364,8 @@ impl CardPoint {
         Ok(())
     }
 
-    /// The fields of a point that distinguish its load from other loads. Card and depth are not
-    /// among them.
+    /// The fields of a point that distinguish its load from other loads. The card and the queue
+    /// depth do not.
     pub fn load(&self) -> ([&str; 3], u64, u32, Option<u64>, [Option<u32>; 2]) {
         let names = [self.job.as_str(), &self.rw, &self.access];
         (names, self.bs_bytes, self.numjobs, self.rate_iops, [self.rwmixread, self.fsync])

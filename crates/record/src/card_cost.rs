@@ -1,6 +1,6 @@
 //! Energy, endurance and price of cards, as `interleaf.simulate.card.cost/1`.
 //!
-//! `interleaf simulate card cost` writes the document. The document has the load for which the
+//! `interleaf simulate card cost` writes the document. The document has the load under which the
 //! cards are compared, and a table with a row for each quantity and a column for each card.
 
 use super::{
@@ -18,12 +18,13 @@ pub struct CardCostDocument {
     pub cards: Vec<String>,
     pub io_bytes: u32,
     pub write_gbps: f64,
-    /// The fraction of the writes that go to `hot_bytes`; null for evenly distributed writes.
+    /// Fraction of the writes that go to a hot range of `hot_bytes` bytes; null for evenly
+    /// distributed writes.
     pub hot_share: Option<f64>,
     pub hot_bytes: Option<u64>,
     pub power_failures_per_year: f64,
     pub rows: Vec<CostRow>,
-    /// Prices with their sources; empty without a file of prices.
+    /// The prices that were used, with their sources; empty without a file of prices.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub prices: Vec<PriceDocument>,
 }
@@ -38,7 +39,7 @@ impl Check for CardCostDocument {
     }
 }
 
-/// A quantity with its value for each card.
+/// A row of the table: a quantity with its value for each card.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CostRow {
     pub quantity: String,
@@ -47,7 +48,7 @@ pub struct CostRow {
     pub values: Vec<Option<f64>>,
 }
 
-/// The price of an item: of a GB or of a piece.
+/// The price of a GB or of a piece of an item.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PriceDocument {
     pub item: String,

@@ -1,8 +1,8 @@
 //! The memory test of cards, as `interleaf.simulate.card.test/1`.
 //!
 //! `interleaf simulate card test` writes the document. The document has the settings of the test.
-//! For each card it has the number of accesses, their time, and the mismatches: reads that returned
-//! a value other than the written one. Addresses and words are hexadecimal texts.
+//! For each card it has the number of accesses, the time that they took, and the mismatches: reads
+//! that returned another value than was written. Addresses and words are hexadecimal texts.
 
 use super::{check::Check, rounded};
 use interleaf_card::memory_test::{
@@ -22,7 +22,7 @@ pub struct CardTestDocument {
     pub pattern: String,
     pub init: bool,
     pub seed: u64,
-    /// Injected faults, in the notation of the command line.
+    /// The faults that were injected into the memory, in the notation of the command line.
     pub faults: Vec<String>,
     pub cards: Vec<CardTestResult>,
 }
@@ -33,7 +33,7 @@ impl Check for CardTestDocument {}
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CardTestResult {
     pub card: String,
-    /// True if each read returned the written value.
+    /// True if each read returned the value that was written.
     pub passed: bool,
     /// False if the memory of the card loses its content without power.
     pub keeps_content: bool,
@@ -79,7 +79,7 @@ impl CardTestDocument {
         }
     }
 
-    /// Adds the result of a card.
+    /// Adds the result of the memory test of `card`.
     pub fn add(&mut self, card: &str, power_loss: PowerLoss, result: &MemoryTestResult) {
         self.cards.push(CardTestResult {
             card: card.into(),

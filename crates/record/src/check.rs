@@ -1,27 +1,26 @@
 //! Checks of documents before rendering, beyond the types of their fields.
 //!
-//! A rule on a single number follows from the unit in the name of the field, and applies to all
-//! schemas ([`check_numbers`]): `_ns` is not negative, `share` is 0 to 1. A rule that relates
-//! several fields of a document, such as one share for each tier, is in the [`Check`] of the
-//! document's struct.
+//! There are two kinds of rules. A rule for a single number follows from the name of the field, and
+//! applies to all schemas ([`check_numbers`]): a field in `_ns` is not negative, and a `share` is
+//! from 0 to 1. A rule that relates several fields of a document, such as one share for each tier,
+//! is in the implementation of [`Check`] for the document's struct.
 
 use serde_json::Value;
 
 /// An invalid field of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidField {
-    /// Path of the field: `rows[3].tier_share`.
+    /// Path of the field in the document: `rows[3].tier_share`.
     pub field: String,
-    /// The fault and the allowed values.
+    /// The fault of the value, and the allowed values.
     pub problem: String,
 }
 
 pub type Checked = Result<(), InvalidField>;
 
-/// A document that can be checked for rendering.
+/// A document whose fields can be checked before it is rendered.
 pub trait Check {
-    /// Checks the rules that relate several fields of the document. By default there are no such
-    /// rules.
+    /// Checks the rules that relate several fields of the document. The default checks nothing.
     ///
     /// # Errors
     /// The first invalid field.
@@ -30,13 +29,13 @@ pub trait Check {
     }
 }
 
-/// An error about `field`.
+/// Returns an error about `field`, with the text `problem`.
 pub fn invalid(field: impl Into<String>, problem: impl Into<String>) -> Checked {
     Err(InvalidField { field: field.into(), problem: problem.into() })
 }
 
-/// An error unless the list `field` has one element for each element of the list `of`. `found` is
-/// the number of elements of `field`, and `wanted` the number of elements of `of`.
+/// Returns an error unless the list `field` has one element for each element of the list `of`.
+/// `found` is the number of elements of `field`, `wanted` that of `of`.
 pub fn same_length(field: impl Into<String>, found: usize, wanted: usize, of: &str) -> Checked {
     if found == wanted {
         return Ok(());
@@ -57,12 +56,12 @@ pub fn same_length_or_empty(
     if found == 0 { Ok(()) } else { same_length(field, found, wanted, of) }
 }
 
-/// An error if the list `field` is empty; `found` is the number of its elements.
+/// Returns an error if the list `field` is empty. `found` is the number of its elements.
 pub fn not_empty(field: impl Into<String>, found: usize) -> Checked {
     if found > 0 { Ok(()) } else { invalid(field, "it is empty: one element or more is needed") }
 }
 
-/// An error unless `low` is at most `high`.
+/// Returns an error about `field` unless `low` is at most `high`.
 pub fn in_order(field: impl Into<String>, [low, high]: [f64; 2]) -> Checked {
     if low <= high {
         return Ok(());
@@ -70,7 +69,7 @@ pub fn in_order(field: impl Into<String>, [low, high]: [f64; 2]) -> Checked {
     invalid(field, format!("{low} is above {high}: the lower end comes first"))
 }
 
-/// An error if a number is below 0.
+/// Returns an error about `field` if its `value` is below 0.
 pub fn not_negative(field: impl Into<String>, value: f64) -> Checked {
     if value < 0.0 {
         return invalid(field, format!("{value} is below 0"));
@@ -78,7 +77,7 @@ pub fn not_negative(field: impl Into<String>, value: f64) -> Checked {
     Ok(())
 }
 
-/// An error unless a name is safe as an HTML id and as a file name.
+/// Returns an error about `field` unless its text `name` is safe as an HTML id and as a file name.
 pub fn identifier(field: impl Into<String>, name: &str) -> Checked {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.+".contains(c);
     if !name.is_empty() && name.chars().all(plain) {
@@ -88,28 +87,28 @@ pub fn identifier(field: impl Into<String>, name: &str) -> Checked {
     invalid(field, problem)
 }
 
-/// The largest allowed integer, 2^53. Integers up to 2^53 are exact in JSON (RFC 8259, section 6),
-/// and sums of a few of them fit in 64 bits.
+/// The largest allowed integer. Integers up to 2^53 are exact in JSON (RFC 8259, section 6), and
+/// sums of a few of them fit in 64 bits.
 const WHOLE_MAX: u64 = 1 << 53;
 
-/// `NUMBER_MAX` and `NUMBER_MIN`: the largest and the smallest magnitude of numbers that are
-/// neither integers nor 0. Products and quotients of a few such numbers stay finite.
+/// The largest and the smallest allowed magnitude of numbers that are neither integers nor 0.
+/// Within these limits, products and quotients of a few numbers stay finite.
 const NUMBER_MAX: f64 = 1e24;
 const NUMBER_MIN: f64 = 1e-60;
 
 /// The name of the only field that may have any 64-bit integer.
 const SEED: &str = "seed";
 
-/// Suffixes of the names of fields that are never negative.
+/// A field whose name ends in one of these suffixes is never negative.
 const NOT_NEGATIVE: [&str; 12] =
     ["_s", "_ns", "_us", "_ms", "_gbps", "_bytes", "_j", "_w", "_kb", "iops", "speedup", "spread"];
 
-/// The largest allowed share: sums of rounded shares may be slightly above 1.
+/// The largest allowed share. It is slightly above 1, because sums of rounded shares may be.
 const SHARE_MAX: f64 = 1.0 + 1e-6;
 
 /// Checks that each number is finite and of a plausible magnitude. A field whose name ends in one
-/// of `NOT_NEGATIVE` must be at least 0, and a field whose name ends in `share` or `share_of_time`
-/// 0 to 1.
+/// of `NOT_NEGATIVE` must be at least 0. A field whose name ends in `share` or `share_of_time` must
+/// be from 0 to 1.
 ///
 /// # Errors
 /// The first invalid number.

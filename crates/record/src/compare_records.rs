@@ -1,12 +1,12 @@
-//! A comparison of two measurements, as `interleaf.compare/1`.
+//! A comparison of two records of `interleaf measure`, as `interleaf.compare/1`.
 //!
-//! A difference is significant if it exceeds the noise of both points. The spread of a point is the
-//! distance of the quartiles of a few repetitions, which is itself uncertain: among 30 pairs of
-//! points with the same true value and 3 repetitions each, nearly always one pair differs by more
-//! than the spreads of its points. Therefore a spread counts as at least the median spread of all
-//! points of the same [`PointKind`] in both records, and a difference must exceed [`NOISE_FACTOR`]
-//! times the sum of both spreads. With spreads of 1 % and 2 % and a median of 1.5 %, this limit is
-//! 2 x (1.5 + 2) = 7 %.
+//! The difference of a point in the two records is significant if it exceeds the noise of both. The
+//! spread of a point is the distance of the quartiles of a few repetitions, which is itself
+//! uncertain: among 30 pairs of points with the same true value and 3 repetitions each, there is
+//! nearly always a pair that differs by more than the sum of its spreads. Therefore a spread counts
+//! as at least the median spread of all points of the same [`PointKind`] in both records, and a
+//! difference must exceed [`NOISE_FACTOR`] times the sum of both spreads. With spreads of 1 % and 2
+//! % and a median of 1.5 %, this limit is 2 x (1.5 + 2) = 7 %.
 
 mod figures;
 
@@ -19,13 +19,13 @@ use serde::{Deserialize, Serialize};
 
 pub const SCHEMA: &str = "interleaf.compare/1";
 
-/// A significant difference exceeds this multiple of the sum of both spreads. With 2, at most 2 in
-/// 100 pairs of records of the same machine are reported as different (a test below simulates such
-/// pairs). With 1, 98 of 100 pairs are.
+/// A significant difference exceeds this multiple of the sum of both spreads. With a factor of 2,
+/// at most 2 in 100 pairs of records of the same machine are reported as different (a test below
+/// simulates such pairs). With a factor of 1, 98 of 100 pairs are.
 const NOISE_FACTOR: f64 = 2.0;
 
-/// Comparison of two records: the differences of the machines, and of each point that both records
-/// have.
+/// Comparison of two records: the differences between the machines, and the differences between the
+/// points that both records have.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CompareDocument {
     pub schema: String,
@@ -33,7 +33,7 @@ pub struct CompareDocument {
     pub of: String,
     pub first: RecordDocument,
     pub second: RecordDocument,
-    /// Differences of the machines and of the settings.
+    /// Differences between the machines and between the settings of the two records.
     pub differences: Vec<DifferenceDocument>,
     /// Points that both records have, in the order of the first record.
     pub rows: Vec<CompareRow>,
@@ -67,8 +67,8 @@ pub enum Verdict {
 
 display_word!(Verdict);
 
-/// The verdict on the second record as a whole, against the first. Only differences between points
-/// of good quality count.
+/// The verdict on the second record as a whole, compared with the first. Only differences between
+/// points of good quality count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overall {
     /// The second record is better in some points, and worse in none.
@@ -79,13 +79,13 @@ pub enum Overall {
     Mixed,
     /// All differences are within noise.
     Same,
-    /// Only noisy points differ.
+    /// Only points of noisy quality differ.
     Noisy,
-    /// No point has known noise.
+    /// The noise of no point is known, because all have too few repetitions.
     Unknown,
 }
 
-/// A difference of the machines or of the settings.
+/// A difference between the machines, or between the settings, of the two records.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DifferenceDocument {
     pub what: String,
@@ -93,39 +93,40 @@ pub struct DifferenceDocument {
     pub second: String,
 }
 
-/// A point that both records have.
+/// A point that both records have, with the verdict on the second record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CompareRow {
     pub setting: String,
     pub unit: String,
     pub first: f64,
     pub second: f64,
-    /// Relative difference of the point: second / first - 1.
+    /// Relative difference of the values: `second` / `first` - 1.
     pub difference: f64,
-    /// Sum of the spreads of both points, a fraction; null when a point has too few repetitions.
+    /// Sum of the spreads of the point in both records, a fraction; null when one of them has too
+    /// few repetitions.
     pub spread: Option<f64>,
     /// Smallest significant absolute value of `difference`, a fraction; null when `spread` is null.
     #[serde(default)]
     pub noise: Option<f64>,
     /// True if `difference` is significant; false when `noise` is null.
     pub beyond_spread: bool,
-    /// The verdict on the second record's point: same, better or worse; unknown when `noise` is
-    /// null.
+    /// The verdict on the point of the second record: same, better or worse; unknown when `noise`
+    /// is null.
     pub verdict: Verdict,
-    /// True if the quality of both points is good.
+    /// True if the quality of the point is good in both records.
     pub trusted: bool,
 }
 
 impl Check for CompareDocument {
     fn check(&self) -> Checked {
-        // The fields of a [`CompareDocument`] are independent of each other, so there is no rule to
-        // check here. `check_numbers` checks each number alone.
+        // No rule relates several fields of a [`CompareDocument`], so there is nothing to check
+        // here. `check_numbers` checks each number alone.
         Ok(())
     }
 }
 
 impl CompareDocument {
-    /// Compares two measurements, each given with the name of its file.
+    /// Compares two measurements. Each argument is a pair of (name of the file, record).
     pub fn of_measure(first: (&str, &MeasureDocument), second: (&str, &MeasureDocument)) -> Self {
         let record = |(name, record): (&str, &MeasureDocument)| RecordDocument {
             name: name.into(),
@@ -154,7 +155,7 @@ impl CompareDocument {
         }
     }
 
-    /// The verdict on the second record as a whole, against the first.
+    /// The verdict on the second record as a whole, compared with the first.
     pub fn overall(&self) -> Overall {
         let any = |verdict: Verdict, is_trusted: bool| {
             self.rows.iter().any(|row| row.verdict == verdict && (row.trusted || !is_trusted))
@@ -169,8 +170,8 @@ impl CompareDocument {
         }
     }
 
-    /// True if any difference between good points is significant; `None` when no row has good
-    /// points with known noise.
+    /// True if any point of good quality differs significantly; `None` when no point of good
+    /// quality has known noise.
     pub fn differ(&self) -> Option<bool> {
         let mut telling =
             self.rows.iter().filter(|row| row.trusted && row.noise.is_some()).peekable();
@@ -179,10 +180,10 @@ impl CompareDocument {
     }
 }
 
-/// Returns each point with its setting as key. Of a loaded-latency curve, only two points are
-/// returned: the point with the lowest load and the point with the highest bandwidth. The delays of
-/// a curve are chosen while it is measured, so the other points of two curves have different
-/// settings.
+/// Returns pairs of (key, point). The key is the setting of the point, by which the points of two
+/// records are matched. Of a loaded-latency curve, only the point with the lowest load and the
+/// point with the highest bandwidth are returned. The delays of the other points are chosen while
+/// the curve is measured, so these points cannot be matched.
 fn keyed(record: &MeasureDocument) -> Vec<(String, &MeasuredPoint)> {
     let mut found: Vec<(String, &MeasuredPoint)> = vec![];
     for point in record.points.iter().filter(|point| point.kind != PointKind::Loaded) {
@@ -209,7 +210,8 @@ fn keyed(record: &MeasureDocument) -> Vec<(String, &MeasuredPoint)> {
     found
 }
 
-/// The median of the known spreads of all points of a kind; `None` if no spread is known.
+/// Returns the median of the known spreads of all points of `kind` (the upper of two middle
+/// spreads); `None` if no spread is known.
 fn typical_spread(records: &[&MeasureDocument], kind: PointKind) -> Option<f64> {
     let points = records.iter().flat_map(|record| record.points_of_kind(kind));
     let mut spreads: Vec<f64> = points.filter_map(MeasuredPoint::known_spread).collect();
@@ -366,8 +368,9 @@ mod tests {
         assert_eq!(CompareDocument::of_measure(("a", &a), ("b", &b)).differ(), Some(false));
     }
 
-    /// Simulates 100 pairs of records of one machine: each point is the median of 3 repetitions
-    /// with normal noise. At most 2 of the pairs are reported as different.
+    /// Simulates 100 pairs of records of one machine, in which each point is the median of 3
+    /// repetitions with normally distributed noise. At most 2 of the pairs are reported as
+    /// different.
     #[test]
     fn records_that_differ_in_nothing_are_the_same() {
         use interleaf_measure::spread::spread;

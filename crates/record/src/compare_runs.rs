@@ -1,10 +1,10 @@
 //! A comparison of configurations by runs on this machine, as `interleaf.compare.runs/1`.
 //!
 //! `interleaf compare --a CONFIG --b CONFIG` writes the document after every round. A speed-up
-//! compares a configuration with the first configuration: above 1 the configuration is faster,
-//! whether a higher or a lower metric is better. *Looks* are evaluations between rounds that may
-//! end the comparison (`model::paired`). With the probability `confidence`, the intervals contain
-//! the true values at all looks.
+//! compares a configuration with the first configuration. Above 1, the configuration is better than
+//! the first, whether a higher or a lower metric is better. *Looks* are evaluations between rounds
+//! that may end the comparison (`model::paired`). With the probability `confidence`, the intervals
+//! of all looks contain the true speed-up.
 
 use super::{
     check::{Check, Checked, in_order, invalid, not_empty},
@@ -20,11 +20,11 @@ use serde::{Deserialize, Serialize};
 
 pub const SCHEMA: &str = "interleaf.compare.runs/1";
 
-/// The smallest speed-up in a document; the largest is its reciprocal. Ends of intervals may be
-/// infinite, and JSON has no infinity.
+/// The smallest speed-up in a document; the largest is its reciprocal. Speed-ups are limited to
+/// this range, because the end of an interval may be infinite, and JSON has no infinity.
 const RATIO_MIN: f64 = 1e-9;
 
-/// Comparison of configurations: each run and the results so far; one JSON object.
+/// Comparison of configurations: all runs, and the results so far; one JSON object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CompareRunsDocument {
     pub schema: String,
@@ -33,24 +33,24 @@ pub struct CompareRunsDocument {
     /// The configurations; the first is the reference of all speed-ups.
     pub configurations: Vec<ConfigurationDocument>,
     pub workloads: Vec<ComparedWorkload>,
-    /// The geometric mean of the speed-ups of all workloads, for each configuration after the
-    /// first; empty with one workload.
+    /// For each configuration after the first, the geometric mean of its speed-ups in all
+    /// workloads; empty with one workload.
     pub means: Vec<SpeedupDocument>,
     pub stopped: RunsStop,
     /// The reason for `stopped`, in words.
     pub stopped_because: String,
 }
 
-/// The design of the comparison, fixed before the first run.
+/// The design of a comparison, which is fixed before the first run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DesignDocument {
     /// Numbers of rounds after which the comparison may stop.
     pub looks: Vec<usize>,
     /// Probability that the intervals of all looks cover the true speed-up, 0 to 1.
     pub confidence: f64,
-    /// Smallest relative difference that matters, a fraction.
+    /// Smallest relative difference that matters to the user, a fraction.
     pub min_difference: f64,
-    /// Runs of each configuration before the first round.
+    /// Number of warm-up runs of each configuration before the first round.
     pub warm_up: usize,
     pub time_limit_s: Option<f64>,
     pub seed: u64,
@@ -62,22 +62,22 @@ pub struct ConfigurationDocument {
     pub name: String,
     /// The setting of the configuration, as on the command line: `weights=3:1,threads=4`.
     pub setting: String,
-    /// Arguments before the command with which a shell runs it under the configuration. `env` among
-    /// them stands for variables that a comparison sets without this program.
+    /// Words that a user puts before the command to run it under the configuration in a shell. If
+    /// `env` is among them, the comparison itself sets the variables, without this program.
     pub prefix: Vec<String>,
-    /// Arguments that the configuration puts after the command of a workload of `interleaf bench`;
+    /// Arguments that the configuration adds after the command of a workload of `interleaf bench`;
     /// left out if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub suffix: Vec<String>,
 }
 
-/// A command, or a workload of `interleaf bench`, under all configurations.
+/// The runs of a command, or of a workload of `interleaf bench`, under all configurations.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ComparedWorkload {
     pub name: String,
-    /// The command without the arguments of a configuration.
+    /// The command, without the words that a configuration adds.
     pub command: Vec<String>,
-    /// Name of the metric: `wall time`, the pattern of `--metric`, or `rate` of a workload of
+    /// Name of the metric: `wall time`, the pattern of `--metric`, or `rate` for a workload of
     /// `interleaf bench`.
     pub metric: String,
     /// Unit of the metric; empty if unknown.
@@ -89,7 +89,7 @@ pub struct ComparedWorkload {
     pub results: Vec<ComparedResult>,
 }
 
-/// One run: one JSON object with 12 fields.
+/// One run of the command: one JSON object with 12 fields.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ComparedRun {
     /// Number of the round, from 1.
@@ -101,7 +101,7 @@ pub struct ComparedRun {
     pub wall_s: f64,
     pub user_s: f64,
     pub system_s: f64,
-    /// Peak resident memory of the largest process of the run.
+    /// Peak resident memory of the largest process of the run; null if unknown.
     #[serde(default)]
     pub resident_max_bytes: Option<u64>,
     pub minor_faults: u64,
@@ -115,27 +115,30 @@ pub struct ComparedRun {
     pub checksum: Option<String>,
 }
 
-/// Result of a configuration over all complete rounds. Resources are medians of the runs.
+/// Result of a configuration over all complete rounds. The CPU times, faults, bytes and memory are
+/// medians of the runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ComparedResult {
     pub configuration: usize,
     pub rounds: usize,
-    /// Geometric mean of the metric over the runs.
+    /// Geometric mean of the metric over the runs of the configuration.
     pub value: f64,
-    /// Relative standard deviation of the metric of one run; null with one round.
+    /// Relative standard deviation of the metric between runs; null with one round.
     pub noise: Option<f64>,
-    /// Rounds in which the run of the configuration is an outlier; outliers stay in the result.
+    /// Numbers of the rounds in which the run of the configuration is an outlier. Outliers are not
+    /// excluded from the result.
     pub outliers: Vec<usize>,
     pub user_s: f64,
     pub system_s: f64,
-    /// Median of the known peaks of the runs; null if none is known.
+    /// Median of the known peaks of resident memory of the runs; null if none is known.
     #[serde(default)]
     pub resident_max_bytes: Option<f64>,
     pub minor_faults: f64,
     pub major_faults: f64,
     pub read_bytes: f64,
     pub written_bytes: f64,
-    /// True if the results equal the results of the first configuration; null without checksums.
+    /// True if the workload computed the same results as with the first configuration; null without
+    /// checksums.
     pub same_result: Option<bool>,
     /// Speed-up over the first configuration; null for the first configuration, and before three
     /// rounds.
@@ -161,7 +164,7 @@ pub enum RunsVerdict {
     Slower,
     /// The configurations differ by less than `min_difference`.
     Same,
-    /// The rounds so far do not decide.
+    /// The rounds so far do not show whether the configuration is faster, slower or the same.
     Uncertain,
 }
 
@@ -178,7 +181,7 @@ impl From<Effect> for RunsVerdict {
     }
 }
 
-/// The state of a comparison: more runs follow, or the reason why it ended.
+/// The state of a comparison: either more runs follow, or it has ended for this reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunsStop {
@@ -186,9 +189,9 @@ pub enum RunsStop {
     Running,
     /// Nothing was run.
     DryRun,
-    /// Each comparison has a verdict.
+    /// Each configuration has a verdict other than uncertain in each workload.
     Settled,
-    /// All rounds are made.
+    /// The maximum number of rounds is reached.
     Rounds,
     /// The time limit is reached.
     Time,
@@ -214,7 +217,7 @@ impl SpeedupDocument {
 }
 
 impl ComparedWorkload {
-    /// The number of complete rounds, in which each of `count` configurations ran.
+    /// The number of complete rounds. In a complete round, each of the `count` configurations ran.
     pub fn rounds(&self, count: usize) -> usize {
         let runs = |at: usize| self.runs.iter().filter(|run| run.configuration == at).count();
         (0..count).map(runs).min().unwrap_or(0)
@@ -226,8 +229,8 @@ impl ComparedWorkload {
         self.runs.iter().filter(is_of).collect()
     }
 
-    /// The cost of a configuration in each of the first `rounds` rounds: less is better. If a
-    /// higher metric is better, the cost is the reciprocal of the metric.
+    /// The cost of a configuration in each of the first `rounds` rounds; a lower cost is better. If
+    /// a higher metric is better, the cost is the reciprocal of the metric.
     fn costs(&self, configuration: usize, rounds: usize) -> Vec<f64> {
         let runs = self.runs_of(configuration, rounds);
         let cost = |run: &&ComparedRun| match self.higher_is_better {
@@ -283,7 +286,8 @@ impl ComparedWorkload {
         }
     }
 
-    /// True if each configuration after the first has a verdict other than uncertain.
+    /// True if, in this workload, each configuration after the first has a verdict other than
+    /// uncertain.
     pub fn is_settled(&self) -> bool {
         let others = self.results.iter().filter(|result| result.configuration > 0);
         let is_certain = |result: &ComparedResult| {
@@ -314,7 +318,8 @@ impl CompareRunsDocument {
         }
     }
 
-    /// Computes the results of a workload, and the mean speed-ups over all workloads.
+    /// Computes the results of the workload with the index `workload`, and the mean speed-ups over
+    /// all workloads.
     pub fn update(&mut self, workload: usize, design: &Design) {
         let count = self.configurations.len();
         self.workloads[workload].update(design, count);
@@ -333,7 +338,8 @@ impl CompareRunsDocument {
         self.stopped_because = because.into();
     }
 
-    /// True if a configuration was found to be faster or slower than the first.
+    /// True if a configuration was found to be faster or slower than the first configuration in any
+    /// workload.
     pub fn differs(&self) -> bool {
         let results = self.workloads.iter().flat_map(|workload| &workload.results);
         results
@@ -417,7 +423,7 @@ impl CompareRunsDocument {
     }
 }
 
-/// An error unless `number` is from `least` to `most`.
+/// Returns an error about `field` unless `number` is from `least` to `most`.
 fn within(field: impl Into<String>, number: f64, [least, most]: [f64; 2]) -> Checked {
     if (least..=most).contains(&number) {
         return Ok(());

@@ -1,8 +1,8 @@
 //! Simulated memory modules under load, as `interleaf.simulate.dimm/1`.
 //!
-//! `interleaf simulate dimm` writes the document. The document has a point for each mix and load:
-//! bandwidth and power of all channels, the distribution of the latency of reads, and counts of
-//! DRAM commands.
+//! `interleaf simulate dimm` writes the document. The document has a point for each mix and load. A
+//! point has the bandwidth and power of all channels, the distribution of the read latency, and
+//! counts of DRAM commands.
 
 use super::{
     check::{Check, Checked},
@@ -21,8 +21,8 @@ use serde::{Deserialize, Serialize};
 
 pub const SCHEMA: &str = "interleaf.simulate.dimm/1";
 
-/// `BIN_NS` is the width of a bin of latencies, ns. All reads with a latency from `BINS_UP_TO_NS`
-/// on are in the last bin.
+/// `BIN_NS` is the width of a bin of the latency histogram, ns. The last bin counts all reads with
+/// a latency of at least `BINS_UP_TO_NS`.
 const BIN_NS: usize = 8;
 const BINS_UP_TO_NS: usize = 4096;
 
@@ -34,16 +34,16 @@ pub struct DimmDocument {
     pub width: String,
     pub channels: u32,
     pub peak_gbps: f64,
-    /// Number of data pins of the host, over all channels, without pins for error correction.
+    /// Number of data pins of the host in all channels together, without pins for error correction.
     pub data_pins: u32,
     pub pattern: String,
     pub uncore_ns: f64,
-    /// Maximum number of outstanding lines, over all channels.
+    /// Maximum number of outstanding lines in all channels together.
     pub outstanding: u64,
-    /// The row policy of the memory controller; left out if adaptive.
+    /// The row policy of the memory controller; left out if it is adaptive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub row_policy: Option<String>,
-    /// The refresh mode; left out if all banks are refreshed at once.
+    /// The refresh mode; left out if it is the default, which refreshes all banks at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refresh: Option<String>,
     pub seed: u64,
@@ -52,14 +52,14 @@ pub struct DimmDocument {
     pub command: String,
     pub points: Vec<DimmPoint>,
     /// Power as a linear function of bandwidth, as in platform files; left out when all points have
-    /// the same bandwidth.
+    /// the same bandwidth, or when the power is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier_power: Option<PowerLineDocument>,
     /// Limits of the validity of the numbers in this document; for a user's module, also the
     /// assumed and inherited timing parameters.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// Number of requests of all points together.
+    /// Number of simulated requests, all points together.
     pub requests: u64,
     pub simulated_ns: f64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -73,24 +73,24 @@ pub struct DimmPoint {
     pub offered_gbps: Option<f64>,
     pub bandwidth_gbps: f64,
     pub bus_utilisation: f64,
-    /// Null when no read was measured, as with a mix of writes.
+    /// Latency of reads; null when no read was measured, as with a mix of only writes.
     pub latency_ns: Option<LatencyDocument>,
     /// Number of reads by latency, in bins of 8 ns; the last bin also counts all slower reads.
     pub histogram_8ns: Vec<u64>,
-    /// Energy of a transferred bit, pJ; null when the currents of the device are unknown.
+    /// Energy per transferred bit, pJ; null when the supply currents of the device are unknown.
     pub energy_pj_per_bit: Option<f64>,
     pub power_w: Option<f64>,
     pub gbps_per_w: Option<f64>,
-    /// Power by component; left out when unknown.
+    /// Power of each component, W; left out when unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power_parts_w: Option<PowerPartsDocument>,
-    /// Bandwidth per data pin of the host, GB/s, without pins for error correction.
+    /// Bandwidth per data pin of the host, GB/s. Pins for error correction do not count.
     pub gbps_per_data_pin: f64,
     pub row_hit_rate: f64,
     pub commands: CommandsDocument,
 }
 
-/// Power of a point by component, W.
+/// Power of each component at a point, W.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PowerPartsDocument {
     pub background: f64,
@@ -98,7 +98,7 @@ pub struct PowerPartsDocument {
     pub read: f64,
     pub write: f64,
     pub refresh: f64,
-    /// Power of the drivers and of the termination of data pins and strobes.
+    /// Power of the drivers and terminations of data pins and strobes.
     pub pins: f64,
     /// Power of the registers and data buffers of modules.
     pub buffers: f64,
@@ -109,7 +109,7 @@ pub struct PowerPartsDocument {
 pub struct PowerLineDocument {
     pub static_w: f64,
     pub energy_pj_per_bit: f64,
-    /// Largest relative deviation of a point from the line, a fraction.
+    /// Largest relative deviation of the power of a point from the line, a fraction.
     pub max_error: f64,
 }
 
@@ -123,8 +123,8 @@ pub struct LatencyDocument {
     pub p99_9: u64,
     pub p99_9999: u64,
     pub max: u64,
-    /// Fraction of the reads with a latency below 204 ns. Micron's report on MRDIMMs has this
-    /// fraction: 204 ns is about twice the idle latency of its server.
+    /// Fraction of the reads with a latency below 204 ns. Micron's report on MRDIMMs states this
+    /// fraction; 204 ns is about twice the idle latency of the report's server.
     pub below_204ns: f64,
 }
 
@@ -147,14 +147,14 @@ pub struct TimingDocument {
 
 impl Check for DimmDocument {
     fn check(&self) -> Checked {
-        // The fields of a [`DimmDocument`] are independent of each other, so there is no rule to
-        // check here. `check_numbers` checks each number alone.
+        // No rule relates several fields of a [`DimmDocument`], so there is nothing to check here.
+        // `check_numbers` checks each number alone.
         Ok(())
     }
 }
 
 impl DimmPoint {
-    /// Returns the figure that `value` selects from the distribution of the read latency; `None` if
+    /// Returns the number that `value` selects from the distribution of the read latency; `None` if
     /// no read was measured.
     pub fn latency<T>(&self, value: fn(&LatencyDocument) -> T) -> Option<T> {
         self.latency_ns.as_ref().map(value)
@@ -162,7 +162,7 @@ impl DimmPoint {
 }
 
 impl DimmDocument {
-    /// The figure of loaded latency: mean latency against bandwidth, a line for each mix.
+    /// The figure of loaded latency: mean latency against bandwidth, with a line for each mix.
     pub fn figures(&self) -> Vec<Figure> {
         let mut mixes: Vec<&str> = self.points.iter().map(|point| point.mix.as_str()).collect();
         mixes.dedup();
@@ -185,8 +185,8 @@ impl DimmDocument {
         }]
     }
 
-    /// The document without points. `device` is the module as the command line (`--device`) names
-    /// it.
+    /// The document without points. `device` is the name or file of the module, as given to
+    /// `--device`.
     pub fn new(setup: &Setup, pattern: &str, device: &str) -> Self {
         let outstanding = setup.outstanding as u64 * u64::from(setup.parts());
         Self {
@@ -213,8 +213,8 @@ impl DimmDocument {
         }
     }
 
-    /// Adds a point. Updates the number of requests, the simulated time, and the line that is
-    /// fitted to the power of all points over their bandwidth.
+    /// Adds a point. Updates the number of requests, the simulated time, and the line of power over
+    /// bandwidth that is fitted to all points.
     pub fn point(
         &mut self,
         mix: &str,
@@ -260,8 +260,8 @@ impl DimmDocument {
     }
 }
 
-/// Notes on the timing parameters of a module that are assumed, or inherited from another module's
-/// file.
+/// Returns notes on the timing parameters of a module that are assumed, or that are inherited from
+/// another module's file.
 fn timing_notes(device: &Device) -> Vec<String> {
     let TimingOrigins { assumed, inherited } = &device.timing_origins;
     let assumed = (!assumed.is_empty())
@@ -273,8 +273,8 @@ fn timing_notes(device: &Device) -> Vec<String> {
 }
 
 /// The command line that repeats the simulation of a module, without mixes, loads and number of
-/// requests. The command line always has density, width and channels, and has other options only if
-/// their values differ from the defaults.
+/// requests. The command line always has the density, width and number of channels. It has other
+/// options only if their values differ from the defaults.
 fn command(setup: &Setup, pattern: &str, name: &str) -> String {
     let Setup { device, channels, .. } = setup;
     let usual = Setup::new(device.clone(), *channels);
@@ -295,7 +295,8 @@ fn command(setup: &Setup, pattern: &str, name: &str) -> String {
     command + &of_controller(setup)
 }
 
-/// The options for the memory controller and the seed, if their values differ from the defaults.
+/// The command-line options for the memory controller and the seed, if their values differ from the
+/// defaults.
 fn of_controller(setup: &Setup) -> String {
     let mut options = String::new();
     if let Some(name) = row_policy(setup) {
@@ -310,13 +311,13 @@ fn of_controller(setup: &Setup) -> String {
     options
 }
 
-/// The name of the row policy, unless it is the default.
+/// The name of the row policy; `None` if it is the default.
 fn row_policy(setup: &Setup) -> Option<&'static str> {
     let policy = setup.controller.row_policy;
     (policy != Controller::default().row_policy).then(|| policy.name())
 }
 
-/// The name of the refresh mode, unless it is the default.
+/// The name of the refresh mode; `None` if it is the default.
 fn refresh(setup: &Setup) -> Option<&'static str> {
     let refresh = setup.controller.refresh;
     (refresh != Controller::default().refresh).then(|| refresh.name())
@@ -333,7 +334,7 @@ pub fn command_of_server(server: &str, setup: &Setup, pattern: &str) -> String {
 }
 
 impl PowerPartsDocument {
-    /// Divides each energy by the simulated time; `None` when no time was simulated.
+    /// Converts energies to powers, by the simulated time; `None` when no time was simulated.
     fn new(energy: &Energy) -> Option<Self> {
         let watts = |joules: f64| rounded(joules / energy.seconds);
         (energy.seconds > 0.0).then(|| Self {
@@ -349,7 +350,7 @@ impl PowerPartsDocument {
 }
 
 impl LatencyDocument {
-    /// `None` for a histogram without reads.
+    /// Summarises the latencies in a histogram; `None` for a histogram without reads.
     fn new(latency: &Histogram) -> Option<Self> {
         let part = |part: f64| latency.percentile_ns(part);
         (latency.count() > 0).then(|| Self {

@@ -1,7 +1,7 @@
 //! A command under `interleaf extend`, as `interleaf.extend/1`.
 //!
 //! The pagers of a session count faults, prefetches, evictions and transfers in the ledger: shared
-//! memory with a slot for each process. The document has the counts of each process and their sum.
+//! memory with a slot for each process. The document has the counts of each process, and their sum.
 //! `--stats FILE` writes the document, and `extend --monitor` shows it while the command runs.
 //! Pages have [`PAGE_BYTES`] bytes.
 
@@ -31,7 +31,8 @@ use std::{
 
 pub const SCHEMA: &str = "interleaf.extend/1";
 
-/// Counts of a session: interim while the command runs, final afterwards.
+/// Counts of a session under `interleaf extend`: counts so far while the command runs, final counts
+/// afterwards.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExtendDocument {
     pub schema: String,
@@ -42,11 +43,13 @@ pub struct ExtendDocument {
     pub elapsed_s: f64,
     pub dram_bytes: u64,
     pub min_alloc_bytes: u64,
-    /// True if only the command itself is extended (`--children none`), and no child process.
+    /// True if the memory of the command itself is extended, but not that of its child processes
+    /// (`--children none`).
     #[serde(default)]
     pub is_without_children: bool,
     pub stores: Vec<PathBuf>,
-    /// Peak resident memory of the largest process; null when the kernel does not report it.
+    /// Peak resident memory of the largest process of the session; null when the kernel does not
+    /// report it.
     #[serde(default)]
     pub resident_max_bytes: Option<u64>,
     /// User CPU time of the command and of the pagers, s; null while the command runs.
@@ -55,35 +58,34 @@ pub struct ExtendDocument {
     /// System CPU time of the command and of the pagers, s; null while the command runs.
     #[serde(default)]
     pub system_s: Option<f64>,
-    /// Sum over all processes, including those that have exited.
+    /// Counts of all processes together, including those that have exited.
     #[serde(flatten)]
     pub total: CountsDocument,
     pub processes: Vec<ProcessDocument>,
 }
 
-/// Counts of a pager, or a sum of several.
+/// Counts of one pager, or of several pagers together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CountsDocument {
     /// Number of faults: accesses to pages that were not mapped.
     pub faults: u64,
     /// Number of minor faults: faults on pages that were resident.
     pub soft_faults: u64,
-    /// Pages read before they were touched.
+    /// Number of pages that were read before they were touched.
     pub prefetched_pages: u64,
-    /// Prefetched pages that were touched later.
+    /// Number of prefetched pages that were touched later.
     pub prefetch_hits: u64,
-    /// Prefetched pages that were evicted untouched.
+    /// Number of prefetched pages that were evicted untouched.
     pub prefetch_wasted: u64,
     pub evicted_pages: u64,
-    /// Peak of the memory with content, bytes: resident pages, and other pages that the store
-    /// holds. In the total of a session it is the peak of all processes together, in which pages
-    /// that a forked child shares with its parent count for both; 0 in older documents, which lack
-    /// this field.
+    /// Peak of the memory with content, bytes: resident pages, and pages that only the store holds.
+    /// In the total of a session, it is the peak of all processes together. Pages that a forked
+    /// child shares with its parent count for both. 0 in older documents, which lack this field.
     #[serde(default)]
     pub footprint_bytes: u64,
     pub read_bytes: u64,
     pub written_bytes: u64,
-    /// Time for which threads waited for pages, s, summed over threads.
+    /// Time for which threads waited for pages, s, summed over all threads.
     pub stall_s: f64,
 }
 
@@ -92,26 +94,26 @@ pub struct CountsDocument {
 pub struct ProcessDocument {
     pub pid: u32,
     pub name: String,
-    /// DRAM of the budget that the process had reserved at the last sample, bytes.
+    /// DRAM that the process had reserved from the budget at the last sample, bytes.
     pub dram_bytes: u64,
-    /// Peak of the process's sampled anonymous memory outside the budget, bytes; null when the
-    /// process exited before the first sample.
+    /// Peak of the process's anonymous memory outside the budget, bytes, from samples; null when
+    /// the process exited before the first sample.
     #[serde(default)]
     pub outside_bytes: Option<u64>,
-    /// Bytes of the process's allocations of 128 KiB and more that are not extended, because the
-    /// process made them before their sum reached `min_alloc_bytes`.
+    /// Bytes of allocations of 128 KiB and more that are not extended, because the process made
+    /// them before the sum of such allocations reached `min_alloc_bytes`.
     #[serde(default)]
     pub left_bytes: u64,
-    /// Resident pages of the process's regions on each NUMA node; left out when the budget is not
-    /// split among nodes, and for a process that had ended before the last sample of a running
-    /// process.
+    /// Resident pages of the process's regions on each NUMA node. Left out when the budget is not
+    /// split among nodes, and for a process that ended before the last sample in which any process
+    /// ran.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<NodeDocument>,
     #[serde(flatten)]
     pub counts: CountsDocument,
 }
 
-/// Resident pages on a NUMA node.
+/// The resident pages on a NUMA node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeDocument {
     pub node: u32,
@@ -126,28 +128,28 @@ pub struct SessionProcesses(Vec<SeenProcess>);
 #[derive(Debug)]
 struct SeenProcess {
     process: Process,
-    /// True if the process was running at the last sample that found any running process. The
-    /// resident pages of all these processes were resident at the same time.
+    /// True if the process was running at the last sample that found any running process. Only for
+    /// such processes are the counts of resident pages from the same time.
     was_running: bool,
 }
 
 impl SessionProcesses {
-    /// Updates the processes from the ledger, and frees the ledger's slots of processes that have
+    /// Updates the list of processes from the ledger, and frees the slots of processes that have
     /// exited.
     pub fn update_and_recover(&mut self, ledger: &BudgetLedger) {
-        // The order matters: a process that exits after the call of `processes` is still found by
-        // the call of `recover`.
+        // `processes` is called before `recover`, so that a process that exits between the two
+        // calls is found by both.
         let found = ledger.processes();
         self.merge(found, ledger.recover());
     }
 
-    /// Updates the processes from the ledger without freeing slots.
+    /// Updates the list of processes from the ledger, without freeing slots.
     pub fn update(&mut self, ledger: &BudgetLedger) {
         self.merge(ledger.processes(), vec![]);
     }
 
-    /// Updates the processes from those that have a slot in the ledger, `found`, and from those
-    /// that have ended and whose slots were freed, `ended`.
+    /// Updates the list from `found`, the processes that have a slot in the ledger, and from
+    /// `ended`, the processes that have ended and whose slots were freed.
     fn merge(&mut self, found: Vec<Process>, ended: Vec<Process>) {
         let has_ended =
             |process: &Process| ended.iter().any(|other| other.identity == process.identity);
@@ -170,7 +172,7 @@ impl SessionProcesses {
 impl Check for ExtendDocument {}
 
 impl ExtendDocument {
-    /// The document with the session's counts so far.
+    /// The document with the session's counts so far. `seen` has the processes of the session.
     pub fn new(settings: &SessionSettings, ledger: &BudgetLedger, seen: &SessionProcesses) -> Self {
         let here = ledger.processes();
         let all = here.iter().map(|process| process.counts).chain([ledger.past_counts()]);
@@ -198,7 +200,7 @@ impl ExtendDocument {
         }
     }
 
-    /// Sets the runtime of the command, and its exit status if it is known.
+    /// Sets the runtime of the command, and its exit status if `status` is known.
     pub fn record_exit(&mut self, status: Option<ExitStatus>, elapsed: Duration) {
         self.exit_code = status.and_then(|status| status.code());
         self.signal = status.and_then(|status| status.signal());
@@ -228,8 +230,8 @@ impl std::ops::Add for CountsDocument {
 impl std::ops::Sub for CountsDocument {
     type Output = Self;
 
-    /// The counts since the reading `earlier`. `footprint_bytes` is not a difference, but the value
-    /// of this reading.
+    /// Returns the counts since the reading `earlier`. `footprint_bytes` is not a difference, but
+    /// the value in `self`.
     fn sub(self, earlier: Self) -> Self {
         Self {
             faults: self.faults.saturating_sub(earlier.faults),

@@ -1,7 +1,7 @@
 //! Figures as data. This crate decides which series a figure has; `interleaf_report` draws the
 //! figure for a terminal, as SVG, and in HTML. In `interleaf.reproduce/1` and
-//! `interleaf.extend.forecast/1`, figures are part of the document. All other documents derive
-//! their figures when they are rendered.
+//! `interleaf.extend.forecast/1`, figures are part of the document. The figures of all other
+//! documents are derived from their fields when a document is rendered.
 
 use super::{
     check::{Checked, identifier, invalid, same_length, same_length_or_empty},
@@ -19,15 +19,15 @@ pub struct Figure {
     pub x_label: String,
     /// Label of the vertical axis: quantity and unit.
     pub y_label: String,
-    /// Lower end of the vertical axis: 0 unless differences would be too small to see.
+    /// Lower end of the vertical axis: 0, unless differences would then be too small to see.
     #[serde(default)]
     pub y_from: f64,
     /// Scales of both axes.
     #[serde(default, skip_serializing_if = "Scale::is_linear")]
     pub scale: Scale,
-    /// Names along the horizontal axis, at 0, 1, 2, ...; empty for an axis of numbers. If all
-    /// series are points, the figure has a row for each name, and the values are on the horizontal
-    /// axis.
+    /// Names along the horizontal axis, at the positions 0, 1, 2, ...; empty for an axis of
+    /// numbers. If all series are points, the figure instead has a row for each name, with the
+    /// values along the horizontal axis.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub categories: Vec<String>,
     pub series: Vec<Series>,
@@ -35,24 +35,24 @@ pub struct Figure {
     pub caption: String,
 }
 
-/// A line, a set of points or a set of bars.
+/// One line, one set of points or one set of bars in a figure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Series {
     /// Name of the series in the legend.
     pub name: String,
     pub kind: SeriesKind,
-    /// Number of the group of the series; all series of a group have the same colour.
+    /// Number of the group to which the series belongs; all series of a group have the same colour.
     pub group: usize,
     pub x: Vec<f64>,
     pub y: Vec<f64>,
-    /// Lower end of the interval of each point, such as a 90 % interval or the range of the noise;
+    /// Lower end of an interval at each point, such as a 90 % interval or the range of the noise;
     /// empty without intervals.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub low: Vec<f64>,
-    /// Upper end of the interval of each point; empty without intervals.
+    /// Upper end of the interval at each point; empty without intervals.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub high: Vec<f64>,
-    /// A text for each point; empty without texts.
+    /// A text that is drawn at each point; empty without texts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
 }
@@ -64,11 +64,11 @@ pub enum Scale {
     /// Both axes are linear.
     #[default]
     Linear,
-    /// Both axes are linear, and the horizontal one begins at 0.
+    /// Both axes are linear, and the horizontal axis begins at 0.
     LinearFromZero,
     /// The horizontal axis is logarithmic.
     LogX,
-    /// Both axes are logarithmic; the vertical one does not begin at `y_from`.
+    /// Both axes are logarithmic. The vertical axis does not begin at `y_from`.
     LogXy,
 }
 
@@ -104,7 +104,8 @@ impl Figure {
         !self.categories.is_empty() && self.series.iter().all(is_points)
     }
 
-    /// Checks that the figure can be drawn. `field` is its path in the document, for errors.
+    /// Checks that the figure can be drawn. `field` is the path of the figure in the document, for
+    /// errors.
     ///
     /// # Errors
     /// The first field that is invalid: an ID with other characters than [`identifier`] allows,
@@ -150,8 +151,8 @@ impl Scale {
         self == Self::LinearFromZero
     }
 
-    /// The position of a point in units of the axes. The unit of a logarithmic axis is a power of
-    /// ten. `None` if the point cannot be drawn.
+    /// Returns the coordinates of a point along both axes. Along a logarithmic axis, a coordinate
+    /// is the decimal logarithm of the value. `None` if the point cannot be drawn.
     pub fn position(self, (x, y): (f64, f64)) -> Option<(f64, f64)> {
         let along = |is_log: bool, value: f64| match is_log {
             true if value > 0.0 => Some(libm::log10(value)),

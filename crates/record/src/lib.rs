@@ -3,18 +3,18 @@
 //! A document is a struct with a schema and its version, such as `interleaf.measure/1`. Other
 //! programs rely on the schema: a field keeps its name and meaning as long as the version stays the
 //! same. Each module has the schemas of one command. For each schema it has the struct, its
-//! construction from the types of the model, the simulator and the kernel's readers, and the check
-//! ([`check::Check`]) that a record read from a file can be rendered. [`read`] reads a record of
-//! any schema that `interleaf report` renders; [`json`] writes a record.
+//! construction from the types of other crates (the model, the simulator, the readers of kernel
+//! files), and the check ([`check::Check`]) that a record read from a file can be rendered.
+//! [`read`] reads a record of any schema that `interleaf report` renders; [`json`] writes a record.
 //!
-//! The name of a field has its unit: `_ns`, `_s`, `_bytes`, `_w` (watts), `_j` (joules), and
+//! The name of a field ends in its unit: `_ns`, `_s`, `_bytes`, `_w` (watts), `_j` (joules), and
 //! `_gbps` for gigabytes (10^9 bytes) per second. Shares are fractions from 0 to 1. Numbers are
 //! rounded to six significant digits, so the same input gives the same bytes on any machine.
 
 #![forbid(unsafe_code)]
 #![allow(missing_docs, reason = "a field of a document is named by its quantity and unit")]
 
-/// Implements `Display` for an enum by its serialized name.
+/// Implements `Display` for an enum: a variant is displayed by its name in the document.
 macro_rules! display_word {
     ($name:ty) => {
         impl std::fmt::Display for $name {
@@ -55,7 +55,7 @@ use interleaf_model::{format::FileError, provenance::Provenance, tier::TierKind}
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::fmt;
 
-/// Returns the different items, in the order in which they occur first.
+/// Returns the items without repetitions, in the order in which they occur first.
 pub fn distinct<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut found: Vec<T> = vec![];
     for item in items {
@@ -69,9 +69,9 @@ pub fn distinct<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
 /// The error of a text that is not a valid record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordError {
-    /// The problem. It names the file, and the line, column or field.
+    /// A text that names the file, the line, column or field, and the problem.
     pub problem: String,
-    /// Advice to the user.
+    /// Advice to the user on how to solve the problem.
     pub hint: String,
 }
 
@@ -128,7 +128,7 @@ pub enum Document {
 }
 
 impl Document {
-    /// The figures of the record.
+    /// The figures that a report of the record shows.
     pub fn figures(&self) -> Vec<figure::Figure> {
         match self {
             Self::Predict(document) => document.figures(),
@@ -163,8 +163,8 @@ impl Document {
         }
     }
 
-    /// The name of the document's schema; for a record of `balance`, the schema of the lines of
-    /// periods. A sweep is CSV and has no schema; the name of its format is returned.
+    /// The name of the document's schema. For a record of `balance`, it is the schema of the lines
+    /// of periods. A sweep is CSV and has no schema, so the name of its format is returned.
     pub fn schema(&self) -> &'static str {
         match self {
             Self::Predict(_) => predict::SCHEMA,
@@ -277,7 +277,7 @@ impl From<TierKind> for TierKindName {
     }
 }
 
-/// The schemas that `interleaf report` can render.
+/// The schemas of the documents that `interleaf report` can render.
 pub const REPORTED: [&str; 23] = [
     measure::SCHEMA,
     bench_compare::SCHEMA,
@@ -305,9 +305,9 @@ pub const REPORTED: [&str; 23] = [
 ];
 
 /// Parses a recorded document and checks it, so that rendering can neither panic nor show a number
-/// that is not finite. Errors name the document `name`, usually its path. The text may also be the
-/// output of Intel MLC or curves of the Mess benchmark, which become measurements, or the CSV file
-/// of a sweep.
+/// that is not finite. `name` is the name of the document in errors, usually its path. The text may
+/// also be the output of Intel MLC or curves of the Mess benchmark, which become measurements, or
+/// the CSV file of a sweep.
 ///
 /// # Errors
 /// When the text is not JSON, has an unknown schema, lacks a field, or has a value out of range.
@@ -324,8 +324,8 @@ pub fn read(name: &str, text: &str) -> Result<Document, RecordError> {
         /// Only a record of `show` about this machine has this field, among the records with the
         /// schema `interleaf.show/1`.
         nodes: Option<serde::de::IgnoredAny>,
-        /// Each record of a run has this field. The settings that `--restore` lists have the same
-        /// schema, `interleaf.run/1`, and lack it.
+        /// Each record of `interleaf run` has this field. The list of settings that `--restore`
+        /// prints has the same schema, `interleaf.run/1`, but lacks the field.
         command: Option<serde::de::IgnoredAny>,
     }
     if let Some(record) = measure::foreign::read(name, text) {
@@ -344,8 +344,8 @@ pub fn read(name: &str, text: &str) -> Result<Document, RecordError> {
         return read.map(|it| Document::DimmSweep(Box::new(it)));
     }
     check_start(name, text)?;
-    // A record of `balance` has a document per line, so only the first document is read for its
-    // schema.
+    // A record of `balance` has one document per line, so the schema is read from the first
+    // document.
     let first = serde_json::Deserializer::from_str(text).into_iter::<Head>().next();
     let first = first.unwrap_or_else(|| serde_json::from_str(text));
     let Head { schema, app, platform, nodes, command } =
@@ -389,7 +389,8 @@ pub fn read(name: &str, text: &str) -> Result<Document, RecordError> {
     }
 }
 
-/// Parses a document whose schema is known, and checks its ranges and lengths.
+/// Parses a document whose schema is known, and checks the ranges of its numbers and the lengths of
+/// its lists.
 fn checked<T: Check + DeserializeOwned>(name: &str, text: &str) -> Result<Box<T>, RecordError> {
     let document: T =
         serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(text))
@@ -406,7 +407,8 @@ fn balance_log(name: &str, text: &str) -> Result<Box<balance::BalanceLog>, Recor
     let mut log = balance::BalanceLog::default();
     for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let name = format!("{name}: line {}", at + 1);
-        // Only an advice is recognized by its schema. Any other line is read as a period.
+        // A line is an advice if it has the schema of an advice. Any other line is read as a
+        // period.
         if line.contains(balance::SUMMARY_SCHEMA) {
             log.add_advice(*checked(&name, line)?);
         } else {
@@ -416,8 +418,8 @@ fn balance_log(name: &str, text: &str) -> Result<Box<balance::BalanceLog>, Recor
     Ok(Box::new(log))
 }
 
-/// Checks that a text that is not the CSV file of a sweep begins as JSON. The parser's errors about
-/// a document of JSON are of no use for other files.
+/// Checks that a text begins as JSON does, after it was found not to be the CSV file of a sweep.
+/// The errors of the JSON parser would not help the user of another kind of file.
 fn check_start(name: &str, text: &str) -> Result<(), RecordError> {
     let start = text.trim_start();
     if start.is_empty() || start.starts_with(['{', '[']) {
@@ -429,8 +431,8 @@ fn check_start(name: &str, text: &str) -> Result<(), RecordError> {
     ))
 }
 
-/// The error of a text that is not JSON, or whose value at `field` has the wrong type. The `field`
-/// of the whole document is empty or ".".
+/// Returns the error of a text that is not JSON, or whose value at `field` has the wrong type. For
+/// the whole document, `field` is empty or ".".
 fn unparsable(name: &str, field: &str, why: &serde_json::Error) -> RecordError {
     let field = match field {
         "" | "." => String::new(),
@@ -449,7 +451,7 @@ fn invalid_record(name: &str, why: &InvalidField) -> RecordError {
     )
 }
 
-/// The JSON text of a document, indented, with a newline at the end.
+/// Returns the JSON text of a document, indented, with a newline at the end.
 ///
 /// # Panics
 /// When a map in the document has keys that are not strings: a defect of the document's type.
@@ -458,7 +460,7 @@ pub fn json(document: &impl Serialize) -> String {
     text.unwrap_or_else(|why| panic!("a document has no JSON: {why}")) + "\n"
 }
 
-/// The JSON text of a document on one line, without a newline.
+/// Returns the JSON text of a document on one line, without a newline.
 ///
 /// # Panics
 /// When a map in the document has keys that are not strings, like [`json`].
@@ -467,19 +469,19 @@ pub fn json_line(document: &impl Serialize) -> String {
     text.unwrap_or_else(|why| panic!("a document has no JSON: {why}"))
 }
 
-/// `value` rounded to six significant digits.
+/// Returns `value`, rounded to six significant digits.
 pub fn rounded(value: f64) -> f64 {
-    // Decimal text is rounded exactly, and in the same way on every machine. Adding 0 turns -0, the
-    // sum of an empty list, into 0.
+    // Formatting as decimal text rounds exactly, and in the same way on every machine. The addition
+    // of 0 turns -0 (the sum of an empty list) into 0.
     format!("{value:.5e}").parse().unwrap_or(value) + 0.0
 }
 
-/// Each of `values` rounded to six significant digits.
+/// Returns `values`, each rounded to six significant digits.
 pub fn all_rounded(values: &[f64]) -> Vec<f64> {
     values.iter().copied().map(rounded).collect()
 }
 
-/// Weights in the notation of the command line: `3:1`.
+/// Returns weights in the notation of the command line: `3:1`.
 pub fn weights_text(weights: &[u16]) -> String {
     weights.iter().map(u16::to_string).collect::<Vec<_>>().join(":")
 }

@@ -1,11 +1,11 @@
-//! A measurement of memory, as `interleaf.measure/1`.
+//! A measurement of a machine's memory, as `interleaf.measure/1`.
 //!
-//! `interleaf measure` writes the document after every point. It has the machine, the settings, the
-//! points, and the results that are derived from the points: sizes of caches, knees of curves, best
-//! weights. Each point has a verdict on its quality: `good`, or `noisy: ` and the reasons (spread
-//! of repetitions, interference, frequency, caches, misplaced pages). `report` and `compare` read
-//! the document. [`platform`] converts it to a platform; [`foreign`] converts it to and from the
-//! formats of MLC and Mess.
+//! `interleaf measure` writes the document after every point. The document has the machine, the
+//! settings, the points, and the results that are derived from the points: sizes of caches, knees
+//! of curves, best weights. Each point has a verdict on its quality: `good`, or `noisy: ` and the
+//! reasons (spread of repetitions, interference, frequency, caches, misplaced pages). `report` and
+//! `compare` read the document. [`platform`] converts a measurement to a platform, and [`foreign`]
+//! converts between measurements and the formats of MLC and Mess.
 
 mod figures;
 pub mod foreign;
@@ -27,7 +27,7 @@ use std::collections::BTreeMap;
 
 pub const SCHEMA: &str = "interleaf.measure/1";
 
-/// Minimum number of repetitions whose quartiles estimate the spread.
+/// Minimum number of repetitions from which the spread is estimated by the quartiles.
 const SPREAD_REPEATS_MIN: usize = 3;
 
 /// A measurement of memory: one JSON object with 19 fields.
@@ -39,22 +39,22 @@ pub struct MeasureDocument {
     pub quick: bool,
     pub dry_run: bool,
     pub machine: MeasuredMachine,
-    /// The tool that made the measurement; left out if Interleaf measured.
+    /// The tool that made the measurement; left out if the tool was Interleaf.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     pub settings: SettingsDocument,
     /// Points in the order of measurement.
     pub points: Vec<MeasuredPoint>,
-    /// Caches found by a sweep of sizes; null without a sweep.
+    /// The caches, found by pointer chases of increasing size; null without such a sweep.
     #[serde(default)]
     pub caches: Option<CachesDocument>,
-    /// Knees of the loaded-latency curves.
+    /// The knee of each loaded-latency curve.
     #[serde(default)]
     pub knees: Vec<KneeDocument>,
-    /// The best weights of each mix.
+    /// For each mix, the weights with the most bandwidth.
     #[serde(default)]
     pub best_weights: Vec<MeasuredBest>,
-    /// The best weights at each load.
+    /// For each load, the weights with the lowest latency.
     #[serde(default)]
     pub best_by_load: Vec<LoadDocument>,
     /// The planned measurements; dry runs only.
@@ -63,10 +63,10 @@ pub struct MeasureDocument {
     /// Kernel settings changed during the measurement, one entry per written value.
     #[serde(default)]
     pub kernel_settings: Vec<ChangedSetting>,
-    /// Outcome of restoring each setting of `kernel_settings`.
+    /// For each setting of `kernel_settings`, the outcome of restoring it.
     #[serde(default)]
     pub put_back: Vec<PutBackDocument>,
-    /// Deviations from the requested measurement.
+    /// Deviations of the measurement from the requested one, in words.
     #[serde(default)]
     pub notes: Vec<String>,
     pub stopped: MeasureStop,
@@ -75,7 +75,7 @@ pub struct MeasureDocument {
     pub quality: Quality,
 }
 
-/// The state of a measurement: more points follow, or the reason why it ended.
+/// The state of a measurement: either more points follow, or it has ended for this reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MeasureStop {
@@ -88,7 +88,7 @@ pub enum MeasureStop {
     Done,
     /// A signal arrived.
     Signal,
-    /// A measurement failed.
+    /// The measurement of a point failed.
     Failed,
 }
 
@@ -99,54 +99,56 @@ pub enum PointKind {
     /// Latency of a pointer chase without other traffic.
     #[default]
     Idle,
-    /// Latency of a pointer chase without other traffic, for a size that may fit into caches.
+    /// Latency of a pointer chase without other traffic, through a memory size that may fit into
+    /// caches.
     Cache,
     /// Bandwidth of threads that access memory as fast as they can.
     Bandwidth,
-    /// Latency of a pointer chase beside traffic.
+    /// Latency of a pointer chase while other threads make traffic.
     Loaded,
-    /// Latency of single accesses.
+    /// Distribution of the latency of single accesses.
     Histogram,
-    /// Bandwidth of pages interleaved by weights.
+    /// Bandwidth of memory whose pages are interleaved over nodes by weights.
     Interleave,
 }
 
 display_word!(PointKind);
 
-/// Settings that all points share.
+/// Settings that are the same for all points of a measurement.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SettingsDocument {
     pub isa: String,
-    /// The requested page size; `huge_share` of a point is the fraction of the memory that got huge
-    /// pages.
+    /// The requested page size. The field `huge_share` of a point is the fraction of its memory
+    /// that got huge pages.
     pub pages: String,
     pub buffer_bytes: u64,
     pub chase_bytes: u64,
     pub stride_bytes: u64,
-    /// Size of the last-level cache of the CPU that runs the pointer chase, from sysfs; the largest
-    /// if several CPUs do. Left out when sysfs has no cache sizes.
+    /// Size of the last-level cache of the CPU that runs the pointer chase, from sysfs. If several
+    /// CPUs run pointer chases, the largest of their caches. Left out when sysfs has no cache
+    /// sizes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_level_bytes: Option<u64>,
-    /// Largest share of a last-level cache that a loading thread can use, from sysfs; left out when
-    /// sysfs has no cache sizes.
+    /// Largest share of a last-level cache, in bytes, that one traffic thread can use, from sysfs;
+    /// left out when sysfs has no cache sizes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_level_bytes_per_thread: Option<u64>,
     /// Default sizes of pointer chases and buffers are at least this multiple of the last-level
     /// cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_level_factor: Option<u64>,
-    /// Measurement time of a point, s, over all repetitions.
+    /// Measurement time of a point, s, all repetitions together.
     pub duration_s: f64,
     pub repeats: u32,
-    /// The statistic of the repetitions that is the value of a point.
+    /// The statistic that gives the value of a point from its repetitions.
     pub statistic: String,
     pub seed: u64,
-    /// The definition of `spread` of the points, in words.
+    /// The definition of the field `spread` of the points, in words.
     pub spread: String,
 }
 
 /// One measured point: one JSON object whose 26 fields cover all kinds of points. Fields that do
-/// not apply to a kind are null.
+/// not apply to the kind of the point are null.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MeasuredPoint {
     pub kind: PointKind,
@@ -158,28 +160,29 @@ pub struct MeasuredPoint {
     pub mix: Option<String>,
     /// Read share of the bytes at the memory controller, 0 to 1.
     pub read_share: Option<f64>,
-    /// Order of accesses: sequential or random; for a pointer chase, tlb-local or random.
+    /// Order of the accesses: sequential or random; for a pointer chase, tlb-local or random.
     pub pattern: String,
     /// The kernel (timed loop) that made the traffic.
     pub kernel: Option<String>,
     pub weights: Option<Vec<u16>>,
-    /// Threads that load the memory.
+    /// Number of threads that make the traffic.
     pub threads: u32,
-    /// Pause of each thread after 32 lines, ns; null without load.
+    /// For the kinds loaded and histogram, the pause of each traffic thread after 32 cache lines,
+    /// ns; null without traffic.
     pub delay_ns: Option<f64>,
     /// Bandwidth of the bytes that the program loads and stores, GB/s.
     pub program_gbps: Option<f64>,
     /// Bandwidth at the memory controller, GB/s, computed from `program_gbps` and the mix.
     pub modelled_gbps: Option<f64>,
-    /// Bandwidth at the memory controller, GB/s, counted by the counters of the controller.
+    /// Bandwidth at the memory controller, GB/s, from the hardware counters of the controller.
     pub measured_gbps: Option<f64>,
     pub latency_ns: Option<f64>,
     /// Distance of the quartiles of the repetitions divided by their median; meaningless with fewer
     /// than [`SPREAD_REPEATS_MIN`] repetitions.
     pub spread: f64,
     pub repeats: usize,
-    /// Size of the pointer chase, bytes, for the kinds idle, cache and histogram; for the other
-    /// kinds the memory of each thread, bytes, all its buffers together.
+    /// For the kinds idle, cache and histogram, the size of the pointer chase, bytes. For the other
+    /// kinds, the memory of each traffic thread, all of its buffers together, bytes.
     pub memory_bytes: u64,
     /// Fraction of the measured memory that the last-level caches of the measuring CPUs can hold,
     /// from sysfs. Left out when sysfs has no cache sizes, and in a sweep of sizes.
@@ -191,7 +194,7 @@ pub struct MeasuredPoint {
     /// Number of base pages on each node; empty when the kernel does not report the nodes.
     #[serde(default)]
     pub pages_by_node: BTreeMap<u32, u64>,
-    /// Fraction of the pages that would have to migrate to match the requested weights.
+    /// Fraction of the pages that are on other nodes than the requested weights demand.
     pub off_by: Option<f64>,
     pub histogram: Option<HistogramDocument>,
     pub contamination: ContaminationDocument,
@@ -199,29 +202,32 @@ pub struct MeasuredPoint {
     pub quality: Quality,
 }
 
-/// Interference during the measurement of a point.
+/// Interference by other programs and by the hypervisor during the measurement of a point.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ContaminationDocument {
-    /// CPUs used by other programs, on average.
+    /// Mean number of CPUs that other programs used.
     pub others_cpus: f64,
-    /// CPUs taken by the hypervisor (steal time), on average.
+    /// Mean number of CPUs that the hypervisor took (steal time).
     pub stolen_cpus: f64,
-    /// Relative change of the core frequency, a fraction; null when cpufreq is missing.
+    /// Relative change of the core frequency during the measurement, a fraction; null when cpufreq
+    /// is missing.
     pub frequency_change: Option<f64>,
 }
 
-/// Distribution of the latency of single accesses, with the cost of the timer subtracted.
+/// Distribution of the latency of single accesses. The cost of the timer is subtracted from each
+/// latency.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HistogramDocument {
     pub samples: u64,
     /// Cost of reading the clock, ns; the cost is subtracted from the latency of each access.
     pub timer_ns: f64,
-    /// Latency of a pointer chase in the same memory, ns, interleaved with the single accesses.
+    /// Latency of a pointer chase in the same memory, ns, measured in turn with the single
+    /// accesses.
     pub chase_ns: f64,
-    /// Number of tagged accesses: accesses with an interrupt, a CPU migration, a context switch or
-    /// steal time, and accesses that took longer than any access to memory takes.
+    /// Number of tagged accesses. An access is tagged if an interrupt, a CPU migration, a context
+    /// switch or steal time fell into it, or if it took longer than any access to memory takes.
     pub tagged: u64,
-    /// Number of tagged accesses by reason of the tag.
+    /// Number of tagged accesses for each reason.
     pub tags: BTreeMap<String, u64>,
     /// Latency of all accesses, ns.
     pub raw: SpreadDocument,
@@ -245,11 +251,11 @@ pub struct SpreadDocument {
     pub max: f64,
 }
 
-/// Caches found by a sweep of sizes.
+/// The caches that pointer chases of increasing size found.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CachesDocument {
     pub levels: Vec<LevelDocument>,
-    /// Measured size of the last-level cache, bytes: larger pointer chases go to memory.
+    /// Measured size of the last-level cache, bytes; larger pointer chases go to memory.
     /// Hypervisors often report another size to guests (`told_bytes`).
     pub last_level_bytes: u64,
     /// Size of the last-level cache in sysfs, bytes.
@@ -265,40 +271,40 @@ pub struct LevelDocument {
     pub latency_ns: f64,
 }
 
-/// The knee of a loaded-latency curve.
+/// The knee of a loaded-latency curve: the load at which the latency begins to rise steeply.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KneeDocument {
     pub memory_node: Option<u32>,
     pub weights: Option<Vec<u16>>,
     pub mix: String,
-    /// Bandwidth at the knee, GB/s; null when the load stays below the knee.
+    /// Bandwidth at the knee, GB/s; null when no measured load reached the knee.
     pub bandwidth_gbps: Option<f64>,
     pub why: String,
 }
 
-/// The best weights of a mix.
+/// The weights with the most bandwidth for a mix.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MeasuredBest {
     pub mix: String,
     pub weights: Vec<u16>,
     pub program_gbps: f64,
-    /// Relative gain over the placement of all pages on the first node, a fraction; null when this
-    /// placement was not measured.
+    /// Gain in bandwidth over a placement of all pages on the first node, a fraction; null when
+    /// this placement was not measured.
     pub gain: Option<f64>,
-    /// True if `gain` exceeds the sum of the spreads of the two compared points; null when a spread
+    /// True if `gain` exceeds the sum of the spreads of both placements' points; null when a spread
     /// is unknown.
     pub beyond_spread: Option<bool>,
 }
 
-/// The weights with the lowest latency at a load.
+/// The weights with the lowest latency at the load `load_gbps`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LoadDocument {
     pub mix: String,
     pub load_gbps: f64,
     pub weights: Vec<u16>,
     pub latency_ns: f64,
-    /// Latency with all pages on the first node, ns; null beyond the maximum bandwidth of the first
-    /// node.
+    /// Latency with all pages on the first node, ns; null if the load exceeds the maximum bandwidth
+    /// of the first node.
     pub first_latency_ns: Option<f64>,
 }
 
@@ -353,7 +359,8 @@ impl MeasureDocument {
         }
     }
 
-    /// Adds a point, and updates its quality and the results derived from all points.
+    /// Assesses the quality of a point, adds the point, and updates the results that are derived
+    /// from all points.
     pub fn add(&mut self, mut point: MeasuredPoint) {
         point.quality = point.assess();
         self.points.push(point);
@@ -372,15 +379,15 @@ impl MeasureDocument {
         self.points.iter().filter(move |point| point.kind == kind)
     }
 
-    /// The points of loaded-latency curves, one curve after the other. The points of a curve are in
-    /// the order of increasing load.
+    /// The points of all loaded-latency curves, one curve after the other. Within a curve, the load
+    /// increases.
     pub fn loaded(&self) -> Vec<&MeasuredPoint> {
         let mut points: Vec<&MeasuredPoint> = self.points_of_kind(PointKind::Loaded).collect();
         let curve = |point: &MeasuredPoint| {
             (point.cpu_node, point.memory_node, point.weights.clone(), point.mix.clone())
         };
         let curves = distinct(points.iter().map(|point| curve(point)));
-        // A point without a delay has no load, so it is put before all others, as if its delay were
+        // A point without a delay has no load, so it comes first in its curve, as if its delay were
         // infinite.
         let delay = |point: &MeasuredPoint| point.delay_ns.unwrap_or(f64::INFINITY);
         points.sort_by(|a, b| {
@@ -390,8 +397,8 @@ impl MeasureDocument {
         points
     }
 
-    /// The quality of the whole measurement: noisy when more than a tenth of the points are not
-    /// good.
+    /// The quality of the whole measurement: noisy when the quality of more than a tenth of the
+    /// points is not good.
     fn overall_quality(&self) -> Quality {
         let noisy = self.points.iter().filter(|point| point.quality != Quality::Good);
         let count = noisy.clone().count();
@@ -437,8 +444,9 @@ impl MeasureDocument {
         best
     }
 
-    /// The weights with the lowest latency at each measured load. If weights were not measured at
-    /// this load, their latency is interpolated between their measurements at other loads.
+    /// Returns, for each measured load, the weights with the lowest latency. The latency of weights
+    /// that were not measured at this load is interpolated between the loads at which they were
+    /// measured.
     fn best_at_loads(&self) -> Vec<LoadDocument> {
         let mut curves: Vec<(Vec<u16>, Line)> = vec![];
         let mut mix = None;
@@ -478,12 +486,12 @@ impl MeasureDocument {
     }
 }
 
-/// Points of a curve: bandwidth in GB/s, latency in ns.
+/// The points of a curve, as pairs of (bandwidth in GB/s, latency in ns).
 type Line = Vec<(f64, f64)>;
 
-/// The latency, ns, at a load in GB/s, by linear interpolation. At a load below the smallest
-/// bandwidth of the curve, the result is the latency of the first point. At a load above the
-/// largest bandwidth, the result is `None`.
+/// Returns the latency of a curve at the load `load` (GB/s), ns, by linear interpolation. At a load
+/// below the smallest bandwidth of the curve, the result is the latency of the first point. Above
+/// the largest bandwidth, it is `None`.
 fn latency_at(curve: &[(f64, f64)], load: f64) -> Option<f64> {
     let above = curve.iter().position(|(gbps, _)| *gbps >= load)?;
     let (x1, y1) = curve[above];
@@ -497,8 +505,8 @@ fn is_first_node_only(weights: &[u16]) -> bool {
     weights.first().is_some_and(|first| *first > 0) && weights[1..].iter().all(|it| *it == 0)
 }
 
-/// The first word of `why` that consists of letters only. Reasons that differ only in their numbers
-/// have the same first such word, so the word groups them.
+/// Returns the first word of `why` that consists of letters only. Reasons for noise that differ
+/// only in their numbers share this word, so it groups them.
 fn reason_kind(why: &str) -> &str {
     let mut words = why.split([' ', ',']).filter(|word| !word.is_empty());
     words.find(|word| word.chars().all(char::is_alphabetic)).unwrap_or(why)
@@ -511,8 +519,8 @@ impl MeasuredPoint {
         (self.repeats >= SPREAD_REPEATS_MIN).then_some(self.spread)
     }
 
-    /// The setting of the point without its result. `compare` matches the points of two records by
-    /// their settings.
+    /// Describes the setting of the point, without its result. `compare` matches the points of two
+    /// records by this text.
     pub fn setting(&self) -> String {
         let mut words = vec![self.kind.to_string(), format!("cpus of node {}", self.cpu_node)];
         match (&self.weights, self.memory_node) {
@@ -532,7 +540,8 @@ impl MeasuredPoint {
         words.join(", ")
     }
 
-    /// The result and its unit: bandwidth for bandwidth and interleave points, else latency.
+    /// The result of the point and its unit: the bandwidth for the kinds bandwidth and interleave,
+    /// and the latency for other kinds.
     pub fn value(&self) -> Option<(f64, &'static str)> {
         match self.kind {
             PointKind::Bandwidth | PointKind::Interleave => {
@@ -543,8 +552,8 @@ impl MeasuredPoint {
     }
 }
 
-/// A size in the largest binary unit that gives a whole number, else in whole MB (10^6 bytes), else
-/// with one decimal.
+/// Formats a size in the largest binary unit that gives a whole number. If there is none, the size
+/// is in whole MB (10^6 bytes), or with one decimal in a binary unit.
 pub fn size_text(bytes: u64) -> String {
     let units = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     let whole = units.iter().find(|(unit, _)| bytes >= *unit && bytes.is_multiple_of(*unit));

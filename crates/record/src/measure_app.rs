@@ -1,10 +1,10 @@
 //! A profile of an application, as `interleaf.measure/1` with an `app` object.
 //!
 //! `interleaf measure app` samples counters, processes, energy and storage while a command runs.
-//! The document has the samples, their sum over the run ([`WholeDocument`]), and the phases:
-//! intervals of even bandwidth. Null means "not counted", which is different from 0. `report`
-//! renders the document. `predict` and `simulate` read the demand file, which is written in
-//! addition.
+//! The document has the samples, the sum of the samples over the run ([`WholeDocument`]), and the
+//! phases: intervals of even bandwidth. Null means "not counted", which is different from 0.
+//! `report` renders the document. `measure app --demand` also writes a demand file, which `predict`
+//! and `simulate` read.
 
 mod figures;
 mod samples;
@@ -21,8 +21,8 @@ use interleaf_model::phases::{BandwidthReading, SteadyInterval};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A profile of an application. `points` is always empty, because only the other measurements with
-/// this schema have points.
+/// A profile of an application. `points` is always empty: only the other documents with this
+/// schema, measurements of machines, have points.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProfileDocument {
     pub schema: String,
@@ -47,7 +47,7 @@ pub struct AppDocument {
     /// Exit code of the command; null while the command runs, after a signal, and in a dry run.
     pub exit_code: Option<i32>,
     pub signal: Option<i32>,
-    /// Runtime of the command; null in a dry run.
+    /// Runtime of the command, s; null in a dry run.
     pub runtime_s: Option<f64>,
     /// Interval between samples, s.
     pub every_s: f64,
@@ -55,14 +55,15 @@ pub struct AppDocument {
     pub cpus: usize,
     /// Memory tiers, fastest first.
     pub tiers: Vec<ProfileTier>,
-    /// Metered energy domains, in the order of `energy_j` of the samples.
+    /// The energy domains that are metered, in the order of the list `energy_j` of a sample.
     pub energy_domains: Vec<String>,
-    /// Source of each quantity, or the reason why the quantity is missing.
+    /// The quantities, each with its source or the reason why it is missing.
     pub quantities: Vec<QuantityDocument>,
-    /// The run as a whole; null in a dry run.
+    /// Results over the whole run; null in a dry run.
     pub whole: Option<WholeDocument>,
-    /// Phases of even bandwidth; empty when bandwidth is not counted. The times of a phase add up
-    /// only spans with counted traffic, so they may be earlier than `time_s` of the samples.
+    /// Phases of even bandwidth; empty when bandwidth is not counted. Spans without counted traffic
+    /// do not count in the times of a phase, so these times may be earlier than `time_s` of the
+    /// samples.
     pub phases: Vec<PhaseDocument>,
     /// Limits of the validity of the numbers in the profile.
     pub warnings: Vec<String>,
@@ -78,8 +79,8 @@ pub struct ProfileTier {
     pub nodes: Vec<u32>,
 }
 
-/// A quantity: its source in `what`, or for a missing quantity the reason in `what` and a hint in
-/// `remedy`.
+/// A quantity. If it is available, `what` is its source. If it is missing, `what` is the reason,
+/// and `remedy` a hint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QuantityDocument {
     pub name: String,
@@ -99,10 +100,10 @@ impl QuantityDocument {
     }
 }
 
-/// The run as a whole: one JSON object with 20 fields. Null means "not counted", not 0.
+/// Results over the whole run: one JSON object with 20 fields. Null means "not counted", not 0.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WholeDocument {
-    /// Time covered by the bandwidth counters, s; for a replayed recording, the time that the
+    /// Time in which the traffic was counted, s; for a replayed recording, the time that the
     /// readings of the recording cover.
     pub counted_s: f64,
     pub bandwidth_gbps: Option<f64>,
@@ -115,23 +116,24 @@ pub struct WholeDocument {
     /// Largest number of runnable threads in a sample.
     pub threads_running_max: usize,
     pub threads_max: usize,
-    /// Peak resident memory of all processes together.
+    /// Peak resident memory of all processes of the command together.
     pub resident_max_bytes: u64,
     pub resident_mean_bytes: Option<f64>,
-    /// Peak resident memory of one process.
+    /// Peak resident memory of the largest process.
     pub process_resident_max_bytes: Option<u64>,
     pub major_faults: u64,
     pub storage_read_bytes: Option<u64>,
     pub storage_written_bytes: Option<u64>,
     pub energy: Vec<EnergyDocument>,
     pub topdown: Option<TopdownDocument>,
-    /// Mean number of CPUs used by other programs; 0 if the CPU time is below the resolution of the
-    /// kernel's counters, some ticks of 10 ms.
+    /// Mean number of CPUs that other programs used; 0 if their CPU time is below the resolution of
+    /// the kernel's counters, some ticks of 10 ms.
     pub other_cpus_used: Option<f64>,
-    /// Mean number of CPUs taken by the hypervisor (steal time); 0 as for `other_cpus_used`.
+    /// Mean number of CPUs that the hypervisor took (steal time); 0 under the same condition as
+    /// `other_cpus_used`.
     pub stolen_cpus: Option<f64>,
-    /// Largest number of processes in a sample that could not be read, because other users own the
-    /// processes.
+    /// Largest number of processes in a sample that could not be read, because they belong to other
+    /// users.
     pub hidden_processes: usize,
 }
 
@@ -141,10 +143,10 @@ pub struct TierWhole {
     pub bandwidth_gbps: Option<f64>,
     pub read_gbps: Option<f64>,
     pub written_gbps: Option<f64>,
-    /// Mean latency of last-level cache misses, ns: queue occupancy divided by the number of
-    /// requests.
+    /// Mean latency of last-level cache misses, ns: the occupancy of the tier's queue divided by
+    /// the number of requests.
     pub latency_ns: Option<f64>,
-    /// Memory on the tier at the time when the command had the most resident memory.
+    /// The command's memory on the tier at the time when the command had the most resident memory.
     pub resident_bytes: Option<u64>,
     pub anonymous_bytes: Option<u64>,
     pub resident_share: Option<f64>,
@@ -168,7 +170,8 @@ pub struct TopdownDocument {
     /// The second level of the breakdown: each category of the first level except `contention` is
     /// split in two, for example `backend_bound` into `memory_bound` and `core_bound`.
     pub second: BTreeMap<String, f64>,
-    /// Fraction of the time in which the multiplexed counters were on the PMU, 0 to 1.
+    /// Fraction of the time in which the counters, which may be multiplexed, were on the PMU, 0 to
+    /// 1.
     pub counted_share: f64,
 }
 
@@ -240,14 +243,15 @@ impl TopdownDocument {
     }
 }
 
-/// The duration of a tick, the unit in which the kernel reports CPU time, s.
+/// The duration of a tick, s. The kernel reports CPU time in ticks.
 const TICK_S: f64 = 0.01;
 
-/// The maximum error of the CPU time that is read for a command and its descendants, ticks. The CPU
-/// time of the machine has an error of one tick for each CPU.
+/// The maximum error of the CPU time of a command and its descendants, ticks. (The CPU time of the
+/// machine has an error of one tick for each CPU.)
 const PROCESS_TICKS: f64 = 2.0;
 
-/// Figures of a whole run that are not the sum of its samples; `None` if not counted.
+/// Results over the whole run that are not sums of samples. A result that was not counted is
+/// `None`.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RunTotals {
     pub process_resident_max_bytes: Option<u64>,
@@ -256,7 +260,7 @@ pub struct RunTotals {
 }
 
 impl AppDocument {
-    /// Computes the figures of the whole run and its phases from the samples.
+    /// Computes the results over the whole run and the phases, from the samples and from `totals`.
     pub fn summarise(&mut self, runtime_s: f64, totals: RunTotals) {
         self.runtime_s = Some(rounded(runtime_s));
         let Some(sum) = SampleDocument::sum(&self.samples) else {
@@ -295,7 +299,7 @@ impl AppDocument {
             cpus_used: of_time(sum.cpu_s),
             threads_running_max: most(|sample| sample.threads_running),
             threads_max: most(|sample| sample.threads),
-            // The kernel keeps the largest memory of each process. A process that exited between
+            // The kernel remembers the peak memory of each process. A process that exited between
             // two samples may have had more memory than any sample shows.
             resident_max_bytes: resident.max(process).unwrap_or(0),
             resident_mean_bytes: SampleDocument::mean_resident_bytes(samples).map(rounded),
@@ -320,7 +324,7 @@ impl AppDocument {
         self.phases = self.detect_phases();
     }
 
-    /// The phases of the run. The bandwidth is even within a phase.
+    /// Divides the run into phases, in each of which the bandwidth is even.
     fn detect_phases(&self) -> Vec<PhaseDocument> {
         let counted: Vec<&SampleDocument> =
             self.samples.iter().filter(|sample| sample.gbps().is_some()).collect();

@@ -2,12 +2,13 @@
 //!
 //! `interleaf plan` writes the document, with a row for each configuration. Speeds are relative to
 //! the baseline configuration. `task_energy_j` is the energy of one run of the demand. If the
-//! demand's result is a rate, it is the energy of one unit of work; for a traffic mix, of one GB.
+//! demand's result is a rate, it is the energy of one unit of work; for a traffic mix, the energy
+//! of one GB.
 //!
-//! In a plan with several demands, each demand has a share of the run time on the baseline. The
-//! work of a row is then the work that the baseline does in one second: `result` is the time for
-//! this work, and `task_energy_j` is the energy for this work. The field `demands` is left out in a
-//! plan with one demand.
+//! In a plan with several demands, each demand has a share of the run time on the baseline. Each
+//! row is then for the work that the baseline does in one second: `result` is the time for this
+//! work, and `task_energy_j` is the energy for this work. A plan with one demand has no field
+//! `demands`.
 
 use super::{
     ProvenanceDocument,
@@ -18,16 +19,16 @@ use serde::{Deserialize, Serialize};
 
 pub const SCHEMA: &str = "interleaf.plan/1";
 
-/// The merit by which the recommended configuration is chosen.
+/// The goal for which a configuration is recommended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Goal {
-    /// Minimum cost for the work: the cost divided by the speed.
+    /// Minimum cost for the same work: the cost divided by the speed.
     #[default]
     Value,
     /// The highest speed.
     Speed,
-    /// Minimum energy for the work.
+    /// Minimum energy for the same work.
     Energy,
     /// Minimum cost, whatever the speed.
     Cost,
@@ -44,9 +45,10 @@ pub struct PlanDocument {
     /// The demands of a plan with several demands; left out with one demand.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub demands: Vec<PlanDemand>,
-    /// Unit of the result: "s", the unit of a rate, or GB/s for a mix.
+    /// Unit of `result`: "s", the unit of a rate, or GB/s for a mix.
     pub result_unit: String,
-    /// Memory that the demand needs, bytes; with several demands the largest; null if unknown.
+    /// Memory that the demand needs, bytes; with several demands, the largest of their needs; null
+    /// if unknown.
     pub footprint_bytes: Option<u64>,
     pub baseline: String,
     pub goal: Goal,
@@ -54,17 +56,18 @@ pub struct PlanDocument {
     /// Years of operation whose energy is part of the cost; null without a price of energy.
     pub years: Option<f64>,
     pub rows: Vec<PlanRow>,
-    /// Name of the recommended configuration; null if no configuration holds the demand.
+    /// Name of the recommended configuration; null if the memory of no configuration holds the
+    /// demand.
     pub recommended: Option<String>,
     /// Fraction by which each figure of `sensitivity` is lowered and raised. A predicted speed is
-    /// set to the ends of its interval instead.
+    /// instead set to the ends of its interval.
     pub vary_share: f64,
     pub sensitivity: Vec<SensitivityRow>,
     pub parts: Vec<PlanPart>,
     /// The price of energy; left out if no price is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub energy: Option<PlanEnergy>,
-    /// Inputs of all predictions.
+    /// The inputs of all predictions, by provenance.
     pub provenance: ProvenanceDocument,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
@@ -77,9 +80,9 @@ pub struct PlanDemand {
     /// Fraction of the run time that the demand takes on the baseline; the shares of all demands
     /// sum to 1.
     pub share: f64,
-    /// Unit of the demand's result: "s" or the unit of a rate.
+    /// Unit of the demand's result: "s", or the unit of a rate.
     pub result_unit: String,
-    /// Memory that the demand needs, bytes; null if unknown.
+    /// Memory that this demand needs, bytes; null if unknown.
     pub footprint_bytes: Option<u64>,
 }
 
@@ -93,49 +96,50 @@ pub struct PlanRow {
     /// The best weights of the configuration's tiers; empty if several demands have different best
     /// weights.
     pub weights: Vec<u16>,
-    /// Threads of the demand; for a mix, the threads that saturate the tiers. Left out if several
-    /// demands have different numbers of threads.
+    /// Number of threads of the demand; for a mix, the number that saturates the tiers. Left out if
+    /// several demands have different numbers of threads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<f64>,
-    /// Speed relative to the baseline; with several demands the harmonic mean of their speeds,
-    /// weighted by share: 1 / sum(share / speed).
+    /// Speed relative to the baseline; with several demands, the harmonic mean of the demands'
+    /// speeds, weighted by share: 1 / sum(share / speed).
     pub speed: f64,
     pub speed_interval: [f64; 2],
     pub result: f64,
-    /// Bandwidth, GB/s; with several demands the mean over the run time.
+    /// Bandwidth, GB/s; with several demands, the mean over the run time.
     pub bandwidth_gbps: f64,
-    /// Mean latency of a cache line, ns.
+    /// Mean latency of an access to memory, ns.
     pub latency_ns: f64,
-    /// Power of the server, W; with several demands the mean over the run time; null if unknown.
+    /// Power of the server, W; with several demands, the mean over the run time; null if unknown.
     pub power_w: Option<f64>,
     pub task_energy_j: Option<f64>,
-    /// Cost of the parts, and of the energy over `years`, in `currency`.
+    /// Cost of the parts, plus the cost of the energy over `years`, in `currency`.
     pub cost: f64,
     pub parts_cost: f64,
-    /// Cost relative to the baseline divided by speed relative to the baseline: the cost of the
-    /// same work.
+    /// Cost of the same work: the cost relative to the baseline, divided by the speed relative to
+    /// the baseline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work_cost: Option<f64>,
     pub capacity_bytes: u64,
-    /// True if the memory of the configuration holds each demand.
+    /// True if the memory of the configuration holds every demand of the plan.
     pub fits: bool,
-    /// The limit of the configuration's speed; one limit for each demand if the limits differ.
+    /// The resource that limits the configuration's speed; if it differs between demands, one for
+    /// each demand.
     pub bound_by: String,
     /// True if the configuration is on the Pareto front of speed and cost.
     pub on_cost_front: bool,
     /// True if the configuration is on the Pareto front of speed and energy.
     pub on_energy_front: bool,
-    /// A configuration that is no worse in speed, cost and energy, and better in at least one; null
-    /// if none.
+    /// Name of another configuration that is no worse in speed, cost and energy, and better in at
+    /// least one of them; null if there is none.
     pub dominated_by: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// Result of each demand alone on the configuration; left out with one demand.
+    /// Result of each demand, run alone on the configuration; left out in a plan with one demand.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub demands: Vec<PlanDemandRow>,
 }
 
-/// Result of one of several demands, alone on a configuration.
+/// Result of one of several demands, run alone on a configuration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanDemandRow {
     pub demand: String,
@@ -144,45 +148,47 @@ pub struct PlanDemandRow {
     pub threads: f64,
     pub speed: f64,
     pub speed_interval: [f64; 2],
-    /// Result of the demand, in the demand's `result_unit`.
+    /// Result of the demand, in `result_unit` of this demand in `demands` of the document.
     pub result: f64,
     pub bandwidth_gbps: f64,
     pub latency_ns: f64,
     pub power_w: Option<f64>,
-    /// Energy of a run, or of a unit of the rate, J; null if unknown.
+    /// Energy of a run of the demand, or of a unit of work if its result is a rate, J; null if
+    /// unknown.
     pub task_energy_j: Option<f64>,
     /// True if the memory of the configuration holds the demand.
     pub fits: bool,
-    /// The limit of the demand's speed.
+    /// The resource that limits the speed of the demand.
     pub bound_by: String,
 }
 
-/// The two recommendations with one assumed figure of the plan changed: lowered, and raised.
+/// The recommendations if one figure of the plan is changed: one with the lowered figure, and one
+/// with the raised figure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SensitivityRow {
     pub figure: String,
-    /// Value of the figure before the change, in `unit`; left out if the value differs between
-    /// configurations.
+    /// Value of the figure before the change, in `unit`; left out if configurations have different
+    /// values.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
-    /// The recommended configuration with the lower and with the higher figure; null if no
+    /// The recommended configurations with the lowered and with the raised figure; null if no
     /// configuration holds the demand.
     pub recommended: [Option<String>; 2],
     pub changes: bool,
-    /// The factors below and above 1 by which the figure must be multiplied to change the
-    /// recommendation. Factors from 0.1 to 10 are tried; null if none of them changes the
+    /// The nearest factors below and above 1 by which the figure must be multiplied to change the
+    /// recommendation. Factors from 0.1 to 10 are tried. Null if none of them changes the
     /// recommendation, or if no factor was searched.
     pub factors: [Option<f64>; 2],
-    /// The recommended configuration beyond each factor of `factors`; null if the factor is null,
-    /// or if no configuration holds the demand.
+    /// For each factor of `factors`, the configuration that is recommended beyond it; null if the
+    /// factor is null, or if no configuration holds the demand.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recommended_beyond: Option<[Option<String>; 2]>,
 }
 
 impl SensitivityRow {
-    /// True if a factor was found at which the recommendation changes.
+    /// True if `factors` has a factor at which the recommendation changes.
     pub fn has_factor(&self) -> bool {
         self.factors.iter().any(Option::is_some)
     }
@@ -208,7 +214,8 @@ pub struct PlanEnergy {
 }
 
 impl PlanDocument {
-    /// The figures of speed against cost, and of speed against energy, with their Pareto fronts.
+    /// The figure of speed against cost and the figure of speed against energy, each with its
+    /// Pareto front.
     pub fn figures(&self) -> Vec<Figure> {
         let cost_label = format!("cost, {}", self.currency);
         let energy_label = format!("energy, J {}", self.task());
@@ -231,7 +238,7 @@ impl PlanDocument {
         figures
     }
 
-    /// The number of threads, if it is the same on all configurations.
+    /// The number of threads, if it is the same on all configurations; otherwise `None`.
     pub fn threads(&self) -> Option<f64> {
         let first = self.rows.first()?.threads;
         first.filter(|_| self.rows.iter().all(|row| row.threads == first))
@@ -291,7 +298,7 @@ impl PlanDocument {
     }
 }
 
-/// The unit of work of a result in `unit`: "a run" for `s`, "a GB" for `GB/s`.
+/// Returns the unit of work of a result whose unit is `unit`: "a run" for `s`, "a GB" for `GB/s`.
 pub fn task_of(unit: &str) -> String {
     match (unit, unit.strip_suffix("/s")) {
         ("s", _) => "a run".into(),
@@ -300,7 +307,7 @@ pub fn task_of(unit: &str) -> String {
     }
 }
 
-/// Checks the fields `speed` and `speed_interval` of the object `of`.
+/// Checks the fields `speed` and `speed_interval` of the object with the path `of`.
 fn check_speed(of: &str, speed: f64, interval: [f64; 2]) -> Checked {
     let (field, [low, high]) = (format!("{of}.speed"), interval);
     in_order(format!("{of}.speed_interval"), interval)?;

@@ -1,8 +1,8 @@
-//! Published studies computed again, as `interleaf.reproduce/1`.
+//! Published studies, reproduced by Interleaf, as `interleaf.reproduce/1`.
 //!
-//! `interleaf reproduce` writes the document. A row has a published figure, or a published range,
-//! and the figure of Interleaf (`ours`). The error is ours / published - 1. Rows that were used to
-//! fit constants are marked, and do not count for the errors of a study.
+//! `interleaf reproduce` writes the document. A row has a published figure or range, and the figure
+//! that Interleaf computes (`ours`). The error of a row is ours / published - 1. Rows that were
+//! used to fit constants are marked, and do not count in the errors of a study.
 
 use super::{
     check::{Check, Checked, identifier, in_order, same_length},
@@ -19,7 +19,7 @@ pub struct ReproduceDocument {
     pub studies: Vec<StudyDocument>,
 }
 
-/// The results of a study, compared with the results that its publication prints.
+/// The results of one study: those of Interleaf, compared with those that the publication prints.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StudyDocument {
     pub name: String,
@@ -27,20 +27,22 @@ pub struct StudyDocument {
     pub source: String,
     pub rows: Vec<ReproduceRow>,
     pub fitted_constants: Vec<String>,
-    /// Mean absolute error of the rows that were not used for fitting, a fraction.
+    /// Mean absolute error of the rows that count (neither `used_for_fit` nor `uncounted`), a
+    /// fraction.
     pub mean_abs_error: f64,
-    /// Largest absolute error of the rows that were not used for fitting, a fraction.
+    /// Largest absolute error of the rows that count (neither `used_for_fit` nor `uncounted`), a
+    /// fraction.
     pub max_abs_error: f64,
     pub sections: Vec<SectionDocument>,
-    /// Remarks on the study.
+    /// Remarks on the whole study.
     pub remarks: Vec<String>,
     pub figures: Vec<Figure>,
-    /// Tables of results that the publication does not have.
+    /// Tables of further results of Interleaf, which the publication does not have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tables: Vec<TableDocument>,
 }
 
-/// A table of texts.
+/// A table whose cells are texts.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TableDocument {
     pub title: String,
@@ -48,10 +50,10 @@ pub struct TableDocument {
     pub rows: Vec<Vec<String>>,
 }
 
-/// Rows whose error is above this fraction in magnitude need a reason in their note.
+/// A row whose absolute error exceeds this fraction needs a reason for the error in its note.
 const REASON_FROM: f64 = 0.05;
 
-/// A published value: a figure, a range, or null where the publication prints no number.
+/// A published value: a number, a range, or null if the publication prints no number.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Published {
@@ -70,8 +72,9 @@ impl Published {
         }
     }
 
-    /// The error: ours / published - 1. For a published range, the error is 0 within the range, and
-    /// relative to the nearer end outside the range. `None` without a published number.
+    /// The error of the figure `ours`: ours / published - 1. For a published range, the error is 0
+    /// within the range, and outside it is relative to the nearer end. `None` without a published
+    /// number.
     fn error_of(self, ours: f64) -> Option<f64> {
         match self {
             Self::Figure(published) => Some(ours / published - 1.0),
@@ -99,23 +102,23 @@ pub struct ReproduceRow {
     /// number.
     pub error: Option<f64>,
     pub used_for_fit: bool,
-    /// True if the row counts in no error of its study: it repeats another row in another unit, or
-    /// no study published its figure.
+    /// True if the row does not count in the errors of its study, because it repeats another row in
+    /// another unit, or because the study did not publish its figure.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub uncounted: bool,
     pub note: Option<String>,
 }
 
-/// Errors of the rows of a section.
+/// Errors of the rows in one section of a study.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SectionDocument {
     pub section: String,
     pub rows: usize,
     pub used_for_fit: usize,
-    /// Mean absolute error of the rows that were not used for fitting and are counted, or of all
-    /// rows when there is none; a fraction.
+    /// Mean absolute error of the rows that count (neither `used_for_fit` nor `uncounted`), or of
+    /// all rows if none counts; a fraction.
     pub mean_abs_error: f64,
-    /// Largest absolute error of the same rows, a fraction.
+    /// Largest absolute error of the same rows as in `mean_abs_error`, a fraction.
     pub max_abs_error: f64,
 }
 
@@ -179,12 +182,13 @@ impl ReproduceRow {
         Self { uncounted: true, ..self }
     }
 
-    /// True if the error is above 5 %: the note must explain it or say "not explained".
+    /// True if the absolute error is above 5 %. The note must then explain the error, or say "not
+    /// explained".
     pub fn needs_reason(&self) -> bool {
         self.error.is_some_and(|error| error.abs() > REASON_FROM)
     }
 
-    /// Appends `reason` to the note when the error needs one.
+    /// Appends `reason` to the note if the error needs a reason.
     pub fn explained(self, reason: impl FnOnce() -> String) -> Self {
         if !self.needs_reason() {
             return self;
@@ -202,7 +206,7 @@ impl ReproduceRow {
 }
 
 impl StudyDocument {
-    /// Groups the rows of a study by section, and computes the errors.
+    /// Creates the document of a study: groups the rows by section, and computes the errors.
     pub fn new(
         name: &str,
         title: &str,
@@ -248,7 +252,7 @@ impl StudyDocument {
     }
 }
 
-/// Mean and maximum of the absolute errors; 0 without rows.
+/// Returns the mean and the maximum of the absolute errors of rows; 0 without rows.
 pub fn errors<'a>(rows: impl Iterator<Item = &'a ReproduceRow>) -> (f64, f64) {
     let errors: Vec<f64> = rows.filter_map(|row| Some(row.error?.abs())).collect();
     let mean = errors.iter().sum::<f64>() / errors.len().max(1) as f64;

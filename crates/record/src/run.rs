@@ -1,9 +1,9 @@
-//! A command, or running processes, under a placement, as `interleaf.run/1`.
+//! The placement of the pages of a command, or of running processes, as `interleaf.run/1`.
 //!
 //! `interleaf run` writes the document. The document has the requested placement, the kernel
 //! settings that were changed and restored, the exit status, the placement audit
-//! ([`MemoryDocument`]) and the migrated pages ([`MovedDocument`]). Weights are per node. Shares
-//! are fractions of the sum of the weights.
+//! ([`MemoryDocument`]) and the migrated pages ([`MovedDocument`]). Each node has a weight. The
+//! share of a node is its weight divided by the sum of the weights.
 
 mod figures;
 
@@ -22,7 +22,7 @@ use std::{collections::BTreeMap, os::unix::process::ExitStatusExt as _, process:
 
 pub const SCHEMA: &str = "interleaf.run/1";
 
-/// A run of a command: the request and its outcome; one JSON object.
+/// A run of a command under a placement: the request and its outcome; one JSON object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunDocument {
     pub schema: String,
@@ -34,22 +34,22 @@ pub struct RunDocument {
     pub policy: String,
     /// The equivalent options of numactl.
     pub numactl: String,
-    /// Kernel settings changed for the command, in the order of the changes; they are restored in
-    /// reverse order.
+    /// Kernel settings that were changed for the command, in the order of the changes. They are
+    /// restored in reverse order.
     pub settings: Vec<ChangedSetting>,
     pub command: Vec<String>,
     pub dry_run: bool,
     /// Exit code of the command; null if the command did not run, and after a signal.
     pub exit_code: Option<i32>,
     pub signal: Option<i32>,
-    /// Placement audit at the time when the command had the most memory; null when no audit
+    /// The placement audit at the time when the command had the most memory; null when no audit
     /// succeeded.
     pub memory: Option<MemoryDocument>,
     /// Migration of resident pages; null when none was requested.
     pub moved: Option<MovedDocument>,
-    /// Outcome of restoring each setting of `settings`.
+    /// For each setting of `settings`, the outcome of restoring it.
     pub put_back: Vec<PutBackDocument>,
-    /// Steering of the command's pages; left out without a policy.
+    /// The steering of the command's pages by a policy; left out without a policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub balance: Option<BalancedDocument>,
 }
@@ -61,19 +61,19 @@ impl Check for RunDocument {
     }
 }
 
-/// Steering of the pages of a command.
+/// The steering of the pages of a command by a policy.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BalancedDocument {
-    /// Name of the policy.
+    /// Name of the policy that steers the pages.
     pub policy: String,
     /// The actuator that migrates pages.
     pub way: ActuatorName,
     /// The reason for the choice of the actuator.
     pub way_reason: String,
-    /// Source of the traffic counts.
+    /// Source of the traffic counts on which the policy decides.
     pub source: String,
     pub period_s: f64,
-    /// The periods of the steering, as `interleaf balance` records them.
+    /// The control periods of the policy, in the form in which `interleaf balance` records them.
     pub periods: Vec<BalancePeriod>,
 }
 
@@ -95,8 +95,8 @@ pub struct ChangedSetting {
 pub struct PutBackDocument {
     pub path: String,
     pub outcome: RestoreOutcome,
-    /// A value that depends on `outcome`: the old value, the process that holds the setting, the
-    /// value that another program has written, or the reason of the failure.
+    /// A text that depends on `outcome`: the old value, the process that still needs the setting,
+    /// the value that another program has written, or the reason of the failure.
     pub value: String,
 }
 
@@ -115,12 +115,13 @@ pub enum RestoreOutcome {
     /// The old value could not be written.
     #[serde(rename = "failed")]
     Failed,
-    /// The journal is damaged, so the old value is unknown.
+    /// The setting is not restored: the journal is damaged, so the old value is unknown.
     #[serde(rename = "set aside")]
     SetAside,
 }
 
-/// The placement audit: memory by node, and allocations that bypassed the policy (`escapes`).
+/// A placement audit: the command's memory on each node, and the allocations that bypassed the
+/// placement policy (`escapes`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MemoryDocument {
     pub total_bytes: u64,
@@ -140,19 +141,19 @@ pub struct EscapeDocument {
     pub bytes: BTreeMap<u32, u64>,
 }
 
-/// Migrated pages; in a dry run, the pages that would migrate.
+/// The migration of pages; in a dry run, the migration that would be made.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MovedDocument {
     pub before_bytes: BTreeMap<u32, u64>,
     pub after_bytes: BTreeMap<u32, u64>,
     pub moved_bytes: u64,
-    /// Pages that could not be migrated.
+    /// The memory that could not be migrated, by reason.
     pub left: Vec<LeftDocument>,
-    /// Processes, as `4242 (name)`.
+    /// The processes whose pages were to be migrated, as `4242 (name)`.
     pub processes: Vec<String>,
-    /// Processes whose memory could not be read.
+    /// The processes whose memory could not be read or migrated, with the reason.
     pub refused: Vec<String>,
-    /// Passes over all memory; 0 in a dry run.
+    /// Number of passes over all memory of the processes; 0 in a dry run.
     pub passes: u32,
     /// True if a signal stopped the migration.
     pub stopped: bool,
@@ -185,8 +186,8 @@ impl RunDocument {
         }
     }
 
-    /// The document of a command whose pages a policy steers. `nodes` lists the nodes with their
-    /// initial weights.
+    /// The document of a command whose pages a policy steers. `nodes` has pairs of (node, initial
+    /// weight).
     pub fn steered(
         nodes: Vec<(u32, u32)>,
         balance: BalancedDocument,
@@ -206,7 +207,7 @@ impl RunDocument {
         }
     }
 
-    /// The document of a command before its start: only the command is known.
+    /// The document of a command before its start, when only the command is known.
     fn not_started(command: Vec<String>) -> Self {
         Self {
             schema: SCHEMA.into(),
@@ -311,8 +312,8 @@ impl From<&PlacementAudit> for MemoryDocument {
 }
 
 impl MovedDocument {
-    /// The document of a dry run. `found` is the forecast of the migration. `after_bytes` equals
-    /// `before_bytes`, because nothing is migrated.
+    /// The document of a dry run. `found` is the forecast of the migration. Because nothing is
+    /// migrated, `after_bytes` equals `before_bytes`.
     pub fn planned(found: &migrate::Forecast) -> Self {
         let shared = LeftDocument::new(Reason::Shared, found.shared_bytes);
         let processes = found.processes.iter();

@@ -1,6 +1,6 @@
-//! A platform, as `interleaf.show/1`. `interleaf show --platform` writes the document.
+//! A platform, as `interleaf.show/1`, which `interleaf show --platform` writes.
 //!
-//! Each figure has its provenance (measured, published, simulated, assumed) and its source.
+//! Each number has its provenance (measured, published, simulated, assumed) and its source.
 
 use super::{
     TierKindName,
@@ -46,7 +46,8 @@ pub struct ShowTier {
     pub capacity_bytes: u64,
     pub curves: Vec<CurveDocument>,
     pub power: Option<TierPowerDocument>,
-    /// Maximum number of outstanding reads that the counters of the tier's queue can count.
+    /// Maximum number of outstanding reads that the counters of the tier's queue can count; left
+    /// out if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_reads_max: Option<FigureDocument>,
 }

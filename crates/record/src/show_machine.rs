@@ -1,7 +1,7 @@
 //! A machine, as `interleaf.show/1`, and its capabilities, as `interleaf.doctor/1`.
 //!
-//! `interleaf show` describes the NUMA nodes as the kernel and the firmware describe them;
-//! `interleaf doctor` lists the mechanisms of the kernel that Interleaf can use.
+//! `interleaf show` describes the NUMA nodes according to the kernel and the firmware. `interleaf
+//! doctor` lists the mechanisms of the kernel that Interleaf can use.
 
 use super::check::Check;
 use interleaf_linux::machine::{
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 pub const DOCTOR_SCHEMA: &str = "interleaf.doctor/1";
 
-/// The running machine, or a captured one.
+/// The running machine, or a captured machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MachineDocument {
     pub schema: String,
@@ -44,22 +44,23 @@ pub struct MachineNode {
     pub cpus: String,
     pub capacity_bytes: u64,
     pub free_bytes: u64,
-    /// Rated read bandwidth (HMAT or CDAT), GB/s, not measured; null when the firmware gives none.
+    /// Read bandwidth as rated by the firmware (HMAT or CDAT), GB/s, not measured; null when the
+    /// firmware has no rating.
     pub read_gbps: Option<f64>,
-    /// Rated write bandwidth, GB/s; null when the firmware gives none.
+    /// Write bandwidth as rated by the firmware, GB/s; null when the firmware has no rating.
     pub write_gbps: Option<f64>,
     pub read_latency_ns: Option<u64>,
-    /// Nodes with the CPUs that are nearest to this node, as a list (`0-1`).
+    /// The nodes whose CPUs are nearest to this node, as a list (`0-1`).
     pub near: String,
-    /// Memory tier of the node in the kernel: a smaller number is faster.
+    /// The kernel's memory tier of the node; a smaller number is a faster tier.
     pub memory_tier: Option<u32>,
     /// Weight of the node in weighted interleaving, 1 to 255; null when the kernel lacks weighted
     /// interleaving.
     pub weight: Option<u8>,
-    /// SLIT distances from this node to the nodes of the list `nodes`, in the order of node
-    /// numbers; the distance to itself is 10.
+    /// SLIT distances from this node to all nodes in `nodes` of the document, in the order of node
+    /// numbers. The distance from a node to itself is 10.
     pub distances: Vec<u32>,
-    /// Reserved huge pages of the node: a part of the capacity that placement cannot use.
+    /// Reserved huge pages of the node. Placement cannot use this part of the capacity.
     pub huge_pages: Vec<HugePagesDocument>,
 }
 
@@ -70,8 +71,8 @@ pub struct HugePagesDocument {
     pub free: u64,
 }
 
-/// True if a node has memory or CPUs. Some firmware numbers empty nodes too, for example for GPU
-/// partitions that are not configured.
+/// True if a node has memory or CPUs. Some firmware also describes nodes with neither, for example
+/// for GPU partitions that are not configured.
 fn is_listed(node: &Node) -> bool {
     node.total_bytes > 0 || !node.cpus.is_empty()
 }
@@ -139,7 +140,7 @@ impl MachineNode {
     }
 }
 
-/// The capabilities of a machine, and the obstacles to each (`interleaf.doctor/1`).
+/// The capabilities of a machine, and for each missing one the obstacle (`interleaf.doctor/1`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DoctorDocument {
     pub schema: String,
@@ -153,10 +154,10 @@ impl Check for DoctorDocument {}
 pub struct CapabilityDocument {
     pub name: String,
     pub status: CapabilityStatus,
-    /// A text that depends on `status`: the means that provide a present capability, the reason for
-    /// a missing or unknown capability, or the rival page mover.
+    /// A text that depends on `status`: what provides a present capability, why a capability is
+    /// missing or unknown, or which page mover is the rival.
     pub what: String,
-    /// Hint for the user; null when the capability is present.
+    /// Hint how to get the capability, or how to stop a rival; null when the capability is present.
     pub remedy: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! A simulated machine under a policy, as `interleaf.simulate.machine/1`.
+//! A simulation of a machine whose pages a policy places, as `interleaf.simulate.machine/1`.
 //!
 //! `interleaf simulate machine` writes the document. The document has the scenario, a row for each
 //! period of the policy (target, bandwidth, migrated bytes, decision and its reason), and the
@@ -37,38 +37,38 @@ pub struct SimulateDocument {
     pub setting: SimulationSetting,
     pub periods: Vec<SimulatedPeriod>,
     pub workloads: Vec<WorkloadDocument>,
-    /// Time from which the target stays within 3 percentage points of its final value, s; null if
-    /// only the last target does.
+    /// Time from which the target stays within 3 percentage points of the final target, s; null if
+    /// only the final target itself does.
     pub converged_after_s: Option<f64>,
     pub migrated_bytes_total: u64,
     /// Energy of the whole machine, J; null when the platform has no power figures.
     pub energy_j: Option<f64>,
-    /// Results of the other policies on the same scenario, when requested.
+    /// Results of the other policies on the same scenario, if `--compare` requested them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub comparison: Vec<PolicyDocument>,
     pub provenance: ProvenanceDocument,
     /// Limits of the validity of the numbers in this document.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// The warnings of `predict` about the workloads.
+    /// The warnings that `predict` would print about the workloads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
 
-/// A socket or sub-NUMA cluster.
+/// A domain of the simulated machine: a socket or sub-NUMA cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SimulatedDomain {
     pub name: String,
-    /// Local tiers of the domain, fastest first; the pages of the domain's workloads are on these
+    /// Local tiers of the domain, fastest first. The pages of the domain's workloads are on these
     /// tiers.
     pub tiers: Vec<String>,
 }
 
-/// Parameters of the simulation beside the platform and the workloads.
+/// Parameters of the simulation, except the platform and the workloads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SimulationSetting {
     pub seed: u64,
-    /// Relative standard deviation of the counters, a fraction.
+    /// Relative standard deviation of the counters' readings, a fraction.
     pub counter_noise: f64,
     pub curve_error: f64,
     pub page_groups: usize,
@@ -83,21 +83,22 @@ pub struct SimulationSetting {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SimulatedPeriod {
     pub time_s: f64,
-    /// Target share of each tier, percent; with several domains, the mean of the domains.
+    /// Target share of each tier, percent; with several domains, the mean over the domains.
     pub target_weights: Vec<u16>,
     /// Target share of each tier in each domain, percent; left out on a machine with one domain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub domain_weights: Vec<Vec<u16>>,
-    /// Fraction of the steered workloads' accesses on each tier, 0 to 1, at the end of the period.
+    /// Fraction of the steered workloads' accesses that go to each tier at the end of the period, 0
+    /// to 1.
     pub hot_share: Vec<f64>,
-    /// Fraction of the accesses of each domain on each tier, 0 to 1; empty for a domain without a
-    /// running workload.
+    /// For each domain, the fraction of its accesses that go to each tier, 0 to 1; empty for a
+    /// domain without a running workload.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub domain_hot_share: Vec<Vec<f64>>,
     /// Mean bandwidth of all samples of the period, GB/s.
     pub bandwidth_gbps: f64,
-    /// Bandwidth that the policy judges, GB/s: a percentile of the samples without migration. Null
-    /// in a period that is not judged.
+    /// Bandwidth by which the policy judges its target, GB/s: a percentile of the samples without
+    /// migration. Null in a period that is not judged.
     pub judged_gbps: Option<f64>,
     pub tier_bandwidth_gbps: Vec<f64>,
     pub tier_latency_ns: Vec<Option<f64>>,
@@ -109,33 +110,35 @@ pub struct SimulatedPeriod {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkloadDocument {
     pub name: String,
-    /// The domain of the workload's threads; left out on a machine with one domain.
+    /// The domain in which the workload's threads run; left out on a machine with one domain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
     pub threads: u32,
     pub footprint_bytes: u64,
-    /// Time of the first run, s, including the policy's search for weights; null when the run did
-    /// not end.
+    /// Time of the workload's first run, s, including the policy's search for weights; null when
+    /// the run did not end.
     pub runtime_s: Option<f64>,
-    /// Number of runs until the end of the simulation, including the fraction of the last run.
+    /// Number of runs of the workload until the end of the simulation. A run that has not ended
+    /// counts as the fraction that is done.
     pub runs: f64,
     /// Rate of the first run, in `rate_unit`; left out for a workload whose result is a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_unit: Option<String>,
-    /// Speed-up over all pages on the first tier; null when the workload did not start.
+    /// Speed-up over a placement of all pages on the first tier; null when the workload did not
+    /// start.
     pub speedup: Option<f64>,
     pub local_runtime_s: f64,
     pub best_static: Option<BestStaticDocument>,
-    /// Runtime divided by the runtime with the best static weights, minus 1; for an unfinished run,
-    /// `regret_over_duration`.
+    /// Runtime divided by the runtime with the best static weights, minus 1. If the first run did
+    /// not end, the value of `regret_over_duration`.
     pub regret: Option<f64>,
-    /// Regret over the whole simulation: the work with the best static weights divided by the work
-    /// done, minus 1.
+    /// Regret over the whole simulation: the work that the best static weights would do, divided by
+    /// the work done, minus 1.
     pub regret_over_duration: Option<f64>,
-    /// Energy of the first run, J, including the run's share of the static power; null when
-    /// unknown.
+    /// Energy of the workload's first run, J, including the run's share of the static power; null
+    /// when unknown.
     pub energy_per_run_j: Option<f64>,
 }
 
@@ -155,7 +158,7 @@ pub struct PolicyDocument {
     pub migrated_bytes_total: u64,
 }
 
-/// The parameters of a simulation that its [`Outcome`] does not have.
+/// The parameters of a simulation that the document has, but not its [`Outcome`].
 pub struct TrialParameters<'a> {
     pub policy: &'a str,
     pub duration_s: f64,
@@ -296,14 +299,16 @@ impl SimulatedPeriod {
     }
 }
 
-/// Number of periods, from the first on, that are always shown.
+/// The first `FIRST_PERIODS` periods are always shown.
 const FIRST_PERIODS: usize = 3;
 
-/// Decisions that keep the target. They are no reason to show a period.
+/// Decisions that keep the target. A period with such a decision is not shown for its decision
+/// alone.
 const QUIET: [&str; 2] = ["hold", "wait"];
 
-/// The periods to show: the first three, those whose target differs from the target of the period
-/// before, and those with a new decision that is not in `QUIET`.
+/// Returns the periods that a report shows: the first three, those whose target differs from that
+/// of the period before, and those whose decision differs from that of the period before and is not
+/// in `QUIET`.
 pub fn notable_periods(periods: &[SimulatedPeriod]) -> impl Iterator<Item = &SimulatedPeriod> {
     let is_new = |at: usize| {
         let Some(before) = at.checked_sub(1).map(|before| &periods[before]) else { return true };
@@ -325,13 +330,13 @@ fn workloads(scenario: &Scenario, outcome: &Outcome) -> Vec<WorkloadDocument> {
     tasks.map(workload).collect()
 }
 
-/// The name of the task's domain; `None` on a machine with one domain.
+/// Returns the name of the domain in which a task runs; `None` on a machine with one domain.
 fn domain_of(scenario: &Scenario, task: &Task) -> Option<String> {
     let domains = &scenario.platform.domains;
     (domains.len() > 1).then(|| domains[task.domain].name.clone())
 }
 
-/// The domains with their local tiers; empty for one domain.
+/// Returns the domains of the machine with their local tiers; empty on a machine with one domain.
 fn domains(scenario: &Scenario) -> Vec<SimulatedDomain> {
     let layout = scenario.layout();
     if layout.domains.len() < 2 {
@@ -386,7 +391,7 @@ impl WorkloadDocument {
     }
 }
 
-/// The provenance of the inputs of the simulation.
+/// Returns the inputs of the simulation, each with its provenance.
 fn input_provenance(scenario: &Scenario) -> Vec<(String, Provenance)> {
     let platform = &scenario.platform;
     let mut inputs: Vec<(String, Provenance)> = platform
@@ -424,7 +429,7 @@ fn notes(scenario: &Scenario) -> Vec<String> {
     notes
 }
 
-/// The warnings of each workload whose runs leave its forecast uncertain.
+/// Returns the warnings about each workload whose measured runs leave its forecast uncertain.
 fn warnings(scenario: &Scenario) -> Vec<String> {
     let mut warnings = vec![];
     for task in &scenario.tasks {

@@ -14,7 +14,7 @@ use interleaf_model::{parameters, policy::PolicyKind, statistics::quantile};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The name of the format. It takes the place of a schema: a CSV file has none.
+/// The name of the format. It stands in place of the schema that a CSV file does not have.
 pub const SCHEMA: &str = "CSV of a sweep";
 
 /// A column of the rows of a sweep.
@@ -47,9 +47,9 @@ impl Column {
     }
 }
 
-/// The columns of a row. The last two are fingerprints. `sweep` is the fingerprint of the input of
-/// the sweep: a sweep that is continued uses only rows whose `sweep` matches its own input. `row`
-/// is the fingerprint of the row itself, and detects altered rows.
+/// The columns of a row. The last two are fingerprints. The column `sweep` is the fingerprint of
+/// the sweep's input: a sweep that continues uses only rows whose fingerprint matches its own
+/// input. The column `row` is the fingerprint of the row itself, and detects altered rows.
 pub const COLUMNS: [Column; 25] = [
     Column::whole("case"),
     Column::text("platform"),
@@ -78,16 +78,16 @@ pub const COLUMNS: [Column; 25] = [
     Column::text("row"),
 ];
 
-/// The header line of a CSV file with these columns, as `name,name,...`.
+/// Returns the header line of a CSV file with `columns`: `name,name,...`.
 pub fn header(columns: &[Column]) -> String {
     columns.iter().map(|column| column.name).collect::<Vec<_>>().join(",")
 }
 
-/// The names of the columns in the first line of a CSV file, whose cells may have quotes. Empty if
-/// the line is no CSV.
+/// Returns the names of the columns in the first line of a CSV file. The names may be in quotes.
+/// Empty if the line is not CSV.
 pub fn column_names(text: &str) -> Vec<String> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    // A document of JSON may be a single long line.
+    // A JSON document, which may be a single long line, is not CSV.
     let line = text.lines().next().filter(|line| !line.starts_with('{')).unwrap_or_default();
     let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(line.as_bytes());
     let first = reader.records().next().and_then(Result::ok).unwrap_or_default();
@@ -101,13 +101,13 @@ fn starts_with(text: &str, columns: &[Column]) -> bool {
     names.iter().take(2).map(String::as_str).eq(first)
 }
 
-/// True for the beginning of the CSV file of a sweep of any kind.
+/// True if `text` begins as the CSV file of a sweep of machines or of memory modules does.
 pub fn is_start(text: &str) -> bool {
     SweepDocument::is_start(text) || dimm::DimmSweepDocument::is_start(text)
 }
 
-/// Reads and checks the rows of a CSV file. The file must have all `columns`, in any order. `check`
-/// checks a row. Errors name the file `name`, and advise the user to run `command`.
+/// Reads the rows of a CSV file, which must have all `columns`, in any order, and checks each row
+/// by `check`. Errors name the file `name`, and the command `command` that writes such a file.
 fn rows<T: serde::de::DeserializeOwned>(
     name: &str,
     text: &str,
@@ -143,7 +143,7 @@ fn rows<T: serde::de::DeserializeOwned>(
     Ok(rows)
 }
 
-/// An error if a number is not finite, or its magnitude is above `NUMBER_MAX`.
+/// Returns an error if a number is not finite, or if its magnitude is above `NUMBER_MAX`.
 fn check_numbers(numbers: &[(&str, Option<f64>)]) -> Result<(), String> {
     let is_wrong = |value: f64| !value.is_finite() || value.abs() > NUMBER_MAX;
     let wrong = numbers.iter().find_map(|(name, value)| {
@@ -153,12 +153,12 @@ fn check_numbers(numbers: &[(&str, Option<f64>)]) -> Result<(), String> {
     wrong.map_or(Ok(()), Err)
 }
 
-/// The number of cases: rows of the same case have the same number.
+/// Returns the number of cases. Rows of the same case have the same number in `numbers`.
 fn count_cases(numbers: impl Iterator<Item = u64>) -> usize {
     numbers.collect::<BTreeSet<u64>>().len()
 }
 
-/// The different values in ascending order.
+/// Returns the values without repetitions, in ascending order.
 fn distinct(values: impl Iterator<Item = f64>) -> Vec<f64> {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
@@ -166,17 +166,17 @@ fn distinct(values: impl Iterator<Item = f64>) -> Vec<f64> {
     values
 }
 
-/// The largest magnitude of a number in a row: sums and differences of such numbers are finite.
+/// The largest allowed magnitude of a number: sums and differences of such numbers are finite.
 const NUMBER_MAX: f64 = 1e18;
 
-/// Maximum number of groups of rows (parts) for which a sweep has separate figures. With more
-/// groups, the rows of several groups share a figure.
+/// Maximum number of groups of rows (parts) with separate figures. If a sweep has more parts, its
+/// rows share figures.
 const FIGURES_MAX: usize = 6;
 
-/// The ends of an interval in figures, as quantiles: the interval holds nine tenths of the rows.
+/// The quantiles at the ends of an interval in figures: the interval holds nine tenths of the rows.
 const INTERVAL: [f64; 2] = [0.05, 0.95];
 
-/// The rows of a sweep.
+/// The rows of a sweep of machines, and the text of their file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SweepDocument {
     pub name: String,
@@ -184,7 +184,7 @@ pub struct SweepDocument {
     text: String,
 }
 
-/// A row of the CSV file: a workload of a case with its results.
+/// A row of the CSV file: one workload of a case, with its results.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct SweepRow {
     /// The 0-based number of the case.
@@ -197,20 +197,20 @@ pub struct SweepRow {
     pub policy: String,
     /// Weights of the policy `static`; empty for the best static weights, and for other policies.
     pub weights: String,
-    /// Standard deviation of a counter's reading, a fraction.
+    /// Relative standard deviation of the counters' readings, a fraction.
     pub counter_noise: f64,
     /// Error of the curves that the policy uses, a fraction.
     pub curve_error: f64,
     pub migration_rate_gbps: f64,
     pub seed: u64,
     pub runtime_s: Option<f64>,
-    /// Speed relative to all pages on the first tier.
+    /// Speed-up over a placement of all pages on the first tier.
     pub speedup: Option<f64>,
-    /// Runtime divided by the runtime with the best static weights, minus 1; for an unfinished run,
-    /// `regret_over_duration`.
+    /// Runtime divided by the runtime with the best static weights, minus 1. If the run did not
+    /// end, the value of `regret_over_duration`.
     pub regret: Option<f64>,
-    /// The work that the best static weights would complete in the duration, divided by the work of
-    /// the policy, minus 1.
+    /// The work that the best static weights would do in the simulated time, divided by the work
+    /// done under the policy, minus 1.
     pub regret_over_duration: Option<f64>,
     pub migrated_bytes: u64,
     pub energy_per_run_j: Option<f64>,
@@ -223,7 +223,7 @@ pub struct Varied {
     pub column: &'static str,
     /// The name with its unit, for an axis.
     pub label: &'static str,
-    /// The value of a row, in the unit of `label`.
+    /// Returns the number in a row, in the unit of `label`.
     pub value: fn(&SweepRow) -> f64,
 }
 
@@ -255,12 +255,12 @@ const VARIED: [Varied; 5] = [
 /// A metric by which policies are compared.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
-    /// The identifier of this metric's figure in documents and pages.
+    /// The identifier of the metric's figure in documents and pages.
     pub id: &'static str,
     pub name: &'static str,
-    /// The unit with a space before it; empty for a ratio.
+    /// The unit of the metric, with a space before it; empty for a ratio.
     pub unit: &'static str,
-    /// Number of decimals of a printed value: enough to show the differences between policies.
+    /// Number of decimals of a printed value, which is enough to show differences between policies.
     pub decimals: usize,
     /// True if a lower value is better.
     pub lower_is_better: bool,
@@ -303,7 +303,7 @@ impl Metric {
         }
     }
 
-    /// A value of the metric, without its unit.
+    /// Formats a value of the metric, without its unit.
     pub fn text(&self, value: f64) -> String {
         let text = format!("{value:.*}", self.decimals);
         // A value that is rounded to zero is not shown as a negative zero.
@@ -312,24 +312,24 @@ impl Metric {
     }
 }
 
-/// The distribution of a metric.
+/// The distribution of a metric over some rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
     pub count: usize,
     pub mean: f64,
-    /// The 5th and the 95th percentile.
+    /// `low` is the 5th percentile, `high` the 95th.
     pub low: f64,
     pub high: f64,
     pub least: f64,
     pub most: f64,
 }
 
-/// The label of a policy, another property of rows, and the distribution of a metric over the rows
-/// with this policy and this property.
+/// A tuple of (label of a policy, value of another property of rows, distribution of a metric over
+/// the rows with this policy and value).
 pub type PolicySpread<K> = (String, K, Spread);
 
 impl Spread {
-    /// The distribution of `values`; `None` without values.
+    /// Returns the distribution of `values`; `None` without values.
     fn of(mut values: Vec<f64>) -> Option<Self> {
         values.sort_by(f64::total_cmp);
         let (least, most) = (*values.first()?, *values.last()?);
@@ -340,7 +340,7 @@ impl Spread {
 }
 
 impl SweepRow {
-    /// True if the policy is `static` with the best weights. Regret is relative to this policy.
+    /// True if the policy is `static` with the best weights, which is the reference of regret.
     pub fn is_reference(&self) -> bool {
         self.policy == PolicyKind::Static.to_string() && self.weights.is_empty()
     }
@@ -355,7 +355,7 @@ impl SweepRow {
 }
 
 impl SweepDocument {
-    /// True for the beginning of the CSV file of a sweep.
+    /// True if `text` begins as the CSV file of a sweep of machines does.
     pub fn is_start(text: &str) -> bool {
         starts_with(text, &COLUMNS)
     }
@@ -383,8 +383,8 @@ impl SweepDocument {
         count_cases(self.rows.iter().map(|row| row.case))
     }
 
-    /// The numbers that the sweep varies, the one with the most values first. A number that follows
-    /// from the workload, such as its footprint, is not one of them.
+    /// The numbers that the sweep varies, each with its values; the number with the most values is
+    /// first. A number that follows from the workload, such as its footprint, is not varied.
     pub fn varied(&self) -> Vec<(Number, Vec<f64>)> {
         let load =
             |row: &SweepRow| (row.platform.clone(), row.scenario.clone(), row.workload.clone());
@@ -405,8 +405,8 @@ impl SweepDocument {
         all
     }
 
-    /// The metrics that rows have: regret, and speed-up. If no row has a regret, regret over the
-    /// duration takes its place.
+    /// The metrics for which the rows have values: regret, and speed-up. If no row has a regret,
+    /// the regret over the duration takes its place.
     pub fn metrics(&self) -> Vec<Metric> {
         let has = |metric: &Metric| self.rows.iter().any(|row| (metric.value)(row).is_some());
         let regret = [REGRET, REGRET_OVER_DURATION].into_iter().find(has);
@@ -418,7 +418,7 @@ impl SweepDocument {
         self.rows.iter().find(|row| row.is_reference()).map(SweepRow::policy_label)
     }
 
-    /// For each policy, in the order of the file: its label, and the distribution of a metric.
+    /// Returns pairs of (label of a policy, distribution of a metric), in the order of the file.
     pub fn by_policy(&self, metric: Metric) -> Vec<(String, Spread)> {
         self.spreads(metric, |_| 0)
             .into_iter()
@@ -426,8 +426,9 @@ impl SweepDocument {
             .collect()
     }
 
-    /// The distribution of a metric by policy and by another property of the row. Policies are in
-    /// the order of the file, and the values of the property in ascending order.
+    /// Returns the distribution of a metric for each policy and each value of another property,
+    /// which `of` returns for a row. Policies are in the order of the file, values in ascending
+    /// order.
     pub fn spreads<K: Ord + Clone>(
         &self,
         metric: Metric,
@@ -437,9 +438,10 @@ impl SweepDocument {
         spreads(&rows, metric, of)
     }
 
-    /// A figure of each metric with a line for each policy. The horizontal axis has the varied
-    /// number with the most values. If no number varies, the figure has bars for each policy by
-    /// workload. A sweep of few platforms and workloads has a figure for each combination of them.
+    /// A figure of each metric, with a line for each policy. The horizontal axis has the varied
+    /// number with the most values. If no number varies, the figure has a group of bars for each
+    /// workload, with a bar for each policy. If there are few combinations of platform and
+    /// workload, each combination has its own figures.
     pub fn figures(&self) -> Vec<Figure> {
         let varied = self.varied();
         let varied = varied.first();
@@ -462,8 +464,8 @@ impl SweepDocument {
         figures
     }
 
-    /// The labels of the parts of the sweep. The rows of a part have the same `names`, and figures
-    /// of their own. If there are too many parts, a single empty label stands for all rows.
+    /// The labels of the parts of the sweep. All rows of a part have the same `names`; each part
+    /// has its own figures. If there are too many parts, a single empty label stands for all rows.
     fn parts(&self, names: &[Name]) -> Vec<String> {
         let mut parts: Vec<String> = vec![];
         for row in &self.rows {
@@ -478,8 +480,8 @@ impl SweepDocument {
         parts
     }
 
-    /// The names that distinguish the parts of the sweep: platform, workload and threads, as far as
-    /// they differ between rows and are not on the horizontal axis. Empty if no number varies.
+    /// The names that distinguish the parts of the sweep: those of platform, workload and threads
+    /// that differ between rows and are not on the horizontal axis. Empty if no number varies.
     fn part_names(&self, varied: Option<&(Number, Vec<f64>)>) -> Vec<Name> {
         let Some((varied, _)) = varied else { return vec![] };
         let first = &self.rows[0];
@@ -497,10 +499,10 @@ impl SweepDocument {
     }
 }
 
-/// A function that returns a name of a row: the platform, the workload or the threads.
+/// A function that returns the platform, the workload or the number of threads of a row, as a text.
 type Name = fn(&SweepRow) -> String;
 
-/// The names of a row, joined by commas.
+/// Returns the names of a row, joined by commas.
 fn part_label(names: &[Name], row: &SweepRow) -> String {
     names.iter().map(|of| of(row)).collect::<Vec<_>>().join(", ")
 }
@@ -534,8 +536,8 @@ fn figure(rows: &[&SweepRow], metric: Metric, varied: Option<&(Number, Vec<f64>)
     let (least, most) = (ends().fold(f64::MAX, f64::min), ends().fold(f64::MIN, f64::max));
     let better = if metric.lower_is_better { "Lower" } else { "Higher" };
     Figure {
-        // Bars begin at 0. The axis of lines may begin near their least value, so that differences
-        // are visible.
+        // Bars begin at 0. The axis for lines may begin near the smallest value, so that
+        // differences are visible.
         y_from: match kind {
             SeriesKind::Bars => 0.0,
             _ if least > most => 0.0,
@@ -553,8 +555,8 @@ fn figure(rows: &[&SweepRow], metric: Metric, varied: Option<&(Number, Vec<f64>)
     }
 }
 
-/// The distribution of a metric by policy and by another property of the row. Policies are in the
-/// order of the rows, and the values of the property in ascending order.
+/// Returns the distribution of a metric for each policy and each value of another property, which
+/// `of` returns for a row. Policies are in the order of the rows, values in ascending order.
 fn spreads<'a, K: Ord + Clone>(
     rows: impl IntoIterator<Item = &'a &'a SweepRow>,
     metric: Metric,
@@ -597,7 +599,7 @@ fn problem(why: &csv::Error, header: &csv::StringRecord) -> String {
 mod tests {
     use super::*;
 
-    /// A row of a valid CSV file with these values; the other cells are the same in each row.
+    /// Returns a CSV row with the given values; the other cells are the same in all rows.
     fn row(case: u64, policy: &str, curve_error: f64, regret: &str) -> String {
         format!(
             "{case},p,s,lbm,4,1073741824,{policy},,0.02,{curve_error},2,1,10,1.2,3:1,9,{regret},\
@@ -667,7 +669,7 @@ mod tests {
         assert!(regret.check("figure").is_ok());
     }
 
-    /// Spreadsheets save the header with quotes, some also with a byte order mark.
+    /// Some spreadsheets save the header in quotes, and some also write a byte order mark.
     #[test]
     fn a_header_with_quotes_is_that_of_a_sweep() {
         let saved = text(&[row(0, "dmi", 0.0, "0.1")]);

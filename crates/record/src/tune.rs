@@ -1,8 +1,8 @@
-//! The search for the best static weights by runs of a command, as `interleaf.tune/1`.
+//! The search for the best static weights of a command by running it, as `interleaf.tune/1`.
 //!
-//! `interleaf tune` writes the document after every run. The compared value of a run is its
-//! runtime, or a number that the command prints (the metric). Intervals contain the true value with
-//! a probability of 90 %.
+//! `interleaf tune` writes the document after every run. Runs are compared by their runtime, or by
+//! a number that the command prints (the metric). Intervals contain the true value with a
+//! probability of 90 %.
 
 mod figures;
 
@@ -23,7 +23,7 @@ use std::{fmt, time::Duration};
 
 pub const SCHEMA: &str = "interleaf.tune/1";
 
-/// A search for the best weights: the request, each run and the result so far; one JSON object.
+/// A search for the best weights: the request, all runs, and the result so far; one JSON object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TuneDocument {
     pub schema: String,
@@ -31,23 +31,24 @@ pub struct TuneDocument {
     /// Pattern of the metric in the command's output; null when the runtime is compared.
     pub metric: Option<String>,
     pub higher_is_better: bool,
-    /// Smallest relative gain that counts as better, a fraction.
+    /// Smallest relative gain for which weights count as better, a fraction.
     #[serde(rename = "worth")]
     pub min_gain: f64,
     pub runs_max: usize,
     pub warm_up: usize,
     pub proposal: ProposalDocument,
-    /// Weights of the first runs, each with the kernel settings that the run needs.
+    /// The weights of the first runs, each with the kernel settings that a run with these weights
+    /// needs.
     pub plan: Vec<TunePlan>,
     pub dry_run: bool,
     /// All runs in order of time, without warm-up runs.
     pub runs: Vec<TrialDocument>,
     /// The best weights so far; null before the first run.
     pub best: Option<TuneBest>,
-    /// True if the gain of the best weights over the first tier alone is at least `worth`, and
-    /// beyond noise.
+    /// True if the gain of the best weights over all pages on the first tier is at least `worth`,
+    /// and beyond noise.
     pub is_better: bool,
-    /// Relative standard deviation of the compared value of a run.
+    /// Relative standard deviation, between runs, of the value by which runs are compared.
     pub noise: Option<f64>,
     pub stopped: TuneStop,
     /// The reason for `stopped`, in words.
@@ -60,7 +61,7 @@ impl Check for TuneDocument {
             let field = |name: &str| format!("runs[{at}].{name}");
             not_empty(field("weights"), run.weights.len())?;
             same_length(field("tier_share"), run.tier_share.len(), run.weights.len(), "weights")?;
-            // A result of 0 is refused, because geometric means of the values are computed.
+            // A value of 0 is refused, because geometric means of the values are computed.
             for (name, value) in [("seconds", Some(run.seconds)), ("value", run.value)] {
                 if value.is_some_and(|value| value <= 0.0) {
                     return invalid(field(name), "it is not above 0");
@@ -73,7 +74,7 @@ impl Check for TuneDocument {
     }
 }
 
-/// The state of a search: more runs follow, or the reason why it ended.
+/// The state of a search: either more runs follow, or it has ended for this reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TuneStop {
@@ -82,11 +83,11 @@ pub enum TuneStop {
     /// Nothing was run.
     #[serde(rename = "dry run")]
     DryRun,
-    /// No other weights are better by `min_gain`.
+    /// No other weights are better by `min_gain` or more.
     Settled,
     /// Noise hides the differences between weights, even with more runs.
     Noise,
-    /// All runs are made.
+    /// The maximum number of runs is reached.
     Runs,
     /// A signal arrived.
     Signal,
@@ -108,21 +109,21 @@ pub struct TunePlan {
     pub settings: Vec<ChangedSetting>,
 }
 
-/// The reason for a run of the command; a string in the document.
+/// The reason for a run of the command, which is a text in the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum TrialReason {
-    /// A run before the search, which does not count.
+    /// A warm-up run before the search, whose result does not count.
     WarmUp,
-    /// The reference: all pages on the first tier.
+    /// All pages on the first tier, which is the reference of the speed-up.
     First,
-    /// The proposed weights.
+    /// The weights that were proposed before the first run.
     Proposed,
     /// Weights that the user listed.
     Listed,
     /// Weights that may be better than the best so far by up to this many percent.
     Promising(u64),
-    /// Weights that were run before: more runs narrow the interval of their mean.
+    /// Weights that were run before. Another run narrows the interval of their mean.
     Again,
 }
 
@@ -134,7 +135,7 @@ const REASONS: [(TrialReason, &str); 5] = [
     (TrialReason::Again, "again, for confidence"),
 ];
 
-/// The text of [`TrialReason::Promising`] before and after its number.
+/// The texts before and after the number of [`TrialReason::Promising`].
 const PROMISING: (&str, &str) = ("may be up to ", " % better");
 
 impl From<Why> for TrialReason {
@@ -180,15 +181,15 @@ impl fmt::Display for TrialReason {
     }
 }
 
-/// One run of the command.
+/// One run of the command with certain weights.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrialDocument {
     pub weights: Vec<u16>,
     pub tier_share: Vec<f64>,
-    /// The reason for the run.
+    /// The reason for the run with these weights.
     pub why: TrialReason,
     pub seconds: f64,
-    /// The metric of the run; null when the runtime is compared.
+    /// The metric that the run printed; null when the runtime is compared.
     pub value: Option<f64>,
     pub exit_code: Option<i32>,
     pub signal: Option<i32>,
@@ -197,15 +198,16 @@ pub struct TrialDocument {
     pub escaped_share: Option<f64>,
 }
 
-/// The best weights, with intervals that contain the true value with a probability of 0.9.
+/// The best weights, their value and their speed-up. The intervals contain the true value with a
+/// probability of 0.9.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TuneBest {
     pub weights: Vec<u16>,
-    /// Geometric mean over the runs with `weights`: of the runtime, s, or of the metric.
+    /// Geometric mean, over the runs with `weights`, of the runtime, s, or of the metric.
     pub value: f64,
     pub value_low: f64,
     pub value_high: f64,
-    /// Speed-up over all pages on the first tier.
+    /// Speed-up over a placement of all pages on the first tier.
     pub speedup: f64,
     pub speedup_low: f64,
     pub speedup_high: f64,
@@ -215,13 +217,13 @@ pub struct TuneBest {
 pub struct TuneRequest {
     /// The command and its arguments.
     pub command: Vec<String>,
-    /// The pattern of the metric; `None` to compare the runtime.
+    /// The pattern of the metric in the command's output; `None` to compare the runtime.
     pub metric: Option<String>,
     /// True if a larger metric is better.
     pub higher_is_better: bool,
-    /// Number of runs before the search whose results are not used.
+    /// Number of warm-up runs before the search. Their results are not used.
     pub warm_up: usize,
-    /// True if no command is run.
+    /// True if the search is only planned, and no command is run.
     pub dry_run: bool,
 }
 
@@ -252,8 +254,8 @@ impl TuneDocument {
         }
     }
 
-    /// Adds the plan for `weights`, which are among the first weights to be run. Does nothing if
-    /// the document already has a plan for these weights.
+    /// Adds the plan for `weights`, which are among the first weights to run. Does nothing if the
+    /// document already has a plan for them.
     pub fn add_plan(&mut self, weights: &Weights, planned: &RunDocument) {
         let weights = weights.as_slice().to_vec();
         if self.plan.iter().all(|plan| plan.weights != weights) {
@@ -266,7 +268,7 @@ impl TuneDocument {
         }
     }
 
-    /// Sets the result of the runs so far. Does nothing if the runs have no result yet.
+    /// Sets the result of the runs so far, `finding`. Does nothing if the runs have no result yet.
     pub fn update(&mut self, finding: Option<&Finding>) {
         let Some(finding) = finding else { return };
         let of_metric = |value: Estimate| match self.higher_is_better {
@@ -289,7 +291,7 @@ impl TuneDocument {
         self.noise = Some(rounded(finding.noise));
     }
 
-    /// Sets the final result and the reason to stop.
+    /// Sets the final result, and the reason for which the search stopped.
     pub fn finish(&mut self, finding: &Finding) {
         self.update(Some(finding));
         let min_gain = 100.0 * self.min_gain;
@@ -316,7 +318,7 @@ impl TuneDocument {
 }
 
 impl TrialDocument {
-    /// The document of a run that took `elapsed`. The value of the metric is not set yet.
+    /// The document of a run that took `elapsed`. The metric is set later.
     pub fn new(weights: &Weights, why: TrialReason, elapsed: Duration, run: &RunDocument) -> Self {
         Self {
             weights: weights.as_slice().to_vec(),

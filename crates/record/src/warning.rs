@@ -2,8 +2,8 @@
 //! setting of the machine.
 //!
 //! All warnings of `run`, `tune`, `measure` and `balance` are variants of [`Warning`]. The text of
-//! a warning names the effect on the result, then the remedy, if the user can avoid the effect. An
-//! option is proposed only to commands that have it.
+//! a warning names the effect on the result. The remedy follows, if the user can avoid the effect.
+//! An option is proposed as a remedy only if the command has this option.
 //!
 //! ```text
 //! numa_balancing is on and may pull pages back: --stop-rivals switches it off for the time
@@ -21,11 +21,11 @@ pub enum Warning {
     CacheIsMeasured {
         /// The option that sets the size.
         option: &'static str,
-        /// The size, bytes.
+        /// The measured size, bytes.
         bytes: u64,
         /// The part of the last-level cache that a thread can use, bytes.
         cache_bytes: u64,
-        /// The required multiple of the cache.
+        /// The multiple of `cache_bytes` that the size should have at least.
         factor: u64,
     },
     /// Little memory is free, so a default size was reduced.
@@ -45,14 +45,14 @@ pub enum Warning {
     NoWeightedInterleaving,
     /// Pages are placed one by one, since this user may not set the kernel's weights.
     WeightsNotPermitted,
-    /// No CPU is left to make load, so histograms are measured without load.
+    /// No CPU is left for threads that make traffic, so histograms are measured without load.
     NoLoadForHistograms,
-    /// The loading threads did not reach a requested bandwidth, although it is below the measured
-    /// maximum.
+    /// The threads that make traffic did not reach a requested bandwidth, although it is below the
+    /// measured maximum.
     RateNotReached {
         /// The requested bandwidth, GB/s.
         target_gbps: f64,
-        /// The bandwidth of the nearest point, GB/s.
+        /// The bandwidth of the measured point that is nearest to the request, GB/s.
         nearest_gbps: f64,
     },
     /// Other programs used CPUs during the run.
@@ -71,7 +71,7 @@ pub enum Warning {
     /// The counters of pipeline slots were multiplexed with other events, so their counts were
     /// scaled up.
     SlotsScaled {
-        /// The fraction of the time in which pipeline slots were counted.
+        /// The fraction of the run time in which pipeline slots were counted.
         share: f64,
     },
     /// Processes of other users could not be sampled.
@@ -86,9 +86,9 @@ pub enum Warning {
         /// The error of the source, as text.
         error: String,
     },
-    /// A recording ended before the command.
+    /// The replayed recording ended before the command.
     RecordingEnded {
-        /// The error of the recording, as text.
+        /// The error of reading the recording, as text.
         error: String,
     },
     /// Allocations of a tuned command bypassed the placement.
@@ -108,15 +108,15 @@ pub enum Warning {
         /// The nodes, as a list of their numbers.
         nodes: String,
     },
-    /// The firmware gave ratings that no memory has. Such ratings count as missing.
+    /// The firmware has bandwidths or latencies that no memory has. Such ratings count as missing.
     ImplausibleRatings {
-        /// The ratings of each node.
+        /// The implausible ratings of each node, as text.
         figures: String,
     },
 }
 
 impl Warning {
-    /// The effect on the result.
+    /// The effect of the warning's cause on the result, in words.
     fn effect(&self) -> String {
         match self {
             Self::CacheIsMeasured { option, bytes, cache_bytes, factor } => format!(

@@ -1,22 +1,21 @@
-//! The kinds of memory that a pattern can run on.
+//! The kinds of memory on which `interleaf bench compare` runs a pattern.
 
-/// The memory of a pattern's arrays.
+/// The kind of memory that holds the arrays of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MemoryKind {
-    /// DRAM for the whole footprint. The other kinds are compared with this kind.
+    /// DRAM for the whole footprint, with which the other kinds are compared.
     Dram,
     /// Extended memory, with the pager of `interleaf extend`.
     Pager,
     /// Swap to a file, with the settings of this machine.
     Swap,
-    /// Swap to a file, with a larger read-ahead. The read-ahead reads pages that are adjacent in
-    /// the swap file.
+    /// Swap to a file, with a larger read-ahead of pages that are adjacent in the swap file.
     SwapTuned,
     /// A mapped file.
     Mmap,
 }
 
-/// All kinds, each with its name on the command line.
+/// Pairs of (name on the command line, kind of memory), one for each kind.
 pub(crate) const MEMORY_KINDS: [(&str, MemoryKind); 5] = [
     ("dram", MemoryKind::Dram),
     ("pager", MemoryKind::Pager),
@@ -26,7 +25,7 @@ pub(crate) const MEMORY_KINDS: [(&str, MemoryKind); 5] = [
 ];
 
 impl MemoryKind {
-    /// Returns the kind with this name.
+    /// Returns the kind of memory that has `name` on the command line.
     pub(crate) fn from_name(name: &str) -> Option<Self> {
         MEMORY_KINDS.iter().find(|(known, _)| *known == name).map(|(_, way)| *way)
     }
@@ -35,19 +34,19 @@ impl MemoryKind {
         MEMORY_KINDS.iter().find(|(_, way)| *way == self).map_or("", |(name, _)| name)
     }
 
-    /// True if a control group limits the memory of a run.
+    /// True if a control group limits the memory of a run on this kind.
     pub(crate) fn is_bounded(self) -> bool {
         matches!(self, Self::Swap | Self::SwapTuned | Self::Mmap)
     }
 
-    /// True if the kind needs a swap file.
+    /// True if a run on this kind needs a swap file.
     pub(crate) fn is_swapping(self) -> bool {
         matches!(self, Self::Swap | Self::SwapTuned)
     }
 
-    /// The kernel settings during a run. `swap-tuned` reads clusters of 2^6 pages, where the
-    /// kernel's default is 2^3. The pages of a cluster are adjacent in the swap file, not in
-    /// virtual memory.
+    /// The kernel settings during a run, as pairs of (file, value). For `swap-tuned`, the kernel
+    /// reads clusters of 2^6 pages instead of its default of 2^3. The pages of a cluster are
+    /// adjacent in the swap file, not in virtual memory.
     pub(crate) fn settings(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::SwapTuned => &[

@@ -30,15 +30,16 @@ pub(crate) struct Pattern {
     pub(crate) kind: Kind,
     /// Arguments of `interleaf bench run`, without the footprint.
     pub(crate) arguments: &'static [&'static str],
-    /// Advice (`madvise`) to try for a mapped file. The fastest result counts.
+    /// The kinds of advice (`madvise`) to try if the arrays are in a mapped file. The fastest
+    /// result counts.
     pub(crate) hints: &'static [&'static str],
     /// True if the drive serves the pattern with large sequential transfers.
     pub(crate) is_streaming: bool,
 }
 
 impl Pattern {
-    /// The setting with which the order of the workload's accesses is computed. The fields that do
-    /// not affect the order have fixed values.
+    /// The setting of the workload from which the order of its accesses is computed. Fields that do
+    /// not affect this order have fixed values.
     pub(crate) fn setting(&self, footprint: u64) -> Setting {
         Setting {
             footprint,
@@ -54,7 +55,7 @@ impl Pattern {
         }
     }
 
-    /// True if a prefetcher can predict the next access.
+    /// True if a prefetcher can predict the next access of the pattern.
     pub(crate) fn is_predictable(&self) -> bool {
         self.kind != Kind::Random
     }
@@ -86,7 +87,7 @@ const fn pattern(
     Pattern { name, kind, arguments, hints, is_streaming }
 }
 
-/// All patterns.
+/// The patterns that `bench compare --workload` can name.
 pub(crate) const PATTERNS: [Pattern; 37] = [
     pattern(
         "stream",

@@ -1,5 +1,5 @@
-//! `interleaf balance`: steers pages on this machine or on a simulated one, advises, or watches a
-//! daemon.
+//! `interleaf balance`: steers pages on this machine or on a simulated one, prints advice, or
+//! watches a running daemon.
 
 mod monitor;
 
@@ -35,8 +35,8 @@ pub(super) fn run(args: &BalanceArgs, root: Option<&Path>) -> Result<(), Failure
         return simulated::run(&options, &config, &machine);
     }
     if args.advise || args.dry_run {
-        // Open this machine like a captured machine, which is only read. A write to a file of the
-        // kernel is recorded as planned, and changes nothing.
+        // Open this machine as if it were a captured machine, which is only read. A write to a file
+        // of the kernel is recorded as planned, and changes nothing.
         let read = system::open_root(Some(root.unwrap_or(Path::new("/"))))?;
         return match args.advise {
             true => {
@@ -52,7 +52,8 @@ pub(super) fn run(args: &BalanceArgs, root: Option<&Path>) -> Result<(), Failure
     interleaf_daemon::run(&options, &config, &system::open_root(root)?)
 }
 
-/// Rejects outputs that this kind of run does not have, and an output that cannot be written.
+/// Rejects output options that the requested kind of run does not support, and an output file that
+/// cannot be written.
 fn check_outputs(args: &BalanceArgs) -> Result<(), Failure> {
     support::reject_given(
         &[(args.dry_run && args.output.is_some(), "-o")],

@@ -24,7 +24,7 @@ use interleaf_pager::rights::{self, MissingRight};
 use interleaf_record::show_machine::DoctorDocument;
 use std::path::Path;
 
-/// The verbs that read a captured machine with `--dry-run`.
+/// The verbs that read a captured machine (`--root`) if `--dry-run` is given.
 const READERS: &str = "balance, compare, measure, measure app, run and tune";
 
 pub(super) fn run(args: &DoctorArgs, root: Option<&Path>) -> Result<(), Failure> {
@@ -37,11 +37,11 @@ pub(super) fn run(args: &DoctorArgs, root: Option<&Path>) -> Result<(), Failure>
     }
     if let Some(target) = &args.capture {
         // A capture has the files that were read before the capture. Read the files that `balance`
-        // needs, because no check of a capability reads these files.
+        // needs here, because no check of a capability reads them.
         for path in [physical::ZONEINFO.to_string(), format!("{ADMIN}/nr_kdamonds")] {
             root.text_if_allowed(&path).map_err(system::read_failure)?;
         }
-        // Read also the files that a measurement records.
+        // Read the files of which `interleaf measure` records the content.
         Hardware::read(&root).map_err(system::read_failure)?;
         // Read the files of `measure app`. If no plan is possible, `measure app` reports the error,
         // so the error is ignored here.
@@ -67,8 +67,9 @@ pub(super) fn run(args: &DoctorArgs, root: Option<&Path>) -> Result<(), Failure>
     output::text(&interleaf_report::show_machine::doctor(&document))
 }
 
-/// Verifies the capability userfaultfd or io_uring by opening a file descriptor. Files show that
-/// the kernel has the feature, but not that this user may use it. The attempt changes nothing.
+/// Verifies the capabilities userfaultfd and io_uring by opening a file descriptor. The files of
+/// the kernel show that the kernel has the feature, but not that this user may use it. Opening a
+/// descriptor changes nothing on the machine.
 fn verified_by_use(capability: &mut Capability) {
     let (outcome, how) = match capability.name {
         "userfaultfd" => (rights::userfaultfd(), "serves system calls too, and moves pages"),
@@ -91,7 +92,8 @@ fn probe_damon(root: &Root) -> Result<Result<Probed, ProbeError>, Failure> {
             "run it on the machine itself, without --root",
         ));
     }
-    // Use a separate root, because temporary files of the probe do not belong in a capture.
+    // Probe with a separate `Root`, because temporary files of the probe do not belong in a
+    // capture.
     match probe(&Root::live()) {
         Err(ProbeError::Root(why)) if !why.is_permission() => Err(system::read_failure(why)),
         probed => Ok(probed),

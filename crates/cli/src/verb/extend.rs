@@ -1,5 +1,5 @@
-//! `interleaf extend`: runs a command with extended memory, or watches a session, checks a plan, or
-//! cleans up.
+//! `interleaf extend`: runs a command with extended memory, watches a session, checks or forecasts
+//! a plan, or cleans up.
 
 mod monitor;
 
@@ -57,7 +57,8 @@ pub(super) fn run(args: &ExtendArgs, root: Option<&Path>) -> Result<ExitCode, Fa
     Ok(extended.ended.exit_code())
 }
 
-/// Converts the arguments, except those of the output, to plain values.
+/// Converts the arguments to the options of `interleaf_launch`, except those that control the
+/// output.
 fn options(args: &ExtendArgs) -> ExtendOptions {
     ExtendOptions {
         command: args.command.clone(),
@@ -77,7 +78,7 @@ fn options(args: &ExtendArgs) -> ExtendOptions {
     }
 }
 
-/// Prints the forecast for other budgets and drives.
+/// Prints the forecast of `--plan`: the run time with other budgets and drives.
 fn plan(args: &ExtendArgs) -> Result<(), Failure> {
     support::check_outputs(None, args.report.as_deref(), &[args.planning.plot.as_deref()])?;
     let document = extend::forecast(&ForecastOptions {
@@ -127,7 +128,8 @@ fn check_complete(args: &ExtendArgs, is_joined: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints the checks, and the estimate if requested.
+/// Prints the results of the checks. With `--estimate`, measures the stores and prints the speeds
+/// that they allow.
 fn print_plan(
     args: &ExtendArgs,
     options: &ExtendOptions,

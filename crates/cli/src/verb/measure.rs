@@ -22,7 +22,7 @@ use interleaf_model::{units::Time, weights::Weights};
 use interleaf_record::Document;
 use std::{path::Path, process::ExitCode, time::Duration};
 
-/// `--weights all` measures every ratio of whole numbers up to this value.
+/// `--weights all` measures every ratio of two weights from 1 to this value.
 const RATIO_MAX: u16 = 10;
 
 pub(super) fn run(args: &MeasureArgs, root: Option<&Path>) -> Result<ExitCode, Failure> {
@@ -54,7 +54,7 @@ pub(super) fn run(args: &MeasureArgs, root: Option<&Path>) -> Result<ExitCode, F
         ));
     }
     let (document, end) = interleaf_campaign::run(&options(&subject), &root)?;
-    // If a point failed, the points before it are still valid and are printed.
+    // If a point could not be measured, the points before it are still valid and are printed.
     if !document.points.is_empty() || !matches!(end, CampaignEnd::Failed(_)) {
         let to = OutputOptions { json: common.json, csv: false, output: common.output.as_deref() };
         let text = || interleaf_report::measure::text(&document);
@@ -68,8 +68,8 @@ pub(super) fn run(args: &MeasureArgs, root: Option<&Path>) -> Result<ExitCode, F
         CampaignEnd::DryRun => Ok(ExitCode::SUCCESS),
         CampaignEnd::Failed(why) => Err(why),
         CampaignEnd::Signal(number) => {
-            // The curve of an interrupted measurement may be missing. The exit status is that of
-            // the signal.
+            // An interrupted measurement may have no complete curve, so this error is only printed.
+            // The exit status is that of the signal.
             if let Err(why) = exported() {
                 output::print_failure(why);
             }
@@ -79,8 +79,8 @@ pub(super) fn run(args: &MeasureArgs, root: Option<&Path>) -> Result<ExitCode, F
     }
 }
 
-/// The measurement that `interleaf measure` makes, and its groups of options. A group is `None` if
-/// this measurement has no such options.
+/// The requested measurement, and its groups of options. A group is `None` if the measurement does
+/// not have these options.
 struct Subject<'a> {
     measurement: Measurement,
     chase: Option<&'a ChaseArgs>,
@@ -128,7 +128,7 @@ fn subject(args: &MeasureArgs) -> Subject<'_> {
     }
 }
 
-/// Converts the arguments to plain values.
+/// Converts the arguments to the options of `interleaf_campaign`.
 fn options(subject: &Subject<'_>) -> Options {
     let common = subject.common;
     let chase = |chase: &ChaseArgs| ChaseOptions { bytes: chase.chase, stride: chase.stride };

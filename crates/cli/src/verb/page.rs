@@ -1,10 +1,11 @@
-//! The HTML page of a result, which `--report` writes in addition to the output.
+//! The HTML page of a result, which `--report` writes in addition to the normal output.
 
 use interleaf_console::{Failure, output};
 use interleaf_record::Document;
 use std::path::Path;
 
-/// Writes the page of a document if a file was given, and prints a message with the file's name.
+/// Writes the HTML page of a document to `target` if it is given, and prints a message that names
+/// the file.
 pub(super) fn write(
     target: Option<&Path>,
     document: impl FnOnce() -> Document,

@@ -1,5 +1,5 @@
-//! `interleaf predict`: predicts the bandwidth of a mix, or the speed-up of a workload, for each
-//! choice of weights.
+//! `interleaf predict`: predicts, for different interleaving weights, the bandwidth of a mix or the
+//! speed-up of a workload.
 
 use super::{page, progress::Bar};
 use crate::args::PredictArgs;

@@ -5,7 +5,7 @@ use interleaf_console::output;
 use interleaf_job::Progress;
 use std::sync::OnceLock;
 
-/// The bar of a job, which appears when its first task begins.
+/// The progress bar of a job, which appears when the first task of the job begins.
 #[derive(Debug, Default)]
 pub(super) struct Bar(OnceLock<ProgressBar>);
 

@@ -29,7 +29,8 @@ pub(super) fn run(args: &ReportArgs) -> Result<(), Failure> {
     output::file(&args.output, &rendered(format, &document, args.figure.as_deref())?)
 }
 
-/// Renders a document in a format. For SVG, `figure` selects the figure. Default: the first figure.
+/// Renders a document in the given format. For SVG, `figure` names the figure to draw; without it,
+/// the first figure is drawn.
 fn rendered(
     format: ReportFormat,
     document: &Document,
@@ -60,7 +61,7 @@ fn export_text(text: Result<String, String>) -> Result<String, Failure> {
     text.map_err(|why| Failure::new(why, "measure it: interleaf measure loaded, or all of it"))
 }
 
-/// File name extensions, and the format of each.
+/// Pairs of (file name extension, format of a file with this extension).
 const ENDINGS: [(&str, ReportFormat); 6] = [
     ("html", ReportFormat::Html),
     ("htm", ReportFormat::Html),

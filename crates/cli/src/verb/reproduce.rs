@@ -1,4 +1,4 @@
-//! `interleaf reproduce`: compares published studies with our figures.
+//! `interleaf reproduce`: compares figures of published studies with those of Interleaf.
 
 mod imdt;
 
@@ -11,7 +11,8 @@ use interleaf_record::{
 };
 use std::process::ExitCode;
 
-/// Rejects options that only the study of IMDT has. `--predicted` is true of every other study.
+/// Rejects options that only the study of IMDT has, if `args` names another study. `--predicted` is
+/// accepted for every study, because the other studies have only predictions.
 fn check_options(args: &ReproduceArgs) -> Result<(), Failure> {
     let options = [
         (args.quick, "--quick"),

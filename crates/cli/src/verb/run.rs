@@ -19,8 +19,8 @@ use interleaf_linux::{
 use interleaf_record::{Document, run::RunDocument};
 use std::{path::Path, process::ExitCode};
 
-/// Placement audits take at most 1 / `AUDIT_COST` of the command's time, because the command cannot
-/// change its mappings during an audit.
+/// Placement audits take at most 1 / `AUDIT_COST` of the command's run time, because the command
+/// cannot change its mappings during an audit.
 const AUDIT_COST: u32 = 20;
 
 pub(super) fn run(args: &RunArgs, root: Option<&Path>) -> Result<ExitCode, Failure> {
@@ -38,8 +38,8 @@ pub(super) fn run(args: &RunArgs, root: Option<&Path>) -> Result<ExitCode, Failu
     document.settings = settings(&root, &machine, &placement)?;
     document.dry_run = args.dry_run;
     if !args.pid.is_empty() {
-        // A memory policy and its settings affect only new pages. The pages of these processes
-        // exist already, so no setting is changed.
+        // A memory policy and the kernel settings for it affect only new pages. The pages of
+        // running processes (`--pid`) exist already, so no setting is changed.
         document.settings.clear();
         if !root.is_live() {
             return Err(Failure::new(
@@ -70,9 +70,9 @@ pub(super) fn run(args: &RunArgs, root: Option<&Path>) -> Result<ExitCode, Failu
     Ok(ended.exit_code())
 }
 
-/// Runs the command while a policy steers its pages.
+/// Runs the command while a policy (`--policy`) steers the command's pages.
 fn by_policy(args: &RunArgs, root: Root) -> Result<ExitCode, Failure> {
-    // A captured machine is only read, so a dry run treats this machine as a captured one.
+    // A captured machine is only read, so a dry run opens this machine as a captured machine.
     let root = match (args.dry_run, root.is_live()) {
         (true, true) => Root::captured("/"),
         _ => root,
@@ -91,7 +91,8 @@ fn by_policy(args: &RunArgs, root: Root) -> Result<ExitCode, Failure> {
     Ok(ended.exit_code())
 }
 
-/// Converts the arguments to plain values, for a command whose pages a policy steers.
+/// Converts the arguments to the options of `interleaf_daemon`, for a command whose pages a policy
+/// steers.
 fn steer_options(args: &RunArgs) -> SteerOptions {
     SteerOptions {
         command: args.command.clone(),
@@ -107,7 +108,8 @@ fn steer_options(args: &RunArgs) -> SteerOptions {
     }
 }
 
-/// Migrates the pages of running processes.
+/// Migrates the pages of the running processes of `--pid` to their placement, and prints the
+/// result.
 fn move_processes(
     args: &RunArgs,
     machine: &Machine,
@@ -129,7 +131,7 @@ fn words(args: &RunArgs) -> Vec<String> {
     args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
-/// Rejects a document on stdout, because the command writes to stdout.
+/// Rejects options that print a document on stdout, because the command writes to stdout.
 fn check_stdout(args: &RunArgs) -> Result<(), Failure> {
     for (is_set, option) in [(args.json, "--json"), (is_recorded_on_stdout(args), "-o -")] {
         if is_set {
@@ -142,8 +144,8 @@ fn check_stdout(args: &RunArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Records and prints the document as the options request. Stdout gets either the record or the
-/// text.
+/// Writes the document to the file of `-o`, the page to the file of `--report`, and the result to
+/// stdout. Stdout gets either the record (`-o -`) or the text.
 fn write_document(
     args: &RunArgs,
     document: &RunDocument,

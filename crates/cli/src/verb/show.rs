@@ -25,7 +25,7 @@ pub(super) fn run(args: &ShowArgs, root: Option<&Path>) -> Result<(), Failure> {
     output::text(&interleaf_report::show::text(&document))
 }
 
-/// Prints a JSON Schema, or the names of all schemas with what each schema describes.
+/// Prints the JSON Schema called `name`, or for `LIST` the names and titles of all schemas.
 fn schema(name: &str) -> Result<(), Failure> {
     if name != LIST {
         return output::data(interleaf_catalog::schema(name)?);

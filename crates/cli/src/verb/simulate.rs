@@ -76,8 +76,9 @@ pub(super) fn machine(args: &MachineArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads the scenario of `--scenario` and its duration, or makes a scenario of the workload in
-/// `args`, which has no duration of its own. Applies the options that change a scenario.
+/// Reads the scenario of `--scenario` and its duration. Without `--scenario`, makes a scenario of
+/// the workload in `args`, which has no duration of its own. Applies the options that change a
+/// scenario.
 fn scenario(args: &MachineArgs) -> Result<(Scenario, Option<Time>), Failure> {
     let (mut scenario, own_duration) = match &args.scenario {
         Some(name) => of_file(args, name)?,

@@ -1,6 +1,7 @@
-//! Interactive views on a terminal. A key, a signal or a hang-up of the terminal closes a view.
+//! Interactive views on a terminal. A view ends on a key (`q`, Esc, Ctrl-C, Ctrl-D), on a signal,
+//! and when the terminal hangs up.
 //!
-//! Keys are read with poll(2) and read(2), not with the event reader of crossterm 0.29. The event
+//! Keys are read with poll(2) and read(2), not with the event reader of crossterm 0.29. That event
 //! reader restarts its loop on end of file and on EIO. After a hang-up it therefore never returns,
 //! and a signal could not end the view.
 
@@ -37,7 +38,7 @@ enum Key {
     Next,
 }
 
-/// True if stdin and stdout are terminals.
+/// True if stdin and stdout are both terminals.
 pub(super) fn is_there() -> bool {
     output::is_terminal() && io::stdin().is_terminal()
 }
@@ -115,9 +116,9 @@ const ESCAPE: u8 = 0x1b;
 const CONTROL_C: u8 = 0x03;
 const CONTROL_D: u8 = 0x04;
 
-/// Parses the keys in the input of a terminal in raw mode. Other keys are skipped, and so are three
-/// kinds of escape sequences: `ESC [` up to a final byte of `@` to `~` (ECMA-48, 5.4), `ESC O` with
-/// one more byte, and `ESC` with the byte of a key pressed with Alt.
+/// Parses the keys in `bytes`, the input of a terminal in raw mode. Other keys are skipped, and so
+/// are three kinds of escape sequences: `ESC [` up to a final byte of `@` to `~` (ECMA-48, 5.4),
+/// `ESC O` with one more byte, and `ESC` with the byte of a key pressed with Alt.
 fn keys(mut bytes: &[u8]) -> Vec<Key> {
     let mut keys = vec![];
     loop {

@@ -1,4 +1,5 @@
-//! The layout of pages in a browser: on a telephone, a screen and paper, each in light and dark.
+//! The layout of HTML pages in a browser, on a telephone, on a screen and on paper, each with light
+//! and dark colours.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,29 +15,31 @@ use std::{
 /// Size limit of a page, bytes.
 const PAGE_MAX: usize = 1_000_000;
 
-/// Number of documents whose pages one start of the browser loads. [`shown`] limits the time of a
-/// start.
+/// Number of documents whose pages are loaded in one start of the browser, which [`shown`] limits
+/// to 120 s.
 const PAGES_AT_ONCE: usize = 6;
 
-/// The widths of a page by medium, px. An A4 sheet with margins of 10 mm has 718 px.
+/// The media, and the width of a page on each, px. The printed part of an A4 sheet with margins of
+/// 10 mm is 718 px wide.
 const FRAMES: [(&str, u32); 3] = [("telephone", 390), ("screen", 1280), ("paper", 718)];
 
-/// Options of the browser for the colours that a reader prefers.
+/// The browser's options that set the colour scheme that a reader prefers.
 const SCHEMES: [(&str, &str); 2] = [
     ("light", "--blink-settings=preferredColorScheme=1"),
     ("dark", "--blink-settings=preferredColorScheme=0"),
 ];
 
-/// The result of `check.js` for a page.
+/// The result of `check.js` for a page on a medium.
 #[derive(Deserialize)]
 struct Checked {
     frame: String,
-    /// Number of checked texts.
+    /// Number of texts on the page that were checked.
     texts: usize,
     faults: Vec<String>,
 }
 
-/// The name and the page of each recorded document. The pages are written to `folder`.
+/// Renders each recorded document as a page in `folder`. Returns pairs of (name of the document,
+/// page).
 fn pages(folder: &Path) -> Vec<(String, String)> {
     let documents = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/documents");
     let mut pages = vec![];
@@ -53,8 +56,8 @@ fn pages(folder: &Path) -> Vec<(String, String)> {
     pages
 }
 
-/// A copy of a page with `check.js`, which runs when the page is loaded. In the copy for paper, the
-/// style rules for print apply on the screen.
+/// Returns a copy of a page with `check.js`, which runs when the page is loaded. If the medium is
+/// paper, the style rules for print apply to the copy on the screen.
 fn checked(page: &str, medium: &str) -> String {
     let script = format!("<script>{}</script></body>", include_str!("check.js"));
     let page = page.replace("</body>", &script);
@@ -66,13 +69,13 @@ fn checked(page: &str, medium: &str) -> String {
     }
 }
 
-/// The content of a page after its scripts have run; `None` if the browser does not start.
-/// `profile` is the folder of the browser's profile, and `scheme` an option of [`SCHEMES`].
+/// Returns the content of a page after its scripts have run; `None` if the browser does not start.
+/// `profile` is the folder of the browser's profile, `scheme` is an option of [`SCHEMES`].
 fn shown(page: &Path, profile: &Path, scheme: &str) -> Option<String> {
     let mut command = Command::new("timeout");
     command.args(["120", "chromium", "--headless", "--dump-dom", scheme]);
-    // Root in a virtual machine or a container has no sandbox, no graphics and little /dev/shm. So
-    // Chromium must not use them.
+    // As root in a virtual machine or a container, the browser has no sandbox, no graphics and
+    // little /dev/shm, so it must not use them.
     command.args(["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]);
     command
         .arg("--virtual-time-budget=20000")
@@ -84,7 +87,7 @@ fn shown(page: &Path, profile: &Path, scheme: &str) -> Option<String> {
     let required = std::env::var_os("INTERLEAF_BROWSER").is_some_and(|it| it == "required");
     let why = String::from_utf8_lossy(&output.stderr);
     assert!(!required, "chromium: {}: {why}", output.status);
-    // Written to stderr directly, so that it is shown even if the test passes.
+    // Write to stderr directly, so that the text is shown even if the test passes.
     let text = format!("not tested: pages in chromium: {}\n", output.status);
     io::stderr().write_all(text.as_bytes()).unwrap();
     None
@@ -117,7 +120,7 @@ fn pages_fit_and_are_legible_at_each_size_and_on_paper() {
     }
 }
 
-/// A page with a frame for each page of `pages` and each medium.
+/// Returns an HTML page with a frame for each combination of a page in `pages` and a medium.
 fn frames(pages: &[(String, String)]) -> String {
     let mut frames = include_str!("frames.html").to_string();
     for (name, _) in pages {
@@ -134,7 +137,7 @@ fn frames(pages: &[(String, String)]) -> String {
     frames
 }
 
-/// The results in the content of a page of [`frames`].
+/// Parses the results of `check.js` in `shown`, the content of a page that [`frames`] made.
 fn results(shown: &str) -> Vec<Checked> {
     let (_, rest) = shown.split_once("<pre id=\"results\">").unwrap();
     let text = rest.split("</pre>").next().unwrap();
@@ -142,7 +145,7 @@ fn results(shown: &str) -> Vec<Checked> {
     serde_json::from_str(&text).unwrap()
 }
 
-/// A page has one fault of each kind, and `check.js` finds all of them.
+/// `check.js` finds each fault of a page that has one fault of each kind.
 #[test]
 fn faults_of_a_page_are_found() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Executable files that tests make.
+//! Creates the executable files that tests use.
 //!
 //! The kernel does not execute a file that a process has open for writing (`ETXTBSY`). If the test
 //! process wrote the file, a child that another test forks at this time would hold the descriptor
@@ -17,7 +17,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// Makes the executable file `path` with this content, in place of an earlier file.
+/// Creates the executable file `path` with `content`, in place of an earlier file.
 pub fn write(path: &Path, content: impl AsRef<[u8]>) {
     let mut shell = Command::new("sh");
     shell.args(["-c", "rm -f \"$0\" && cat > \"$0\" && chmod 755 \"$0\""]).arg(path);

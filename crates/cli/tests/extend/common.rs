@@ -1,5 +1,5 @@
 //! Common parts of the tests of `interleaf extend`: folders for stores and sessions, and programs
-//! that a C compiler builds.
+//! that are compiled from C.
 
 #![allow(dead_code, unreachable_pub, reason = "each test uses a part of it")]
 
@@ -17,11 +17,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The budget, and the MiB of a footprint that is three times the budget.
+/// The budget of the tests, and a footprint of three times the budget, MiB.
 pub const DRAM: &str = "16MiB";
 pub const MIB: &str = "48";
 
-/// Time limit of a wait.
+/// Time limit for a condition that a test waits for.
 pub const LONG: Duration = Duration::from_secs(60);
 
 /// The temporary folder of one test, with the folders `store` for its stores and `run` for its
@@ -42,7 +42,8 @@ impl TestFolders {
         self.folder.path().join(name)
     }
 
-    /// Returns `interleaf extend` with options. Its sessions are in this test's folder.
+    /// Returns the command `interleaf extend` with `options`. Its sessions are in this test's
+    /// folder.
     pub fn interleaf(&self, options: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_interleaf"));
         command.arg("extend").args(options).env("XDG_RUNTIME_DIR", self.at("run"));
@@ -51,7 +52,8 @@ impl TestFolders {
         command
     }
 
-    /// Returns `interleaf extend` with a budget, a store and a command.
+    /// Returns `interleaf extend` with a budget, a store, a file for statistics, `options` and the
+    /// command `words`.
     pub fn extended(&self, options: &[&str], words: &[&str]) -> Command {
         let mut command = self.interleaf(&["--dram", DRAM, "--min-alloc", "1MiB"]);
         command.arg("--store").arg(self.at("store"));
@@ -77,7 +79,7 @@ impl TestFolders {
         seen["processes"].as_array().unwrap().clone()
     }
 
-    /// Counts the files that sessions and stores have left behind.
+    /// Counts the files that are left in the folders of the sessions and of the stores.
     pub fn left(&self) -> usize {
         let count = |name: &str| fs::read_dir(self.at(name)).map_or(0, Iterator::count);
         count("run/interleaf-extend") + count("store")
@@ -103,8 +105,8 @@ pub fn preload() -> OsString {
 pub fn compiled(name: &str, source: &str, options: &[&str]) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/extend").join(source);
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    // Two tests may compile the same program at once, so the complete file is renamed into the
-    // folder.
+    // Two tests may compile the same program at the same time. Therefore the compiler writes a
+    // temporary file, which is then renamed to the name of the program.
     let new = program.with_extension(format!("{:?}", thread::current().id()));
     let mut compiler = Command::new("cc");
     compiler.args(["-O1", "-Wall", "-o"]).arg(&new).arg(source).args(options);
@@ -113,7 +115,7 @@ pub fn compiled(name: &str, source: &str, options: &[&str]) -> PathBuf {
     program
 }
 
-/// Returns the program that sweeps over memory.
+/// Returns the path of the compiled program `sweep`, which makes passes over its memory.
 pub fn sweep() -> &'static str {
     static SWEEP: OnceLock<PathBuf> = OnceLock::new();
     SWEEP.get_or_init(|| compiled("sweep", "sweep.c", &[])).to_str().unwrap()
@@ -130,8 +132,8 @@ pub fn refused(output: &Output, problem: &str, hint: &str) {
     assert!(stderr.contains(&format!("\n\nhint: {hint}")), "{hint}: {stderr}");
 }
 
-/// Starts a command that prints "there", and waits for this line. The command's stdin is a pipe,
-/// which `Child::wait` closes unless the test has taken it.
+/// Starts a command that prints "there" when it is ready, and waits for this line. The command's
+/// stdin is a pipe, which `Child::wait` closes unless the test has taken it.
 pub fn started(command: &mut Command) -> (Child, BufReader<std::process::ChildStdout>) {
     try_started(command).expect("memory for the command")
 }
@@ -156,10 +158,10 @@ pub fn is_oom_killed(said: &str) -> bool {
     said.contains("the kernel has killed a process")
 }
 
-/// Ends `interleaf extend` and its command by SIGTERM.
+/// Sends SIGTERM to `interleaf extend`, which also ends its command, and checks the exit status.
 pub fn ends(child: &mut Child) {
-    // Take the stdin, which `wait` would close. A command that waits for the end of its stdin would
-    // then end by itself, and not by the signal.
+    // Keep the stdin open, which `wait` would close. A command that waits for the end of its stdin
+    // would then end by itself, and not by the signal.
     let _stdin = child.stdin.take();
     let pid = child.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
@@ -176,7 +178,7 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 
 impl TestFolders {
     /// Runs `interleaf extend` with a budget, a store and the command `words` to its end. Unlike
-    /// [`Self::extended`], requests no statistics.
+    /// [`Self::extended`], it requests no statistics.
     pub fn extended_dry(&self, options: &[&str], words: &[&str]) -> Output {
         let mut command = self.interleaf(&["--dram", DRAM, "--store"]);
         command.arg(self.at("store")).args(options);

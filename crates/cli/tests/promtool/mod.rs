@@ -10,7 +10,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-/// Runs `promtool` with these arguments; `None` if it is not installed.
+/// Runs `promtool` with `args` and the input `stdin`; `None` if `promtool` is not installed.
 pub(crate) fn run(args: &[&str], stdin: &str) -> Option<Output> {
     let mut command = Command::new("promtool");
     command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -1,5 +1,6 @@
-//! JSON Schema from the structs that serde reads and writes: their fields, types, documentation and
-//! serde's attributes. The version is draft 7, because editors of TOML support it.
+//! Generates JSON Schemas from the source of the structs that serde reads and writes: from their
+//! fields, types, documentation and serde attributes. The version is draft 7, because editors of
+//! TOML support it.
 
 use interleaf_model::{policy::PolicyKind, provenance::Provenance, tier::TierKind};
 use serde_json::{Map, Value, json};
@@ -14,14 +15,14 @@ use syn::{
     Meta, PathArguments, Token, Type, punctuated::Punctuated,
 };
 
-/// The use of the text that a schema describes: the tool reads the text or writes it.
+/// The use of the text that a schema describes: `interleaf` reads the text, or writes it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
     Read,
     Written,
 }
 
-/// The types of a crate by name.
+/// The structs, enums and type aliases of a crate, by name.
 pub(crate) struct Source {
     items: BTreeMap<String, Item>,
 }
@@ -30,13 +31,13 @@ pub(crate) struct Source {
 struct Generator<'a> {
     source: &'a Source,
     direction: Direction,
-    /// True if a file may inherit the keys that it leaves out.
+    /// True if a file may have the key `inherits`, and so take keys from another file.
     inherits: bool,
     definitions: RefCell<BTreeMap<String, Value>>,
 }
 
-/// The attributes of serde at a struct, a variant or a field. Each has a name, and may have a
-/// value.
+/// The serde attributes of a struct, a variant or a field, as pairs of (name, value). An attribute
+/// such as `default` has no value.
 struct Attributes(Vec<(String, Option<String>)>);
 
 impl Attributes {
@@ -65,7 +66,7 @@ impl Attributes {
     }
 }
 
-/// The text of a string literal.
+/// Returns the text of an expression that is a string literal.
 fn text(value: &Expr) -> String {
     match value {
         Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => text.value(),
@@ -73,7 +74,7 @@ fn text(value: &Expr) -> String {
     }
 }
 
-/// The documentation of an item, as a single paragraph.
+/// Returns the doc comment of an item as a single paragraph; `None` if it has none.
 fn description(attributes: &[Attribute]) -> Option<String> {
     let lines = attributes.iter().filter(|it| it.path().is_ident("doc")).map(|attribute| {
         let Meta::NameValue(pair) = &attribute.meta else { panic!("a comment without text") };
@@ -83,7 +84,8 @@ fn description(attributes: &[Attribute]) -> Option<String> {
     (!lines.is_empty()).then(|| lines.join(" ").replace("[`", "`").replace("`]", "`"))
 }
 
-/// The allowed values of the text in `field` of the struct `owner`; `None` if any text is allowed.
+/// Returns the allowed values of the text field `field` of the struct `owner`; `None` if any text
+/// is allowed.
 fn words(owner: &str, field: &str) -> Option<Vec<String>> {
     let all: Vec<&str> = match (owner, field) {
         (_, "provenance") if owner.ends_with("File") => {
@@ -189,8 +191,9 @@ impl Generator<'_> {
         described(value, description(&item.attrs))
     }
 
-    /// Adds the fields of a struct that serde flattens into another struct. If the flattened struct
-    /// is optional, none of its fields is required.
+    /// Adds the fields of the struct `own`, which serde flattens into another struct, to
+    /// `properties` and `required`. If the flattened struct is optional, none of its fields is
+    /// required.
     fn flatten(
         &self,
         own: &Type,
@@ -220,7 +223,7 @@ impl Generator<'_> {
         }
     }
 
-    /// True if the type is converted to a text in the document.
+    /// True if serde converts the type with the attributes `own` from or to a text in the document.
     fn is_text(&self, own: &Attributes) -> bool {
         let name = if self.direction == Direction::Read { "try_from" } else { "into" };
         own.value(name) == Some("String")
@@ -250,7 +253,7 @@ impl Generator<'_> {
         described(value, description(&item.attrs))
     }
 
-    /// The schema of a type.
+    /// Returns the schema of a type.
     fn of(&self, own: &Type) -> Value {
         match own {
             Type::Array(array) => {
@@ -305,8 +308,8 @@ impl Generator<'_> {
         if self.definitions.borrow().contains_key(name) {
             return;
         }
-        // Insert a placeholder before the fields are visited, because a field may have this type
-        // too.
+        // Insert a placeholder before the fields are visited, because a field may have the same
+        // type (recursion).
         self.definitions.borrow_mut().insert(name.into(), Value::Null);
         let value = match item {
             Item::Struct(item) => self.structure(item),
@@ -317,7 +320,7 @@ impl Generator<'_> {
     }
 }
 
-/// The last name of a type's path, and its generic arguments.
+/// Returns the last name of a type's path, and the generic arguments of this name.
 fn named(own: &Type) -> (String, Vec<&Type>) {
     let Type::Path(path) = own else { panic!("a type that is not a path") };
     let last = path.path.segments.last().unwrap();
@@ -335,7 +338,7 @@ fn named(own: &Type) -> (String, Vec<&Type>) {
     (last.ident.to_string(), arguments)
 }
 
-/// The schema, extended so that null is valid too.
+/// Returns the schema `value`, extended so that null is valid too.
 fn nullable(value: Value) -> Value {
     match value.get("type") {
         Some(Value::String(own)) if value.get("enum").is_none() => {
@@ -348,8 +351,8 @@ fn nullable(value: Value) -> Value {
     }
 }
 
-/// The schema with a description. In draft 7, keywords beside a reference are ignored, so a
-/// reference is wrapped in `allOf`.
+/// Returns the schema `value` with a description. In draft 7, keywords beside a reference (`$ref`)
+/// are ignored, so a reference is wrapped in `allOf`.
 fn described(value: Value, description: Option<String>) -> Value {
     let Some(description) = description else { return value };
     let mut value = if value.get("$ref").is_some() { json!({"allOf": [value]}) } else { value };
@@ -357,7 +360,7 @@ fn described(value: Value, description: Option<String>) -> Value {
     value
 }
 
-/// The name of a variant after serde's `rename_all`.
+/// Returns the name that serde gives to a variant under the `rename_all` style `case`.
 fn renamed(name: &str, case: Option<&str>) -> String {
     match case {
         None => name.into(),

@@ -1,5 +1,5 @@
-//! The JSON Schemas in `schemas/` equal those generated from the source, and the files of the tree
-//! are valid under them.
+//! The JSON Schemas in `schemas/` equal those that are generated from the source. The files in the
+//! source tree are valid under these schemas.
 //!
 //! `INTERLEAF_SCHEMAS=overwrite cargo test -p interleaf --test schemas` rewrites the schemas.
 
@@ -19,8 +19,8 @@ use std::{
 };
 use validate::problems;
 
-/// Files that the tool reads: the schema, and the crate and name of the struct that parses the
-/// file.
+/// The schemas of files that `interleaf` reads, each with the crate and the name of the struct that
+/// parses such a file.
 const INPUTS: [(&str, &str, &str); 9] = [
     ("interleaf.configurations/1", "model", "ConfigurationsToml"),
     ("interleaf.demand/1", "model", "DemandFile"),
@@ -33,7 +33,8 @@ const INPUTS: [(&str, &str, &str); 9] = [
     ("interleaf.sweep/1", "job", "SweepFile"),
 ];
 
-/// Documents that the tool writes: the schema, and its struct in the crate `record`.
+/// The schemas of documents that `interleaf` writes, each with the name of its struct in the crate
+/// `record`.
 const DOCUMENTS: [(&str, &str); 22] = [
     ("interleaf.balance/1", "BalancePeriod"),
     ("interleaf.balance.advice/1", "SummaryDocument"),
@@ -59,11 +60,13 @@ const DOCUMENTS: [(&str, &str); 22] = [
     ("interleaf.tune/1", "TuneDocument"),
 ];
 
-/// The struct of a profile of an application, whose schema is also `interleaf.measure/1`.
+/// The struct of an application's profile. Its documents have the same schema name as those of a
+/// machine, `interleaf.measure/1`.
 const APPLICATION: &str = "ProfileDocument";
 
-/// A JSON Schema, which is in `value`. `name` is the stem of its file and the NAME of `interleaf
-/// show --schema NAME`. `schema` is the text of the field `schema` in documents.
+/// A generated JSON Schema. `value` is the schema itself. `name` is the stem of its file name, and
+/// the NAME of `interleaf show --schema NAME`. `schema` is the text of the field `schema` in
+/// documents.
 struct Named {
     name: String,
     schema: &'static str,
@@ -99,7 +102,8 @@ static ALL: LazyLock<Vec<Named>> = LazyLock::new(|| {
     all
 });
 
-/// The schema of a text, selected by its field `schema`. A demand may lack this field.
+/// Returns the schema of a file or document, selected by its field `schema`. A demand may lack this
+/// field.
 fn of_text(value: &Value) -> Option<&'static Named> {
     let schema = value.get("schema").map_or("interleaf.demand/1", |it| it.as_str().unwrap());
     let is_application = value.get("app").is_some();
@@ -166,12 +170,12 @@ fn the_documents_of_the_tests_keep_their_schemas() {
     let mut checked = 0;
     for entry in folder.read_dir().unwrap() {
         let path = entry.unwrap().path();
-        // The rows of a sweep have no schema.
+        // The rows of a sweep are not JSON, and have no schema.
         if path.extension().is_some_and(|it| it == "csv") {
             continue;
         }
         let text = fs::read_to_string(&path).unwrap();
-        // A record of periods has a document per line.
+        // A record of the periods of `balance` has one document per line.
         for value in serde_json::Deserializer::from_str(&text).into_iter::<Value>() {
             let value = value.unwrap();
             // A machine and a platform have different documents with the same schema name, so no

@@ -3,7 +3,8 @@
 
 use serde_json::Value;
 
-/// The problems of a value, each as `PATH: PROBLEM` with the path of the invalid field.
+/// Returns the problems of a value under a schema, each as `PATH: PROBLEM` with the path of the
+/// invalid field.
 pub(crate) fn problems(schema: &Value, value: &Value) -> Vec<String> {
     let mut found = vec![];
     check(schema, schema, value, "", &mut found);

@@ -1,4 +1,4 @@
-//! A pseudo-terminal for tests. It can hang up.
+//! A pseudo-terminal for tests, which can also hang up.
 
 use rustix::{
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
@@ -16,7 +16,7 @@ use std::{
 const PATIENCE: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// A terminal, and the text that was drawn on it.
+/// A pseudo-terminal, and the text that programs have drawn on it.
 pub(crate) struct Screen {
     terminal: Option<File>,
     keyboard: File,
@@ -70,7 +70,7 @@ impl Screen {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Waits until `text` is drawn.
+    /// Waits until `text` is drawn on the terminal.
     #[allow(dead_code, reason = "not every test waits")]
     pub(crate) fn until(&mut self, text: &str) {
         let begun = Instant::now();
@@ -85,7 +85,7 @@ impl Screen {
         }
     }
 
-    /// Returns the text that a command draws until it ends.
+    /// Runs a command on the terminal to its end, and returns the text that it draws.
     #[allow(dead_code, reason = "not every test looks at all")]
     pub(crate) fn all_of(mut self, command: &mut Command) -> String {
         let mut child = self.start(command);

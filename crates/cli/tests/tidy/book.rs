@@ -7,7 +7,7 @@ use std::{
     path::Path,
 };
 
-/// The pages that a summary lists.
+/// Returns the pages that a `SUMMARY.md` lists.
 fn listed(summary: &str) -> Vec<&str> {
     let lines = summary.lines().map(|line| line.trim_start().trim_start_matches("- "));
     lines
@@ -16,20 +16,21 @@ fn listed(summary: &str) -> Vec<&str> {
         .collect()
 }
 
-/// The anchor of a heading: lower case, spaces as hyphens, without other punctuation.
+/// Returns the anchor of a heading: in lower case, with hyphens for spaces, without other
+/// punctuation.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim().chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
     kept.collect::<String>().to_lowercase().replace(' ', "-")
 }
 
-/// The anchors of a page's headings.
+/// Returns the anchors of the headings of a page.
 fn anchors(text: &str) -> BTreeSet<String> {
     let lines = prose(text).into_iter().filter(|(_, line)| line.starts_with('#'));
     lines.map(|(_, line)| anchor(line.trim_start_matches('#'))).collect()
 }
 
-/// The links of a page to pages of its folder, as page and anchor. An empty page stands for the
-/// page itself.
+/// Returns the links of a page to pages in the same folder, as pairs of (page, anchor). An empty
+/// page stands for the page itself.
 fn links(text: &str) -> Vec<(String, String)> {
     let mut found = vec![];
     for (_, line) in prose(text) {

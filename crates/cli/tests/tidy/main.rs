@@ -15,15 +15,15 @@ const LINE_COLUMNS_MAX: usize = 100;
 const FUNCTION_LINES_MAX: usize = 80;
 const FILE_LINES_MAX: usize = 700;
 
-/// Macros that no program may contain: programs print with `output`, and unfinished code is not
-/// committed.
+/// Macros that no source file may use: programs print with the module `output`, and unfinished code
+/// is not committed.
 const FORBIDDEN_MACROS: [&str; 6] =
     ["dbg", "todo", "unimplemented", "println", "eprintln", "print"];
 
 /// Modules of `std` that a pure library must not use.
 const IMPURE_MODULES: [&str; 7] = ["fs", "io", "net", "env", "time", "process", "thread"];
 
-/// Pure crates. They use no file, clock, environment or thread.
+/// The pure crates, which use no file, clock, environment variable or thread.
 const PURE: [&str; 4] = ["card", "model", "prefetch", "sim"];
 
 /// Files and folders that may contain unsafe code. A name without an extension is a folder.
@@ -65,15 +65,15 @@ const UNSAFE: [&str; 35] = [
     "crates/workload/src/memory.rs",
 ];
 
-/// Methods of floating-point numbers whose last bits depend on the platform. Pure crates call
-/// `libm` instead. Square roots are exact, so they are allowed.
+/// Methods of floating-point numbers whose results differ in the last bits between platforms. Pure
+/// crates call `libm` instead. `sqrt` is rounded correctly on every platform, so it is allowed.
 const PLATFORM_MATH: [&str; 24] = [
     "ln", "ln_1p", "log", "log2", "log10", "exp", "exp2", "exp_m1", "powf", "powi", "cbrt",
     "hypot", "sin", "cos", "tan", "sin_cos", "asin", "acos", "atan", "atan2", "sinh", "cosh",
     "tanh", "asinh",
 ];
 
-/// A fault of a text: the 1-based line, and the problem with its remedy.
+/// A place where a text breaks a rule: its 1-based line, and the problem with its remedy.
 #[derive(Debug, PartialEq)]
 struct Fault {
     line: usize,
@@ -167,7 +167,7 @@ fn line_of(text: &str, at: usize) -> usize {
     text[..at].matches('\n').count() + 1
 }
 
-/// Returns the byte offsets of `word` as a whole word.
+/// Returns the byte offsets at which `word` occurs in `code` as a whole word.
 fn words<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     code.match_indices(word).map(|(at, _)| at).filter(move |at| {
         !code[..*at].ends_with(is_word) && !code[at + word.len()..].starts_with(is_word)
@@ -190,7 +190,7 @@ fn closing(code: &str, open: usize) -> usize {
     code.len()
 }
 
-/// Replaces items after `#[cfg(test)]` by blanks.
+/// Replaces each item that follows `#[cfg(test)]` by blanks.
 fn without_tests(code: &str) -> String {
     let mut code = code.to_string();
     let mark = "#[cfg(test)]";
@@ -252,8 +252,8 @@ fn forbidden_macros(text: &str) -> Vec<Fault> {
     FORBIDDEN_MACROS.iter().flat_map(find).collect()
 }
 
-/// Returns the modules of `std` that code names in paths or in lists of a `use`, with their
-/// offsets.
+/// Returns pairs of (offset, module) for the modules of `std` that `code` names in paths or in the
+/// lists of a `use`.
 fn std_modules(code: &str) -> Vec<(usize, String)> {
     let mut modules = vec![];
     for at in words(code, "std") {
@@ -319,7 +319,7 @@ fn unsafe_code(text: &str) -> Vec<Fault> {
     words(&code, "unsafe").map(|at| fault(line_of(&code, at), &problem)).collect()
 }
 
-/// True if the parent module declares `mod name;`, with any visibility.
+/// True if `parent`, the text of the parent module, declares `mod name;` with any visibility.
 fn declares(parent: &str, name: &str) -> bool {
     let code = code_only(parent);
     words(&code, "mod").any(|at| {
@@ -375,8 +375,8 @@ fn dead_links(text: &str, exists: &dyn Fn(&str) -> bool) -> Vec<Fault> {
     dead.map(|(at, target)| fault(at, format!("the link to {target} leads nowhere"))).collect()
 }
 
-/// Returns the paths of the source tree that a text names in backticks. Of a path with a wildcard,
-/// returns the folder before the first wildcard.
+/// Returns the paths of the source tree that a text names in backticks, each with its line number.
+/// Of a path with a wildcard, only the folder before the first wildcard is returned.
 fn named_paths(text: &str) -> Vec<(usize, String)> {
     let roots =
         ["crates/", "platforms/", "workloads/", "reproduce/", "docs/", "benches/", "tests/"];
@@ -410,7 +410,8 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|why| panic!("{}: {why}", path.display()))
 }
 
-/// Returns the files below `folder` with this extension, sorted; none if the folder is missing.
+/// Returns the files below `folder` that have the given extension, sorted; none if the folder is
+/// missing.
 fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(folder) else { return vec![] };
     let mut found = vec![];
@@ -436,7 +437,7 @@ fn rust_files() -> Vec<PathBuf> {
     files
 }
 
-/// Returns the source files of a crate.
+/// Returns the source files of the crate `name`.
 fn sources(name: &str) -> Vec<PathBuf> {
     let files = files(&root().join("crates").join(name).join("src"), "rs");
     assert!(!files.is_empty(), "crates/{name}/src was not found");
@@ -455,7 +456,8 @@ fn markdown_files() -> Vec<PathBuf> {
     found
 }
 
-/// Applies a rule to `files`. Fails with a list of all faults, one per line, as `file:line: what`.
+/// Applies a rule to each of `files`. If there are faults, fails with a list of all of them, one
+/// per line, as `file:line: what`.
 fn hold(files: &[PathBuf], rule: &dyn Fn(&Path, &str) -> Vec<Fault>) {
     let root = root();
     let mut faults = vec![];
@@ -552,9 +554,9 @@ fn each_platform_has_its_curves() {
     });
 }
 
-/// Returns the top-level folder of the source tree that has an included file. `literal` is the
-/// path in the `include_str!` or `include_dir!` of the file `source`. Returns `None` for files
-/// below `crates/`, and for files that do not exist.
+/// Returns the top-level folder of the source tree that contains an included file. `literal` is the
+/// path in an `include_str!` or `include_dir!` of the file `source`. Returns `None` for files below
+/// `crates/`, and for files that do not exist.
 fn contained(source: &Path, literal: &str) -> Option<String> {
     let path = match literal.strip_prefix("$CARGO_MANIFEST_DIR/") {
         Some(of_crate) => {

@@ -1,9 +1,9 @@
-//! The structure of the crates: imports, type names, sizes.
+//! Rules for the structure of the crates: imports between modules, names of types, and sizes.
 //!
-//! The files of a crate are the nodes of a graph. Paths that begin with `crate`, `super` or `self`
-//! are its edges. An edge from a module to one of its ancestors does not count, because a parent
-//! declares its children, re-exports them, and has the types that they share. In any other cycle,
-//! no file can be read, tested or moved without the others.
+//! The files of a crate are the nodes of a graph. The paths in a file that begin with `crate`,
+//! `super` or `self` are its edges to other files. An edge from a module to one of its ancestors
+//! does not count, because a parent declares its children, re-exports them, and has the types that
+//! the children share. In any other cycle, no file can be read, tested or moved without the others.
 
 use crate::{files, read, root};
 use std::{
@@ -18,11 +18,11 @@ use syn::{
 /// Limit of the lines in the `src` of a crate, including its tests.
 const CRATE_LINES_MAX: usize = 16_000;
 
-/// Crates with a limit below [`CRATE_LINES_MAX`]. `cli` should have only arguments, options, calls
-/// and rendering, so its limit is lower.
+/// Crates with a limit other than [`CRATE_LINES_MAX`]. The limit of `cli` is lower, because `cli`
+/// should have only arguments, options, calls and rendering.
 const OWN_LINES_MAX: [(&str, usize); 1] = [("cli", 10_000)];
 
-/// The crates of the workspace that each crate may depend on, except in tests.
+/// Pairs of (crate, crates of the workspace that this crate may depend on, except in tests).
 const LAYERS: [(&str, &str); 34] = [
     ("extend_forecast", ""),
     ("model", ""),
@@ -71,14 +71,14 @@ const LAYERS: [(&str, &str); 34] = [
     ("qemu_clock", ""),
 ];
 
-/// Limit of the fields of a struct. A struct with more needs a comment with the word "fields" that
-/// explains why.
+/// Limit of the number of fields of a struct. A struct with more fields needs a comment with the
+/// word "fields" that explains why.
 const FIELDS_MAX: usize = 20;
 
 /// The path of a module from the root of its crate, such as `["cache", "evict"]`.
 type Module = Vec<String>;
 
-/// A crate of the workspace, and its modules as parsed files.
+/// A crate of the workspace, with the syntax tree of each of its modules.
 struct Crate {
     name: String,
     modules: BTreeMap<Module, syn::File>,
@@ -115,7 +115,8 @@ impl Crate {
         crates
     }
 
-    /// Returns the modules that a module imports or names, except itself and its ancestors.
+    /// Returns the modules of this crate that `module` imports or names, except itself and its
+    /// ancestors.
     fn imports(&self, module: &Module) -> BTreeSet<&Module> {
         let mut paths = Paths { here: module.clone(), found: BTreeSet::new() };
         paths.visit_file(&self.modules[module]);
@@ -152,7 +153,7 @@ impl Crate {
         circles.iter().map(|circle| circle.iter().map(name).collect()).collect()
     }
 
-    /// Returns the types declared outside of tests, each with its module.
+    /// Returns the types of the crate that are declared outside of tests, each with its module.
     fn types(&self) -> Vec<Declared> {
         let mut all = vec![];
         for (module, file) in &self.modules {
@@ -165,8 +166,8 @@ impl Crate {
     }
 }
 
-/// A type: its name, its module, the number of its named fields, and whether it may have more than
-/// [`FIELDS_MAX`] fields.
+/// A declared type: its name, its module, the number of its named fields, and whether it may have
+/// more than [`FIELDS_MAX`] fields.
 struct Declared {
     name: String,
     module: String,
@@ -174,7 +175,8 @@ struct Declared {
     is_explained: bool,
 }
 
-/// Collects the modules of the crate that the paths in the file of the module `here` name.
+/// Collects the modules of the crate that are named by paths in one file, that of the module
+/// `here`.
 struct Paths {
     here: Module,
     found: BTreeSet<Module>,
@@ -186,8 +188,8 @@ impl Paths {
             Some("crate") => vec![],
             Some("self") => self.here.clone(),
             Some("super") => self.here.split_last().map_or(vec![], |(_, rest)| rest.to_vec()),
-            // The first name may be a child module, or another name in scope. Prefixes that are not
-            // modules are dropped later.
+            // The first name of the path may be a child module, or another name in scope. Prefixes
+            // that are not modules are dropped later.
             Some(_) => {
                 let mut child = self.here.clone();
                 child.push(path[0].clone());
@@ -217,7 +219,7 @@ impl Paths {
     }
 }
 
-/// True if an item is compiled only for tests.
+/// True if the item with these attributes is compiled only for tests (`#[cfg(test)]`).
 fn is_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|it| {
         it.path().is_ident("cfg")
@@ -263,8 +265,8 @@ impl Types {
             },
             _ => false,
         };
-        // A clap struct has a field for each option of its verb, so it may have more than
-        // [`FIELDS_MAX`].
+        // A struct of clap has a field for each option of its verb, so it may have more than
+        // [`FIELDS_MAX`] fields.
         let is_explained =
             attributes.iter().any(|it| it.path().is_ident("command") || has_reason(&it));
         self.found.push(Declared { name, module: String::new(), fields, is_explained });

@@ -7,7 +7,8 @@ use crate::{
     simulate_machine::share_axis_from,
 };
 
-/// The figures of `periods`, which are in order of time.
+/// Returns the figures of `periods`, which are in order of time: shares and bandwidth of each
+/// domain, and the migrated bytes.
 pub fn figures(periods: &[BalancePeriod]) -> Vec<Figure> {
     let domains = distinct(periods.iter().map(|period| period.domain.as_str()));
     let of_domain = |(at, name): (usize, &&str)| {
@@ -32,7 +33,7 @@ fn over_time(id: String, title: &str, y_label: &str) -> Figure {
 }
 
 /// A figure of the target weight and of the reached share of each node over time; `None` without
-/// periods. With two nodes only the first is drawn, because all other pages are on the second.
+/// periods. Of two nodes only the first is drawn, because all other pages are on the second.
 fn shares(periods: &[&BalancePeriod], suffix: &str, of: &str) -> Option<Figure> {
     let nodes = &periods.first()?.nodes;
     let shown = if nodes.len() == 2 { 1 } else { nodes.len() };
@@ -86,9 +87,9 @@ fn bandwidth(periods: &[&BalancePeriod], suffix: &str, of: &str) -> Option<Figur
     })
 }
 
-/// A figure of the bytes migrated since the start (`None` if none were), summed over the periods of
-/// `domain` only. A period of any domain has the migrated bytes of the whole machine, so a sum over
-/// all domains would count them several times.
+/// A figure of the bytes migrated since the start; `None` if no bytes were migrated. Only the
+/// periods of `domain` are summed: each period has the migrated bytes of the whole machine, so a
+/// sum over the periods of all domains would count them several times.
 fn migration(periods: &[BalancePeriod], domain: &str) -> Option<Figure> {
     let mut sum = 0.0;
     let moved = periods.iter().filter(|period| period.domain == domain).map(|period| {

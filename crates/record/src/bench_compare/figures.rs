@@ -1,4 +1,4 @@
-//! Figures of a comparison: efficiency against the ratio of footprint to budget.
+//! Figures of a comparison of kinds of memory: efficiency against the ratio of footprint to budget.
 
 use super::{BenchCompareDocument, BenchRow};
 use crate::{
@@ -6,8 +6,8 @@ use crate::{
     figure::{Figure, Scale, Series, SeriesKind},
 };
 
-/// The beginning of the name of a pattern with a known arithmetic intensity. In `polynomial-N`, N
-/// is the number of operations per byte.
+/// The prefix of the names of patterns with a known arithmetic intensity. In `polynomial-N`, N is
+/// the number of operations per byte.
 const INTENSITY: &str = "polynomial-";
 
 impl BenchCompareDocument {
@@ -23,7 +23,7 @@ impl BenchCompareDocument {
         distinct(self.rows.iter().map(|row| row.pattern.as_str()))
     }
 
-    /// The ways except `dram`, which is the reference.
+    /// The kinds of memory (ways) except `dram`, with which the others are compared.
     fn ways(&self) -> Vec<&str> {
         distinct(self.rows.iter().map(|row| row.way.as_str()).filter(|way| *way != "dram"))
     }
@@ -55,8 +55,8 @@ impl BenchCompareDocument {
         }
     }
 
-    /// A figure of the efficiency against operations per byte, at the largest ratio of footprint to
-    /// budget; `None` with fewer than two points.
+    /// A figure of the efficiency of the patterns `polynomial-N` against N, at the largest ratio of
+    /// footprint to budget; `None` with fewer than two points.
     fn intensity_figure(&self) -> Option<Figure> {
         let intensity = |row: &BenchRow| row.pattern.strip_prefix(INTENSITY)?.parse().ok();
         let rows: Vec<(f64, &BenchRow)> =

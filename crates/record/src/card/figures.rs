@@ -1,17 +1,19 @@
-//! Figures of cards: IOPS and latency against queue depth, and the distribution of latencies.
+//! Figures of simulated cards: IOPS and latency against queue depth, and the distribution of
+//! latencies.
 
 use super::{CardDocument, CardPoint, STORAGE};
 use crate::figure::{Figure, Scale, Series, SeriesKind};
 
 impl CardDocument {
-    /// The figures of each load, with a line for each card in each figure. If a card has points
-    /// with several queue depths, IOPS and mean latency are drawn against depth. Another figure has
-    /// the distribution of the completion latency at the largest depth.
+    /// The figures of each load. Each figure has a line for each card. If a card has points with
+    /// several queue depths, two figures show IOPS and mean latency against depth. Another figure
+    /// shows the distribution of the completion latency at the largest depth.
     pub fn figures(&self) -> Vec<Figure> {
         let loads = self.loads();
         let mut figures = vec![];
         for (number, load) in loads.iter().enumerate() {
-            // If there are several loads, their number makes the IDs of figures unique.
+            // If there are several loads, the number of the load makes the IDs of its figures
+            // unique.
             let suffix = if loads.len() > 1 { format!("-{}", number + 1) } else { String::new() };
             let title = load.title();
             if self.cards.iter().any(|card| self.of(load, &card.name).count() > 1) {
@@ -47,8 +49,8 @@ impl CardDocument {
         }
     }
 
-    /// The fraction of I/Os that take at least a given latency, with a line for each card. The line
-    /// has the I/Os at the largest queue depth.
+    /// A figure of the fraction of I/Os that take at least a given latency. Each card has a line,
+    /// for its I/Os at the largest queue depth.
     fn distribution(&self, load: &CardPoint, title: &str, suffix: &str) -> Figure {
         let series = self.cards.iter().enumerate().filter_map(|(group, card)| {
             let point = self.of(load, &card.name).max_by_key(|point| point.iodepth)?;
@@ -72,8 +74,8 @@ impl CardDocument {
     }
 }
 
-/// A quantity that is plotted against queue depth: the texts of its figure, and its value at a
-/// point.
+/// A quantity that is drawn against queue depth: the texts of its figure, and the function that
+/// returns its value at a point.
 struct Quantity {
     id: String,
     title: String,
@@ -107,7 +109,7 @@ impl Quantity {
 }
 
 impl CardPoint {
-    /// The load in words: "randwrite, 4 KiB, 2 jobs".
+    /// Describes the load of the point in words: "randwrite, 4 KiB, 2 jobs".
     pub fn title(&self) -> String {
         let mut title = match self.job.as_str() {
             "" => self.rw.clone(),

@@ -1,4 +1,4 @@
-//! Latencies of I/O as fio reports them.
+//! Latencies of I/O operations, summarised as fio does.
 
 use crate::{
     check::{Checked, invalid},
@@ -27,7 +27,7 @@ pub struct IoLatencyDocument {
     pub max: f64,
 }
 
-/// The percentiles of a [`IoLatencyDocument`], as text and as a fraction.
+/// The percentiles of a [`IoLatencyDocument`], as pairs of (name, fraction of the I/Os).
 pub const PERCENTILES: [(&str, f64); 11] = [
     ("1.00", 0.01),
     ("5.00", 0.05),
@@ -91,9 +91,9 @@ impl IoLatencyDocument {
         ]
     }
 
-    /// Pairs of a latency and the fraction of I/Os that take at least this long, from the smallest
-    /// latency to the largest. `ios` is the number of I/Os. A percentile is left out if at most one
-    /// I/O is above it.
+    /// Returns pairs of (latency, fraction of the I/Os that take at least this long), from the
+    /// smallest latency to the largest. `ios` is the number of I/Os. A percentile is left out if at
+    /// most one I/O takes longer.
     pub fn slower_than(&self, ios: u64) -> Vec<(f64, f64)> {
         let least = 1.0 / ios.max(1) as f64;
         let parts = PERCENTILES.iter().map(|(_, fraction)| 1.0 - fraction);
@@ -101,8 +101,8 @@ impl IoLatencyDocument {
         [(self.min, 1.0)].into_iter().chain(inner).chain([(self.max, least)]).collect()
     }
 
-    /// Checks that percentiles rise from the smallest latency to the largest. `field` is the path
-    /// of the latency in its document.
+    /// Checks that the percentiles rise from the minimum to the maximum. `field` is the path of
+    /// this latency in the document.
     ///
     /// # Errors
     /// The first percentile that is below the one before it.
@@ -119,7 +119,8 @@ impl IoLatencyDocument {
     }
 }
 
-/// The key of a percentile in a document: `p99_9` for `99.90`, `max` for itself.
+/// Returns the key of a percentile in a document: `p99_9` for the name `99.90`. The key of `max` is
+/// `max`.
 fn key(name: &str) -> String {
     match name.split_once('.') {
         None => name.into(),
@@ -130,7 +131,7 @@ fn key(name: &str) -> String {
     }
 }
 
-/// A histogram with bins of equal width on a logarithmic scale.
+/// A histogram of latencies, with bins of equal width on a logarithmic scale.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LogHistogram {
     /// Lower end of each bin that is not empty, us.
@@ -138,8 +139,8 @@ pub struct LogHistogram {
     pub counts: Vec<u64>,
 }
 
-/// `FIRST_NS` is the end of the first bin, ns. `RATIO` is the ratio of the ends of neighbouring
-/// bins: each bin is 5 % wide, and 330 bins reach from 100 ns to 1 s.
+/// `FIRST_NS` is the upper end of the first bin, ns. `RATIO` is the ratio of the upper ends of
+/// neighbouring bins: each bin is 5 % wide, and 330 bins reach from 100 ns to 1 s.
 const FIRST_NS: u64 = 100;
 const RATIO: f64 = 1.05;
 
@@ -182,7 +183,7 @@ mod tests {
             max: 9.0,
         };
         let curve = latency.slower_than(200);
-        // Of 200 I/Os, 0.1 % is less than one I/O, so the 99.9th percentile is left out.
+        // 0.1 % of 200 I/Os is less than one I/O, so the 99.9th percentile is left out.
         assert_eq!((curve[0], curve[8]), ((1.0, 1.0), (9.0, 0.005)));
         assert_eq!((curve.len(), curve[4]), (9, (5.0, 0.5)));
         assert!(curve.is_sorted_by(|a, b| a.0 <= b.0 && a.1 > b.1), "{curve:?}");

@@ -1,4 +1,4 @@
-//! The documents of the power failures of cards.
+//! The results of simulated power failures of cards, as parts of the document of `simulate card`.
 
 use crate::rounded;
 use interleaf_card::{
@@ -8,22 +8,22 @@ use interleaf_card::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Results of power failures.
+/// Results of simulated power failures: sums over the failures, and the largest energy of a save.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PowerFailureDocument {
-    /// Number of simulated power failures, each at another moment.
+    /// Number of simulated power failures; those of one card and load are each at another moment.
     pub failures: u64,
     /// Number of writes that were acknowledged before a failure, summed over all failures.
     pub acknowledged_writes: u64,
     /// Number of acknowledged writes whose data were missing after recovery.
     pub lost_writes: u64,
-    /// Number of writes of which only a part of an atomic write unit was present after recovery.
+    /// Number of torn writes: only a part of an atomic write unit was present after recovery.
     pub torn_writes: u64,
     /// Largest energy of a save, J; 0 without saves.
     pub flush_energy_j: f64,
 }
 
-/// Power failures of a card under one load.
+/// Results of the power failures of one card under one load.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CardPowerFailure {
     pub card: String,
@@ -33,8 +33,8 @@ pub struct CardPowerFailure {
     pub iodepth: u32,
     #[serde(flatten)]
     pub result: PowerFailureDocument,
-    /// Time of a single power failure, s from the start of the measurement; null for a sweep of
-    /// moments.
+    /// Time of the power failure, s from the start of the measurement; null if there are failures
+    /// at several moments.
     pub at_s: Option<f64>,
     /// Number of lost and torn blocks that the card did not report.
     pub unreported_blocks: u64,
@@ -45,10 +45,10 @@ pub struct CardPowerFailure {
     /// Minimum energy left in the capacitor after a save, J; null without saves.
     pub energy_left_j: Option<f64>,
     /// The first lost or torn blocks of the worst power failure, which is the failure with the most
-    /// such blocks.
+    /// lost and torn blocks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blocks: Vec<HarmedBlockDocument>,
-    /// Faults in the save and in the restore of the worst power failure.
+    /// Faults in the save and in the restore of the worst power failure, in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<String>,
 }
@@ -60,14 +60,14 @@ pub struct HarmedBlockDocument {
     pub bytes: u64,
     /// The cause of the damage, in words.
     pub cause: String,
-    /// True if a completed FLUSH, or a write with force unit access, had promised that the block is
-    /// durable.
+    /// True if the card had promised that the block is durable, by completing a FLUSH or a write
+    /// with force unit access.
     pub after_flush: bool,
 }
 
 impl CardPowerFailure {
-    /// The document of the power failures of `sweep`. `at_s` is the time of the power failure, s,
-    /// if `sweep` has a single one.
+    /// The document of the power failures of `sweep`. If `sweep` has a single power failure, `at_s`
+    /// is its time, s.
     pub fn new(card: &Card, jobs: &[Job], at_s: Option<f64>, sweep: &PowerSweep) -> Self {
         let mut patterns: Vec<&str> = jobs.iter().map(|job| job.rw.name()).collect();
         patterns.dedup();
@@ -116,7 +116,7 @@ fn cause(cause: Cause) -> &'static str {
     }
 }
 
-/// A text for each fault in the save and in the restore of a power failure.
+/// Returns a text for each fault in the save and in the restore of a power failure.
 fn findings(failure: &PowerFailure) -> Vec<String> {
     let mut found = vec![];
     if let Some(save) = &failure.save {

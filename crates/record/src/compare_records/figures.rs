@@ -1,9 +1,9 @@
-//! Figures of a comparison: the difference of each point, with its noise.
+//! Figures of a comparison of two records: the difference of each point, with its noise.
 
 use super::{CompareDocument, CompareRow, Verdict};
 use crate::figure::{Figure, Series, SeriesKind};
 
-/// Maximum number of rows of a figure.
+/// Maximum number of points that a figure shows, each as a row.
 const ROWS_MAX: usize = 40;
 
 /// The verdicts in the order of the legend, each with its name and the index of its colour.
@@ -71,7 +71,7 @@ impl CompareDocument {
     }
 }
 
-/// The `ROWS_MAX` rows with the largest absolute differences, in the order of the document.
+/// Returns the `ROWS_MAX` rows with the largest absolute differences, in the order of the document.
 fn largest<'a>(all: &[&'a CompareRow]) -> Vec<&'a CompareRow> {
     let mut order: Vec<usize> = (0..all.len()).collect();
     let size = |at: &usize| all[*at].difference.abs();
@@ -81,7 +81,7 @@ fn largest<'a>(all: &[&'a CompareRow]) -> Vec<&'a CompareRow> {
     order.into_iter().map(|at| all[at]).collect()
 }
 
-/// The name of each row without the words that all rows share, and the shared words.
+/// Returns the name of each row, without the words that all rows share, and these shared words.
 fn names(rows: &[&CompareRow]) -> (Vec<String>, Vec<String>) {
     let words = |row: &CompareRow| row.setting.split(", ").map(String::from).collect::<Vec<_>>();
     let mut shared = if rows.len() > 1 { words(rows[0]) } else { vec![] };
@@ -89,8 +89,8 @@ fn names(rows: &[&CompareRow]) -> (Vec<String>, Vec<String>) {
     let name = |row: &&CompareRow| {
         let mut own = words(row);
         own.retain(|word| !shared.contains(word));
-        // Rows of a damaged document may have the same setting. All their words are then shared,
-        // and the whole setting is the name.
+        // In a damaged document, all rows may have the same setting. All words are then shared, and
+        // the whole setting is the name of each row.
         if own.is_empty() { row.setting.clone() } else { own.join(", ") }
     };
     (rows.iter().map(name).collect(), shared)

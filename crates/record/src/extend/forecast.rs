@@ -1,6 +1,6 @@
 //! The forecast of `interleaf extend --plan`, as `interleaf.extend.forecast/1`. For each budget of
 //! DRAM it has the bytes that would be transferred from and to the store, and the efficiency with
-//! each drive. Both are computed from measured runs, or from traces.
+//! each drive. They are computed from measured runs or from traces.
 
 use crate::{
     check::{Check, Checked},
@@ -10,19 +10,20 @@ use serde::{Deserialize, Serialize};
 
 pub const SCHEMA: &str = "interleaf.extend.forecast/1";
 
-/// The forecast of a program.
+/// The forecast of a program's speed with extended memory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ForecastDocument {
     pub schema: String,
-    /// The files that the forecast is made from.
+    /// The files of runs and traces from which the forecast is computed.
     pub inputs: Vec<String>,
     pub footprint_bytes: u64,
-    /// Run time with all data in DRAM, s; null without a run.
+    /// Run time with all data in DRAM, s; null without a measured run.
     pub compute_s: Option<f64>,
     /// Overlap of compute time and transfer time, as a fraction of the shorter of the two, 0 to 1;
-    /// null without a run.
+    /// null without a measured run.
     pub overlap: Option<f64>,
-    /// Software time of the pager for a megabyte (10^6 bytes) of traffic, us; null without a run.
+    /// Software time of the pager per megabyte (10^6 bytes) of traffic, us; null without a measured
+    /// run.
     pub overhead_us_per_mb: Option<f64>,
     pub curve: Vec<CurveRow>,
     pub rows: Vec<ForecastRow>,
@@ -39,7 +40,7 @@ impl Check for ForecastDocument {
     }
 }
 
-/// Traffic between DRAM and the store at a budget.
+/// Traffic between DRAM and the store with a budget of `dram_bytes`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CurveRow {
     pub dram_bytes: u64,
@@ -50,15 +51,15 @@ pub struct CurveRow {
     pub lru_miss_ratio: Option<f64>,
 }
 
-/// The forecast for a budget and a drive.
+/// The forecast for one budget and one drive.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ForecastRow {
     pub drive: String,
     pub dram_bytes: u64,
-    /// Elapsed time of the program, s; without a run, the time that the drive needs for the traffic
-    /// of a pass.
+    /// Elapsed time of the program, s; without a measured run, the time that the drive needs for
+    /// the traffic of one pass.
     pub seconds: f64,
-    /// Speed divided by the speed with all data in DRAM; null without a run.
+    /// Speed divided by the speed with all data in DRAM; null without a measured run.
     pub efficiency: Option<f64>,
 }
 

@@ -1,9 +1,9 @@
 //! The plan of `interleaf extend --dry-run` and `--estimate`, as `interleaf.extend.plan/1`: checks
 //! of the command and its stores, and the speed that the stores allow.
 //!
-//! With a footprint F and a budget B of DRAM, the fraction m = 1 - B/F of each pass is read from
-//! the stores. A store of 3 GB/s with half of the footprint missing (m = 0.5) allows 3 / 0.5 = 6
-//! GB/s.
+//! With a footprint F and a budget B of DRAM, each pass over the footprint reads a fraction of it
+//! from the stores, m = 1 - B/F. A store of 3 GB/s with half of the footprint missing (m = 0.5)
+//! allows 3 / 0.5 = 6 GB/s.
 
 use crate::{check::Check, rounded};
 use interleaf_pager::session::SessionSettings;
@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 
 pub const SCHEMA: &str = "interleaf.extend.plan/1";
 
-/// Footprints estimated by default, as multiples of the budget.
+/// The footprints for which speeds are estimated by default, as multiples of the budget.
 const FOOTPRINTS: [u64; 3] = [1, 2, 4];
 
-/// Bytes written per byte read in STREAM's triad, `a[i] = b[i] + s*c[i]`: the pager reads all three
-/// arrays, and writes `a` back.
+/// Bytes written per byte read in STREAM's triad, `a[i] = b[i] + s*c[i]`, with extended memory: the
+/// pager reads all three arrays, and writes `a` back.
 const TRIAD_WRITTEN: f64 = 1.0 / 3.0;
 
 /// The result of `interleaf extend` with `--dry-run` or `--estimate`.
@@ -28,7 +28,7 @@ pub struct ExtendPlanDocument {
     pub dram_bytes: u64,
     pub min_alloc_bytes: u64,
     pub stores: Vec<PathBuf>,
-    /// True if no check refuses the command.
+    /// True if no check prevents the start of the command.
     pub can_be_done: bool,
     pub checks: Vec<CheckDocument>,
     /// The result of `--estimate`; null without `--estimate`.
@@ -37,7 +37,7 @@ pub struct ExtendPlanDocument {
 
 impl Check for ExtendPlanDocument {}
 
-/// The result of a check.
+/// The result of one check before the start of the command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CheckDocument {
     pub what: String,
@@ -46,24 +46,24 @@ pub struct CheckDocument {
     pub remedy: Option<String>,
 }
 
-/// The effect of a check on the start of the command.
+/// The result of a check: whether the command may start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CheckStatus {
     /// The check passed.
     Yes,
-    /// The command runs, and the user is warned.
+    /// The command starts, and the user is warned.
     Warning,
-    /// The command runs with `--force` only.
+    /// The command starts only with `--force`.
     #[serde(rename = "no, but --force")]
     Waivable,
-    /// The command is refused.
+    /// The command does not start, even with `--force`.
     No,
 }
 
 display_word!(CheckStatus);
 
-/// Measured speeds of the stores, and the speeds of a program that the stores allow.
+/// Measured speeds of the stores, and upper bounds of the speed of a program that follow from them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EstimateDocument {
     pub drives: Vec<DriveSpeed>,
@@ -71,7 +71,7 @@ pub struct EstimateDocument {
     pub read_gbps: f64,
     /// Bandwidth of sequential writes, GB/s, summed over all stores.
     pub write_gbps: f64,
-    /// Upper bounds of the speed of a program, by footprint.
+    /// Upper bounds of the speed of a program, for each footprint.
     pub rows: Vec<EstimateRow>,
 }
 
@@ -79,15 +79,15 @@ pub struct EstimateDocument {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DriveSpeed {
     pub path: PathBuf,
-    /// Bytes written and read by the measurement.
+    /// Number of bytes that the measurement wrote, and then read.
     pub measured_bytes: u64,
     pub read_gbps: f64,
     pub write_gbps: f64,
-    /// Random reads of 4 KiB, by queue depth.
+    /// Results of random reads of 4 KiB, for each queue depth.
     pub random: Vec<RandomDocument>,
 }
 
-/// Random reads of 4 KiB with `depth` outstanding requests.
+/// The result of random reads of 4 KiB with `depth` outstanding requests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RandomDocument {
     pub depth: usize,
@@ -95,21 +95,21 @@ pub struct RandomDocument {
     pub latency_us: f64,
 }
 
-/// Upper bounds of the speed of a program with the footprint `footprint_bytes`. A bound is null if
-/// the footprint fits in the budget.
+/// Upper bounds of the speed of a program with the footprint `footprint_bytes`. If the footprint
+/// fits in the budget, the stores set no bound, and all bounds are null.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EstimateRow {
     pub footprint_bytes: u64,
     /// Fraction of the footprint that exceeds the budget, 0 to 1.
     pub missing_share: f64,
-    /// Bandwidth of sequential read passes over the footprint, GB/s.
+    /// Bandwidth of passes that read the whole footprint sequentially, GB/s.
     pub read_gbps: Option<f64>,
     /// Bandwidth of STREAM's triad, GB/s, counted as in STREAM.
     pub triad_gbps: Option<f64>,
-    /// Mean time of a random access from one thread, us; accesses to DRAM count as 0.
+    /// Mean time of a random access by a single thread, us. Accesses to DRAM count as 0 us.
     pub random_us: Option<f64>,
-    /// Mean time between two random accesses, us, if as many threads access memory as the deepest
-    /// measured queue has requests; accesses to DRAM count as 0.
+    /// Mean time between two random accesses of many threads, us. The number of threads equals the
+    /// largest measured queue depth. Accesses to DRAM count as 0 us.
     pub random_many_us: Option<f64>,
 }
 
@@ -135,13 +135,13 @@ impl CheckDocument {
         Self { what: what.into(), status, detail, remedy: Some(hint.into()) }
     }
 
-    /// True if the check refuses the command. `force` overrides waivable checks.
+    /// True if the check prevents the start of the command. With `force`, a waivable check does
+    /// not.
     pub fn stands_against(&self, force: bool) -> bool {
         self.status == CheckStatus::No || !force && self.status == CheckStatus::Waivable
     }
 
-    /// True if the status is not `Yes`. The result is then shown to the user even without
-    /// `--dry-run`.
+    /// True if the check did not pass. The user then sees the result even without `--dry-run`.
     pub fn is_doubtful(&self) -> bool {
         self.status != CheckStatus::Yes
     }
@@ -180,8 +180,8 @@ impl DriveSpeed {
 }
 
 impl EstimateDocument {
-    /// Upper bounds of a program's speed with a budget of `dram_bytes` over `drives`, for
-    /// `footprint_bytes` or for the default footprints.
+    /// Computes upper bounds of a program's speed with a budget of `dram_bytes` and the stores
+    /// `drives`, for `footprint_bytes` or else for the default footprints.
     pub fn new(dram_bytes: u64, footprint_bytes: Option<u64>, drives: Vec<DriveSpeed>) -> Self {
         let read_gbps = rounded(drives.iter().map(|drive| drive.read_gbps).sum());
         let write_gbps = rounded(drives.iter().map(|drive| drive.write_gbps).sum());
@@ -190,7 +190,7 @@ impl EstimateDocument {
             None => FOOTPRINTS.map(|times| times * dram_bytes).to_vec(),
         };
         // A thread waits for one page at a time. Each drive holds an equal part of the pages, so
-        // the mean wait is the mean of the latencies of the drives.
+        // the mean wait of a thread is the mean of the drives' latencies.
         let one = drives.iter().filter_map(|drive| drive.random.first());
         let alone = one.clone().map(|random| random.latency_us).sum::<f64>() / one.count() as f64;
         let many: f64 =
@@ -239,7 +239,7 @@ mod tests {
         let row = &estimate.rows[1];
         assert_eq!((row.footprint_bytes, row.missing_share), (16 << 30, 0.5));
         assert_eq!((row.read_gbps, row.random_us), (Some(6.0), Some(50.0)));
-        // The drive reads 3 GB/s and writes 1 GB/s. Of a byte that is not in DRAM, the read takes
+        // The drive reads 3 GB/s and writes 1 GB/s. For a byte that is not in DRAM, the read takes
         // 1/3 ns, and the write-back of a third of a byte also takes 1/3 ns: 1.5 GB/s. Half of the
         // bytes are in DRAM, so the triad reaches 3 GB/s.
         assert_eq!((row.triad_gbps, row.random_many_us), (Some(3.0), Some(2.5)));

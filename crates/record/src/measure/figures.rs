@@ -1,10 +1,10 @@
-//! Figures of a measurement: bandwidth, curves, weights, caches, histograms.
+//! Figures of a measurement: bandwidth, loaded-latency curves, weights, caches and histograms.
 
 use super::{MeasureDocument, MeasuredPoint, PointKind, weights_text};
 use crate::figure::{Figure, Series, SeriesKind};
 
 impl MeasureDocument {
-    /// The figures for which the measurement has points.
+    /// All figures for which the measurement has points.
     pub fn figures(&self) -> Vec<Figure> {
         let all = [
             self.bandwidth_figure(),
@@ -17,8 +17,9 @@ impl MeasureDocument {
         all.into_iter().flatten().collect()
     }
 
-    /// Bandwidth as a group of bars for each mix, with a bar for each pair of nodes or choice of
-    /// weights; `None` with fewer than two mixes.
+    /// A figure of the bandwidth, with a group of bars for each mix. A group has a bar for each
+    /// pair of CPU node and memory node, and for each choice of weights. `None` with fewer than two
+    /// mixes.
     fn bandwidth_figure(&self) -> Option<Figure> {
         let mut mixes: Vec<String> = vec![];
         let mut series: Vec<(String, Vec<(f64, f64)>)> = vec![];
@@ -41,8 +42,8 @@ impl MeasureDocument {
         })
     }
 
-    /// Latency against bandwidth, a line for each pair of nodes and mix; `None` without
-    /// loaded-latency points.
+    /// A figure of latency against bandwidth, with a line for each mix and pair of CPU node and
+    /// memory node; `None` without loaded-latency points.
     fn curves_figure(&self) -> Option<Figure> {
         let mut series = vec![];
         for point in self.loaded() {
@@ -60,7 +61,8 @@ impl MeasureDocument {
         })
     }
 
-    /// Bandwidth against the share of the pages on the first node, a line for each mix.
+    /// A figure of bandwidth against the share of the pages on the first node, with a line for each
+    /// mix.
     fn weights_figure(&self) -> Option<Figure> {
         let mut series: Vec<(String, Vec<(f64, f64)>)> = vec![];
         for point in self.points_of_kind(PointKind::Interleave) {
@@ -80,7 +82,8 @@ impl MeasureDocument {
         })
     }
 
-    /// Latency with the best weights at each load, and with all pages on the first node.
+    /// A figure of the latency at each load, with the best weights and with all pages on the first
+    /// node.
     fn best_weights_figure(&self) -> Option<Figure> {
         let loads = &self.best_by_load;
         let best = loads.iter().map(|it| (it.load_gbps, it.latency_ns));
@@ -96,8 +99,8 @@ impl MeasureDocument {
         (loads.len() > 1).then(|| Figure { series, caption: caption.into(), ..figure })
     }
 
-    /// Latency of a pointer chase against the size of its memory. The horizontal axis is log2 of
-    /// the size in KiB.
+    /// A figure of the latency of a pointer chase against the size of its memory. The horizontal
+    /// axis is log2 of the size in KiB.
     fn caches_figure(&self) -> Option<Figure> {
         let points = self.points_of_kind(PointKind::Cache).filter_map(|point| {
             let kib = point.memory_bytes as f64 / 1024.0;
@@ -110,7 +113,7 @@ impl MeasureDocument {
         (line.x.len() > 1).then(|| Figure { series: vec![line], caption: caption.into(), ..figure })
     }
 
-    /// Histograms of the latency of single accesses.
+    /// A figure of the histograms of the latency of single accesses.
     fn histograms_figure(&self) -> Option<Figure> {
         let mut series = vec![];
         for point in self.points_of_kind(PointKind::Histogram) {
@@ -151,7 +154,7 @@ fn to_series(series: Vec<(String, Vec<(f64, f64)>)>, kind: SeriesKind) -> Vec<Se
     all.map(|(at, (name, points))| Series::new(name, kind, at, points)).collect()
 }
 
-/// The nodes of the CPUs and of the memory of a point, or its weights.
+/// Describes where a point was measured: its weights, or the nodes of its CPUs and of its memory.
 fn place(point: &MeasuredPoint) -> String {
     match (&point.weights, point.memory_node) {
         (Some(weights), _) => weights_text(weights),

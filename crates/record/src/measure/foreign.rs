@@ -1,9 +1,10 @@
 //! Reads and writes measurements of other tools: the output of Intel's Memory Latency Checker (MLC)
 //! and the curves of the Mess benchmark.
 //!
-//! Both tools report the bandwidth at the memory controller. The bandwidth of the program follows
-//! from the mix, because an ordinary store reads its line first: at the mix 2:1, the controller
-//! moves 210 GB/s for 140 GB/s of the program. A non-temporal store does not read its line.
+//! Both tools report the bandwidth at the memory controller. The bandwidth of the program's own
+//! loads and stores is lower, because an ordinary store first reads its line: at the mix 2:1, the
+//! controller moves 210 GB/s for 140 GB/s of the program. A non-temporal store does not read its
+//! line.
 
 use super::{
     MeasureDocument, MeasureStop, MeasuredMachine, MeasuredPoint, PointKind, Quality,
@@ -20,8 +21,8 @@ use mess_csv::MessPoint;
 use mlc_text::{LoadRow, Matrix, MaxBandwidth, Mlc, MlcTable, TRAFFIC};
 use std::collections::BTreeSet;
 
-/// The quality of a point that another tool measured. The quality is not assessed, because the
-/// output of the tool has no spread of repetitions.
+/// The quality of a point that another tool measured. It is not assessed, because the outputs of
+/// MLC and Mess have no spread of repetitions.
 const QUALITY_UNKNOWN: &str = "unknown: another tool measured it";
 
 /// Parses the output of Intel MLC or of the Mess benchmark; `None` when the text has neither
@@ -45,7 +46,7 @@ fn from_mess(name: &str, read: &mess_csv::MessCurves) -> MeasureDocument {
             mix: Some(if share == 100.0 { "R".into() } else { format!("{share}%") }),
             latency_ns: Some(point.latency_ns),
             // Mess reads the bandwidth from the counters of the memory controllers, so it is a
-            // measured figure.
+            // measured bandwidth.
             measured_gbps: Some(point.bandwidth_gbps),
             ..traffic_point(PointKind::Loaded, (0, 0), curve.mix, point.bandwidth_gbps)
         }));
@@ -95,8 +96,8 @@ fn from_mlc(name: &str, mlc: &Mlc) -> MeasureDocument {
     points.extend(mlc.bandwidth.iter().flat_map(pairs).map(reads));
     for MlcTable { traffic, rows } in &mlc.loaded {
         let mix = Mlc::mix(traffic).unwrap_or(Mix::READ);
-        // MLC's rows begin with the highest load, points of a record with the lowest, so the rows
-        // are reversed. The delays of MLC are in cycles, so the points get no delay.
+        // A table of MLC begins with the highest load, and the points of a record with the lowest,
+        // so the rows are reversed. MLC's delays are in cycles, so the points get no delay.
         for row in rows.iter().rev() {
             let latency_ns = Some(row.latency_ns);
             let of_nodes = whole(PointKind::Loaded, mix, row.mbps);
@@ -126,7 +127,8 @@ fn from_mlc(name: &str, mlc: &Mlc) -> MeasureDocument {
     record
 }
 
-/// The figures of a matrix of MLC, each with the node of the CPUs and the node of the memory.
+/// Returns the figures of a matrix of MLC, as pairs of ((node of the CPUs, node of the memory),
+/// figure).
 fn pairs(matrix: &Matrix) -> impl Iterator<Item = ((u32, u32), f64)> {
     matrix.rows.iter().flat_map(|(cpu, figures)| {
         let of = matrix.memory.iter().zip(figures);
@@ -149,7 +151,7 @@ fn traffic_point(kind: PointKind, place: (u32, u32), mix: Mix, gbps: f64) -> Mea
     let read_share = mix.read_share();
     // An ordinary store first reads its line into the cache (write-allocate). The program does not
     // count these reads. They have as many bytes as the writes: with the read share r, the fraction
-    // 1 - r of the traffic. The program counts the rest, the fraction r. Non-temporal stores have
+    // 1 - r of the traffic. The program counts the remaining fraction r. Non-temporal stores cause
     // no such reads.
     let part = if mix.nontemporal() { 1.0 } else { read_share };
     MeasuredPoint {
@@ -161,8 +163,8 @@ fn traffic_point(kind: PointKind, place: (u32, u32), mix: Mix, gbps: f64) -> Mea
     }
 }
 
-/// A record of a machine of which only the nodes are known. `nodes` has the ID of each node, and
-/// `true` for a node with CPUs.
+/// Returns a record of a machine of which only the nodes are known. `nodes` has pairs of (node,
+/// true if the node has CPUs).
 fn record(source: &str, nodes: &[(u32, bool)], points: Vec<MeasuredPoint>) -> MeasureDocument {
     let node = |(node, has_cpus): &(u32, bool)| MachineNode {
         node: *node,
@@ -185,11 +187,11 @@ fn record(source: &str, nodes: &[(u32, bool)], points: Vec<MeasuredPoint>) -> Me
     record
 }
 
-/// The loaded-latency curves of the first node in the format of Mess.
+/// Returns the loaded-latency curves of the record's first memory node in the format of Mess.
 ///
 /// # Errors
-/// When the record has no curve of reads alone or with ordinary stores. The format of Mess has no
-/// non-temporal stores.
+/// When the record has no curve that Mess can express: of reads alone, or with ordinary stores. The
+/// format of Mess has no non-temporal stores.
 pub fn mess(record: &MeasureDocument) -> Result<String, String> {
     let node = first_node(record);
     let point = |point: &&MeasuredPoint| {
@@ -215,8 +217,8 @@ pub fn mess(record: &MeasureDocument) -> Result<String, String> {
     Ok(mess_csv::text(&points))
 }
 
-/// The record in the format of MLC's output. Delays are in ns, because a record has no delays in
-/// cycles.
+/// Returns the record in the format of MLC's output. Its delays are in ns, not in cycles as MLC's,
+/// because a record has no delays in cycles.
 ///
 /// # Errors
 /// When the record has no point of a kind that MLC prints.
@@ -246,8 +248,8 @@ pub fn mlc(record: &MeasureDocument) -> Result<String, String> {
     Ok(mlc_text::text(&mlc, 1.0))
 }
 
-/// The number of nodes among which [`read`] divided the bandwidth of the whole system. The number
-/// is 1 for a record of Interleaf, in which each point is for one node.
+/// Returns the number of nodes among which [`read`] divided the bandwidth of the whole system. It
+/// is 1 for a record of Interleaf, in which each point has the bandwidth of the CPUs of one node.
 fn nodes_of_system(record: &MeasureDocument) -> f64 {
     if record.source.is_none() {
         return 1.0;
@@ -280,8 +282,8 @@ fn tables(record: &MeasureDocument, node: Option<u32>) -> Vec<MlcTable> {
     tables
 }
 
-/// The largest delay, ns, that is written to MLC's tables of latency under load: five digits, the
-/// width of their first column.
+/// The largest delay, ns, that is written to a table of loaded latencies in MLC's format. It has
+/// five digits, the width of the first column of such a table.
 const DELAY_MAX: u32 = 99_999;
 
 fn matrix<'a>(
@@ -311,7 +313,7 @@ fn matrix<'a>(
     (!rows.is_empty()).then_some(Matrix { memory, rows })
 }
 
-/// The node of the memory of the first point that has one; `None` without such a point.
+/// Returns the memory node of the first point that has a memory node; `None` without such a point.
 fn first_node(record: &MeasureDocument) -> Option<u32> {
     record.points.iter().find_map(|point| point.memory_node)
 }
@@ -348,8 +350,8 @@ Delay\t(ns)\tMB/sec
         let expected = expected.concat();
         assert_eq!(kinds.iter().map(|it| it.0).collect::<Vec<_>>(), expected);
         assert_eq!(kinds[1].1, Some(1));
-        // At the mix 2:1 the memory controller reads two lines and writes one; the program loads
-        // one line and stores one, since the other read belongs to the store.
+        // At the mix 2:1 the memory controller reads two lines for each line that it writes. The
+        // program loads one line and stores one: the other read belongs to the store.
         let mixed = &record.points[3];
         assert_eq!((mixed.modelled_gbps, mixed.program_gbps), (Some(210.0), Some(140.0)));
         assert_eq!(record.loaded()[0].latency_ns, Some(95.0), "the lowest load is first");
@@ -394,8 +396,8 @@ Delay\t(ns)\tMB/sec
         assert!(exported.toml.contains("capacity = \"1TiB\" # assumed"), "{}", exported.toml);
         let text = mlc(&record).unwrap();
         assert!(text.contains("260.93\t 225410.0") && text.contains(":\t225630.0"), "{text}");
-        // Without its matrices the output of MLC does not show the number of nodes. The record has
-        // a note about this.
+        // Without its matrices, the output of MLC does not show the number of nodes. The record
+        // then has a note about this.
         let (_, table) = MLC.split_once("ALL Reads").unwrap();
         let record = read("mlc.txt", &format!("ALL Reads{table}")).unwrap().unwrap();
         assert!(record.notes.iter().any(|note| note.contains("does not say")));

@@ -20,7 +20,7 @@ pub struct MeasuredMachine {
     pub virtualisation: Option<String>,
     /// NUMA nodes, fastest first.
     pub nodes: Vec<MachineNode>,
-    /// Caches in sysfs, as reported by the firmware or the hypervisor.
+    /// Caches according to sysfs, which has them from the firmware or the hypervisor.
     pub caches: Vec<CacheDocument>,
     pub dimms: Option<Vec<InstalledDimm>>,
     pub dimms_unknown: Option<String>,
@@ -56,7 +56,7 @@ pub struct InstalledDimm {
     pub part: String,
 }
 
-/// Splits a value into the value and the reason why it is unknown; one of the two is `None`.
+/// Splits `known` into (value, reason why the value is unknown). One of the two is `None`.
 fn known_or_reason<T: Clone>(known: &Known<T>) -> (Option<T>, Option<String>) {
     (known.as_ref().ok().cloned(), known.as_ref().err().cloned())
 }
@@ -113,7 +113,7 @@ impl MeasuredMachine {
         }
     }
 
-    /// Properties of the machine as pairs of a name and a text, for tables and for `compare`.
+    /// Properties of the machine as pairs of (name, text), for tables and for `compare`.
     pub fn facts(&self) -> Vec<(&'static str, String)> {
         let or = |value: Option<String>, unknown: &Option<String>| {
             let why = unknown.as_deref().unwrap_or("the machine does not report it");
@@ -153,7 +153,7 @@ impl MeasuredMachine {
     }
 }
 
-/// The populated slots, equal modules grouped: `8 x 64 GiB DDR5-6400`.
+/// Describes the populated slots, with equal modules grouped: `8 x 64 GiB DDR5-6400`.
 fn slots_text(dimms: &[InstalledDimm]) -> String {
     let text = |dimm: &InstalledDimm| {
         let speed = dimm.mtps.map(|mtps| format!("-{mtps}")).unwrap_or_default();

@@ -1,10 +1,11 @@
-//! Converts a measurement to a platform: a tier for each node with a measured curve.
+//! Converts a measurement to a platform, with a tier for each node that has a measured curve.
 //!
-//! A mix with a measured maximum bandwidth and no curve gets a curve of two points. The first point
-//! has the lowest latency of the measured curve. The second point is at the maximum of the mix. It
-//! is assumed to have the most bytes in flight of the measured curve, and Little's law gives its
-//! latency: latency = bytes in flight / bandwidth. Example: 60 GB/s with 12000 bytes in flight is
-//! 200 ns, so a maximum of 50 GB/s gets 240 ns. The provenance of the second point is `assumed`.
+//! A mix may have a measured maximum bandwidth but no curve. It gets a curve of two points, derived
+//! from the first measured curve of the node. The first point has the lowest latency of that curve.
+//! The second point is at the maximum bandwidth of the mix. Its bytes in flight are assumed to
+//! equal the maximum of that curve, and Little's law gives its latency: latency = bytes in flight /
+//! bandwidth. Example: 60 GB/s with 12000 bytes in flight is 200 ns, so a maximum of 50 GB/s gets
+//! 240 ns. The provenance of the second point is `assumed`.
 
 use super::{MeasureDocument, MeasuredPoint, PointKind};
 use crate::rounded;
@@ -18,28 +19,28 @@ use interleaf_model::{
     units::LINE_BYTES,
 };
 
-/// The files of a platform.
+/// The files of an exported platform.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exported {
     /// The text of the platform file.
     pub toml: String,
-    /// A file of curves for each tier: the suffix to the name of the platform, and the text.
+    /// The file of curves of each tier, as pairs of (suffix to the name of the platform, text).
     pub curves: Vec<(String, String)>,
-    /// The keys of the platform file whose values the record does not have, such as `cores`. The
-    /// file has an assumed value for each.
+    /// The keys of the platform file whose values are not in the record, such as `cores`. The file
+    /// has an assumed value for each of them.
     pub assumed: Vec<String>,
 }
 
-/// The possible suffixes of [`Exported::curves`] for a measurement of memory on these nodes.
+/// Returns the possible suffixes in [`Exported::curves`] for a measurement of memory on `nodes`.
 pub fn curve_suffixes(nodes: &IdList) -> Vec<String> {
     let of_node = nodes.iter().map(|node| suffix(&tier_name(node)));
     [ONE_TIER.to_string()].into_iter().chain(of_node).collect()
 }
 
-/// The suffix of the file of curves of a platform with one tier.
+/// The suffix of the file of curves, if the platform has a single tier.
 const ONE_TIER: &str = ".csv";
 
-/// The suffix of the file of curves of a tier, if the platform has several.
+/// The suffix of the file of curves of the tier `tier`, if the platform has several tiers.
 fn suffix(tier: &str) -> String {
     format!("-{tier}.csv")
 }
@@ -58,11 +59,11 @@ struct Tier {
     left_out: Vec<String>,
 }
 
-/// Converts a record to a platform with the name `stem`. `source` becomes the source of its
-/// figures.
+/// Converts a record to a platform with the name `stem`. `source` becomes the source of the
+/// platform's figures.
 ///
 /// # Errors
-/// A text that says why: the record has no curve, or the points of a mix do not form a curve.
+/// The reason, in words: the record has no curve, or the points of a mix do not form a curve.
 pub fn platform(record: &MeasureDocument, stem: &str, source: &str) -> Result<Exported, String> {
     let mut tiers = vec![];
     for node in &record.machine.nodes {
@@ -118,7 +119,8 @@ pub fn platform(record: &MeasureDocument, stem: &str, source: &str) -> Result<Ex
     Ok(Exported { toml, curves: files, assumed })
 }
 
-/// The comment in the platform file beside the number of cores, if the record lacks this number.
+/// The comment in the platform file beside the number of cores, if this number is not in the
+/// record.
 const UNKNOWN_CORES: &str =
     "# assumed: the record does not have it. Write the number of cores, and divide the lines by it";
 
@@ -129,7 +131,7 @@ fn capacity_text(bytes: u64) -> String {
     }
 }
 
-/// A TOML string.
+/// Returns `text` as a TOML string, in quotes.
 fn quoted(text: &str) -> String {
     toml::Value::String(text.into()).to_string()
 }
@@ -139,9 +141,9 @@ fn idle_ns(tier: &Tier) -> f64 {
     idle.fold(f64::INFINITY, f64::min)
 }
 
-/// Outstanding lines of a core, by Little's law: bandwidth times latency, divided by the bytes of a
-/// line and the threads. The result is the maximum over the loaded-latency points of `tier`, within
-/// 1 to 10000.
+/// Returns the number of outstanding lines per core, by Little's law: bandwidth times latency,
+/// divided by the bytes of a line and by the number of threads. The result is the maximum over the
+/// loaded-latency points of `tier`, limited to 1 to 10000.
 fn lines_per_core(record: &MeasureDocument, tier: &Tier) -> f64 {
     let loaded = points_on_node(record, PointKind::Loaded, tier.node);
     let lines = loaded.filter_map(|point| {
@@ -151,9 +153,9 @@ fn lines_per_core(record: &MeasureDocument, tier: &Tier) -> f64 {
     lines.fold(1.0, f64::max).min(1e4)
 }
 
-/// The points of a kind with memory on `node` alone. If they were measured from several CPU nodes,
-/// the points from the CPUs of `node` are preferred, or else those from the CPU node that was
-/// measured first.
+/// Returns the points of a kind whose memory is on `node` alone. If there are such points for
+/// several CPU nodes, only those for the CPUs of `node` are returned. If there are none for them,
+/// those for the CPU node that was measured first are returned.
 fn points_on_node<'a>(
     record: &'a MeasureDocument,
     kind: PointKind,
@@ -167,8 +169,8 @@ fn points_on_node<'a>(
     record.points_of_kind(kind).filter(of).filter(move |point| Some(point.cpu_node) == near)
 }
 
-/// Bandwidth at the memory controller, GB/s: the counted bandwidth if there is one, or else the
-/// bandwidth computed from the mix and the traffic of the program.
+/// Returns the bandwidth at the memory controller, GB/s: the counted bandwidth if there is one, and
+/// otherwise the bandwidth computed from the mix and the program's traffic.
 pub(super) fn controller_gbps(point: &MeasuredPoint) -> Option<f64> {
     point.measured_gbps.or(point.modelled_gbps)
 }
@@ -181,8 +183,8 @@ pub(super) fn mix(point: &MeasuredPoint) -> Option<Mix> {
     Some(if point.pattern == "random" { named.in_random_order() } else { named })
 }
 
-/// The curves of a node, and a text for each curve from which points were left out; `None` when the
-/// node has no loaded-latency points.
+/// Returns the curves of a node, and a text for each curve from which noisy points were left out;
+/// `None` when the node has no loaded-latency points.
 fn curves(
     record: &MeasureDocument,
     node: u32,

@@ -9,21 +9,21 @@ use std::fmt;
 /// A point is noisy when the spread of its repetitions or the relative change of the core frequency
 /// exceeds this fraction.
 const SPREAD_MAX: f64 = 0.05;
-/// A point is noisy when other programs took more than this number of CPUs for each CPU of the
-/// measurement, or the hypervisor took more than half of this number. The error of the kernel's
-/// ticks of CPU time is added to both limits.
+/// A point is noisy when other programs took more than this number of CPUs per CPU of the
+/// measurement, or the hypervisor took more than half of this number. Both limits are increased by
+/// the error of the kernel's CPU times, which are in ticks.
 const OTHERS_MAX: f64 = 0.1;
-/// A point is noisy when more than this fraction of its pages (0 to 1) is on other nodes than the
-/// weights demand.
+/// A point is noisy when more than this fraction of its pages is on other nodes than the weights
+/// demand.
 const OFF_MAX: f64 = 0.01;
 /// A point is noisy when the last-level caches can hold more than this fraction of the point's
 /// memory, because the point would then measure the caches.
 const CACHEABLE_MAX: f64 = 1.0 / idle::LAST_LEVEL_FACTOR as f64;
 
-/// The serialized quality of a point for which no reason for noise was found.
+/// The text in a document for a point of good quality.
 const GOOD: &str = "good";
 
-/// The beginning of the serialized quality of a noisy point; its reasons follow.
+/// The beginning of the text in a document for a noisy point. The reasons follow.
 const NOISY: &str = "noisy: ";
 
 /// The quality of a point or of a whole measurement: `good`, `noisy: ` with the reasons, or another
@@ -36,7 +36,8 @@ pub enum Quality {
     Good,
     /// `noisy: ` and the reasons.
     Noisy(String),
-    /// Any other text: not assessed, because another tool measured or nothing was measured yet.
+    /// Any other text: the quality was not assessed, because another tool measured, or because
+    /// nothing was measured yet.
     Unassessed(String),
 }
 
@@ -73,7 +74,7 @@ impl fmt::Display for Quality {
 }
 
 impl MeasuredPoint {
-    /// The quality of the point: `Good`, or `Noisy` with all reasons.
+    /// Assesses the quality of the point: `Good`, or `Noisy` with all reasons.
     pub(super) fn assess(&self) -> Quality {
         let mut whys = vec![];
         let cpus = f64::from(self.threads.max(1));
@@ -81,8 +82,8 @@ impl MeasuredPoint {
         if self.spread > SPREAD_MAX {
             whys.push(format!("repeats spread by {:.0} %", 100.0 * self.spread));
         }
-        // The kernel counts CPU time in ticks, mostly of 10 ms. An error of two ticks (0.02 s) over
-        // the duration of the point is therefore allowed.
+        // The kernel counts CPU time in ticks, mostly of 10 ms. Both limits therefore allow an
+        // error of two ticks (0.02 s) over the duration of the point.
         let ticks = 0.02 / self.took_s.max(0.01);
         if contamination.others_cpus > OTHERS_MAX * cpus + ticks {
             whys.push(format!("others kept {:.1} CPUs busy", contamination.others_cpus));

@@ -1,4 +1,4 @@
-//! Figures of a profile: quantities over the time of the run.
+//! Figures of a profile: the counted quantities over the time of the run.
 
 use super::{AppDocument, ProfileDocument, SampleDocument, SlotsDocument};
 use crate::figure::{Figure, Scale, Series, SeriesKind};
@@ -37,7 +37,7 @@ impl AppDocument {
         }
     }
 
-    /// A line of a value over time; `None` if fewer than two samples have the value.
+    /// A line of `value` over time; `None` if fewer than two samples have the value.
     fn line(
         &self,
         name: &str,

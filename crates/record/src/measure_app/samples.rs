@@ -1,7 +1,8 @@
-//! Samples of a run. A sample has sums over a span of time, so two neighbours can be merged into a
-//! sample of the joint span. [`Samples`] limits its length in this way: at 1024 stored samples it
-//! merges all pairs of neighbours, and from then on a stored sample gets twice as many raw samples
-//! (samples as they were taken) as before. A long run keeps 512 to 1024 samples.
+//! Samples of a run, of any length. A sample has sums over a span of time, so two neighbours can be
+//! merged into one sample of the joint span. [`Samples`] limits the number of stored samples by
+//! merging: at 1024 stored samples it merges all pairs of neighbours. From then on, twice as many
+//! raw samples (samples as they were taken) go into a stored sample as before. A long run therefore
+//! has 512 to 1024 stored samples.
 
 use interleaf_model::machine::Traffic;
 use interleaf_observe::counters::topdown::CoreSlots;
@@ -17,23 +18,24 @@ pub struct SampleDocument {
     /// End of the span, s from the start of the command.
     pub time_s: f64,
     pub span_s: f64,
-    /// Time covered by the traffic counters, s; for a replayed recording, the time that the
+    /// Time in which the traffic was counted, s; for a replayed recording, the time that the
     /// readings of the recording cover.
     pub counted_s: f64,
-    /// Time covered by the readings of CPU time and storage, s; 0 when the processes were not
+    /// Time that the readings of CPU time and storage cover, s; 0 when the processes were not
     /// sampled.
     pub looked_s: f64,
-    /// Traffic of each tier, summed over sockets.
+    /// Traffic of each tier, summed over all sockets.
     pub tiers: Vec<TrafficDocument>,
-    /// Bytes that the command read and wrote on all tiers; used when no counter separates the
-    /// tiers.
+    /// Bytes that the command read and wrote on all tiers together; null unless no counter
+    /// distinguishes the tiers.
     pub command_bytes: Option<f64>,
     pub cpu_s: f64,
     pub threads: usize,
     pub threads_running: usize,
-    /// Resident memory at the end of the span; for merged samples, the peak. Null when not sampled.
+    /// Resident memory of the command at the end of the span; in a merged sample, the largest of
+    /// its samples. Null when not sampled.
     pub resident_bytes: Option<u64>,
-    /// Resident memory on each tier; empty when not sampled.
+    /// Resident memory of the command on each tier; empty when not sampled.
     pub placement_bytes: Vec<u64>,
     pub anonymous_bytes: Vec<u64>,
     pub major_faults: u64,
@@ -45,7 +47,7 @@ pub struct SampleDocument {
     pub hidden_processes: usize,
 }
 
-/// Traffic of a tier.
+/// Traffic of a tier in the span of a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TrafficDocument {
     pub read_bytes: Option<f64>,
@@ -57,7 +59,7 @@ pub struct TrafficDocument {
     pub occupancy_ns: Option<f64>,
 }
 
-/// Issue slots of the command's threads, by top-down category.
+/// Counts of issue slots of the command's threads, for each top-down category.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SlotsDocument {
     pub all: Option<f64>,
@@ -77,12 +79,12 @@ pub struct SlotsDocument {
     pub running_ns: f64,
 }
 
-/// The sum of two counts; `None` if one of the two is unknown.
+/// Returns the sum of two counts; `None` if one of them is unknown.
 fn both(a: Option<f64>, b: Option<f64>) -> Option<f64> {
     Some(a? + b?)
 }
 
-/// The sum of the known counts; `None` if both are unknown.
+/// Returns the sum of the known counts of two; `None` if both are unknown.
 fn either<T: std::ops::Add<Output = T>>(a: Option<T>, b: Option<T>) -> Option<T> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a + b),
@@ -91,7 +93,7 @@ fn either<T: std::ops::Add<Output = T>>(a: Option<T>, b: Option<T>) -> Option<T>
 }
 
 impl TrafficDocument {
-    /// Adds the traffic of another domain on the same tier. A domain without the counter does not
+    /// Adds the traffic of another domain on the same tier. A count that this domain lacks does not
     /// contribute.
     pub fn add(&mut self, more: &Traffic) {
         self.read_bytes = either(self.read_bytes, more.read_bytes);
@@ -110,7 +112,8 @@ impl TrafficDocument {
         Some(self.occupancy_ns? / inserts)
     }
 
-    /// Merges the traffic of two spans. A count that is unknown in one span is unknown in the sum.
+    /// Merges the traffic of a tier in two spans. A count that is unknown in one span is unknown in
+    /// the sum.
     fn and(self, next: Self) -> Self {
         Self {
             read_bytes: both(self.read_bytes, next.read_bytes),
@@ -160,19 +163,21 @@ impl From<SlotsDocument> for CoreSlots {
 }
 
 impl SampleDocument {
-    /// Mean number of CPUs that the processes used; `None` when the processes were not sampled.
+    /// Mean number of CPUs that the command's processes used; `None` when the processes were not
+    /// sampled.
     pub fn cpus(&self) -> Option<f64> {
         (self.looked_s > 0.0).then(|| self.cpu_s / self.looked_s)
     }
 
-    /// Bandwidth of all tiers in GB/s; `None` when nothing is counted.
+    /// Bandwidth of all tiers together, GB/s; `None` when no traffic was counted.
     pub fn gbps(&self) -> Option<f64> {
         let of_tiers = self.tiers.iter().map(TrafficDocument::bytes).fold(None, either);
         let bytes = of_tiers.or(self.command_bytes)?;
         (self.counted_s > 0.0).then(|| bytes / self.counted_s / 1e9)
     }
 
-    /// Read share of the bytes; `None` when reads and writes are not counted separately.
+    /// Fraction of reads in the bytes of all tiers; `None` when reads and writes are not counted
+    /// separately.
     pub fn read_share(&self) -> Option<f64> {
         let sum = |of: fn(&TrafficDocument) -> Option<f64>| {
             self.tiers.iter().map(of).fold(None, either::<f64>)
@@ -181,16 +186,15 @@ impl SampleDocument {
         (read + written > 0.0).then(|| read / (read + written))
     }
 
-    /// True if traffic was counted for some of the span.
+    /// True if traffic was counted in at least a part of the span.
     fn counts(&self) -> bool {
         let of_tiers = self.tiers.iter().any(|tier| *tier != TrafficDocument::default());
         self.counted_s > 0.0 && (of_tiers || self.command_bytes.is_some())
     }
 
-    /// Merges this sample with the next one.
+    /// Merges this sample with `next`, the sample of the following span.
     pub fn and(self, next: Self) -> Self {
-        // If only one of the two samples counted traffic, the merged sample has the traffic of that
-        // sample.
+        // If only one of the two samples has counted traffic, the merged sample has this traffic.
         let (tiers, command_bytes, counted_s) = match (self.counts(), next.counts()) {
             (true, false) => (self.tiers, self.command_bytes, self.counted_s),
             (false, true) => (next.tiers, next.command_bytes, next.counted_s),
@@ -239,7 +243,8 @@ impl SampleDocument {
         samples.iter().cloned().reduce(Self::and)
     }
 
-    /// Mean resident memory, weighted by span; `None` when never sampled.
+    /// Mean resident memory, in which each sample has the weight of its span; `None` if memory was
+    /// never sampled.
     pub fn mean_resident_bytes(samples: &[Self]) -> Option<f64> {
         let resident = || samples.iter().filter_map(|it| Some((it.span_s, it.resident_bytes?)));
         let span: f64 = resident().map(|(span_s, _)| span_s).sum();
@@ -247,11 +252,11 @@ impl SampleDocument {
     }
 }
 
-/// The samples of a run of any length, at most 1024.
+/// At most 1024 stored samples of a run, however long the run is.
 #[derive(Clone, Debug)]
 pub struct Samples {
     list: Vec<SampleDocument>,
-    /// Number of raw samples that are merged into each stored sample.
+    /// Number of raw samples that are merged into each complete stored sample.
     each: usize,
     /// Number of raw samples that have been merged into the last stored sample so far.
     last: usize,

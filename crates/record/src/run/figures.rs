@@ -1,4 +1,4 @@
-//! Figures of a command under a placement.
+//! Figures of the placement of a command's pages.
 
 use super::RunDocument;
 use crate::{
@@ -8,8 +8,8 @@ use crate::{
 use std::collections::BTreeMap;
 
 impl RunDocument {
-    /// Figures of the control periods, if a policy steered the pages. Otherwise a figure of the
-    /// share of the pages on each node, as requested and as found.
+    /// If a policy steered the pages, the figures of its control periods. Otherwise a figure of the
+    /// share of the pages on each node: the requested share, and the shares that were found.
     pub fn figures(&self) -> Vec<Figure> {
         match &self.balance {
             Some(balance) => balance::figures(&balance.periods),

@@ -1,4 +1,4 @@
-//! Figures of a simulated machine.
+//! Figures of the simulation of a machine under a policy.
 
 use super::{
     BestStaticDocument, SimulateDocument, SimulatedDomain, SimulatedPeriod, WorkloadDocument,
@@ -9,7 +9,8 @@ use crate::{
 };
 
 impl SimulateDocument {
-    /// Figures of this simulation.
+    /// Figures of shares, bandwidth and migration over time. If other policies were simulated, also
+    /// a figure that compares the policies.
     pub fn figures(&self) -> Vec<Figure> {
         let mut figures = self.shares();
         figures.extend([self.bandwidth(), self.migration()]);
@@ -39,9 +40,9 @@ impl SimulateDocument {
         Series::new(name, SeriesKind::Line, group, points)
     }
 
-    /// A figure of the share of the accesses on the first tier, and of the target with its
-    /// decisions. With several domains, each domain that has a target has a figure of its own
-    /// accesses on its own first tier.
+    /// A figure of the share of the accesses that go to the first tier, and of the target with the
+    /// policy's decisions. With several domains, there is such a figure for each domain that has a
+    /// target, with the domain's accesses to its own first tier.
     pub fn shares(&self) -> Vec<Figure> {
         if self.domains.len() < 2 {
             let y_label = format!("part of the accesses on {}, %", self.tiers[0]);
@@ -72,8 +73,8 @@ impl SimulateDocument {
     fn shares_of_machine(&self) -> Vec<Series> {
         let target = |period: &SimulatedPeriod| f64::from(period.target_weights[0]);
         let decisions = self.periods.iter().map(why).collect();
-        // The policy decides on the target once in a period. The target is therefore drawn as a
-        // point for each period, with the decision as its label.
+        // The policy decides once in each period. The target is therefore drawn as a point for each
+        // period, with the decision as its label.
         let points = self.periods.iter().map(|period| (period.time_s, target(period)));
         let mut series = vec![
             self.line("where the accesses go", 0, |period| 100.0 * period.hot_share[0]),
@@ -84,9 +85,9 @@ impl SimulateDocument {
         series
     }
 
-    /// The lines of the domain with the index `at`: the share of its accesses on its first tier,
-    /// its target, and the best static weights of its workloads. `None` if no period has a target
-    /// for this domain.
+    /// The lines of the domain with the index `at`: the share of the domain's accesses that go to
+    /// its first tier, the domain's target, and the best static weights of its workloads. `None` if
+    /// no period has a target for this domain.
     fn shares_in(&self, at: usize) -> Option<Vec<Series>> {
         let domain = &self.domains[at];
         let tier = self.tiers.iter().position(|tier| Some(tier) == domain.tiers.first())?;
@@ -112,8 +113,8 @@ impl SimulateDocument {
         Some(series)
     }
 
-    /// The line of the best static weights: the percentage of the pages on `tier`; `None` without
-    /// weights of that tier.
+    /// The line of the percentage of the pages on `tier` with the best static weights; `None` if
+    /// `best` has no weight of this tier.
     fn best_static(&self, best: &BestStaticDocument, tier: usize) -> Option<Series> {
         let last = self.periods.last().map_or(0.0, |period| period.time_s);
         let y = f64::from(*best.weights.get(tier)?);
@@ -147,7 +148,8 @@ impl SimulateDocument {
         }
     }
 
-    /// The speed-ups under each policy: a group of bars for each policy, a bar for each workload.
+    /// A figure of the speed-ups, with a group of bars for each policy. A group has a bar for each
+    /// workload.
     fn policies(&self) -> Figure {
         let mut policies: Vec<(&str, Vec<f64>)> = vec![(&self.policy, speedups(&self.workloads))];
         let others = self.comparison.iter();
@@ -172,8 +174,9 @@ impl SimulateDocument {
     }
 }
 
-/// The lower end of an axis of percentages that are at least `lowest`: the largest multiple of ten
-/// that is at least 2 below `lowest`, limited to 0 to 90. For 61 it is 50, for 62 it is 60.
+/// Returns the lower end of an axis for percentages of which `lowest` is the smallest: the largest
+/// multiple of ten that is at least 2 below `lowest`, limited to 0 to 90. For 61 it is 50, for 62
+/// it is 60.
 pub fn share_axis_from(lowest: f64) -> f64 {
     10.0 * ((lowest - 2.0) / 10.0).floor().clamp(0.0, 9.0)
 }

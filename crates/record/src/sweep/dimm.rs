@@ -40,28 +40,28 @@ pub const COLUMNS: [Column; 28] = [
     Column::text("row"),
 ];
 
-/// Maximum number of lines of a figure. The first number is for figures in which each line has a
-/// colour of its own, the second for figures in which each line has its own pair of colour and
+/// Maximum number of lines of a figure. The first number is for figures whose lines are
+/// distinguished by colour, the second for figures whose lines are distinguished by colour and
 /// dash.
 const LINES_MAX: [usize; 2] = [8, 16];
 
-/// A row of the file: the result of a case at one mix and one offered load. The fields are the
+/// A row of the CSV file: the result of a case at one mix and one offered load. The fields are the
 /// columns. Bandwidth and power are sums over all channels.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct DimmSweepRow {
     /// The 0-based number of the case.
     pub case: u64,
-    /// The module as the sweep file names it; empty for a server.
+    /// The name or file of the module in the sweep file; empty for a server.
     pub device: String,
     /// The name of the module in its device file.
     pub module: String,
-    /// The server; empty for modules.
+    /// The name of the server; empty for modules.
     pub server: String,
     pub density: String,
     pub width: String,
     pub channels: u32,
     pub pattern: String,
-    /// Limit of the outstanding lines of a channel.
+    /// Maximum number of outstanding lines of a channel.
     pub outstanding: u64,
     pub uncore_ns: f64,
     /// The row policy of the memory controller.
@@ -70,25 +70,25 @@ pub struct DimmSweepRow {
     pub requests: u64,
     pub seed: u64,
     pub mix: String,
-    /// Offered load; absent for the maximum.
+    /// Offered load, GB/s; absent for the maximum load.
     pub offered_gbps: Option<f64>,
     pub bandwidth_gbps: f64,
-    /// Bandwidth as a fraction of the peak.
+    /// Bandwidth as a fraction of the peak bandwidth.
     pub bus_utilisation: f64,
-    /// Mean latency of reads, from the miss of the core to its data. The mean and the percentiles
-    /// are absent if no read was measured.
+    /// Mean latency of reads, from the cache miss of the core to the arrival of the data. The mean
+    /// and the percentiles are absent if no read was measured.
     pub latency_mean_ns: Option<f64>,
     pub latency_p50_ns: Option<u64>,
     pub latency_p99_ns: Option<u64>,
     pub latency_p99_9_ns: Option<u64>,
     pub row_hit_rate: f64,
-    /// The mean power, W. Power, energy and efficiency are absent if the currents of the module are
-    /// unknown.
+    /// Mean power, W. `power_w`, `energy_pj_per_bit` and `gbps_per_w` are absent if the supply
+    /// currents of the module are unknown.
     pub power_w: Option<f64>,
     pub energy_pj_per_bit: Option<f64>,
     pub gbps_per_w: Option<f64>,
-    /// The name of the module or server in figures and tables. The CSV file has no such column: the
-    /// function `label` computes the name.
+    /// The name of the module or server in figures and tables. It is not a column of the CSV file:
+    /// the function `label` computes it.
     #[serde(skip)]
     pub label: String,
 }
@@ -101,10 +101,10 @@ pub struct DimmSweepDocument {
     text: String,
 }
 
-/// A number by which rows are compared.
+/// A metric by which rows are compared.
 #[derive(Clone, Copy, Debug)]
 pub struct DimmMetric {
-    /// The identifier of this metric's figure in documents and pages.
+    /// The identifier of the metric's figure in documents and pages.
     pub id: &'static str,
     pub name: &'static str,
     pub unit: &'static str,
@@ -137,12 +137,12 @@ const ENERGY: DimmMetric = DimmMetric {
     value: |row| row.energy_pj_per_bit,
 };
 
-/// A number that a sweep can vary.
+/// A number that a sweep can vary, for the horizontal axis of figures.
 #[derive(Clone, Copy, Debug)]
 pub struct DimmAxis {
-    /// A short name for columns and lines.
+    /// The short name of the number, for table columns and lines of figures.
     pub name: &'static str,
-    /// The name with its unit, for an axis.
+    /// The name of the number with its unit, for an axis.
     pub label: &'static str,
     pub value: fn(&DimmSweepRow) -> f64,
 }
@@ -166,7 +166,8 @@ const AXES: [DimmAxis; 4] = [
 const CONTROLLER_TEXTS: [fn(&DimmSweepRow) -> String; 2] =
     [|row| format!("{} rows", row.row_policy), |row| format!("refresh {}", row.refresh)];
 
-/// Functions that return the properties of a row that are texts, not numbers.
+/// Functions that return the properties of a row that are texts: label, mix, pattern, row policy
+/// and refresh mode.
 const TEXTS: [fn(&DimmSweepRow) -> String; 5] = [
     |row| row.label.clone(),
     |row| row.mix.clone(),
@@ -179,14 +180,14 @@ const TEXTS: [fn(&DimmSweepRow) -> String; 5] = [
 type Name = Box<dyn Fn(&DimmSweepRow) -> String>;
 
 impl DimmSweepRow {
-    /// The module or server as the sweep file names it.
+    /// The name of the row's module or server in the sweep file.
     fn named(&self) -> &str {
         if self.server.is_empty() { &self.device } else { &self.server }
     }
 }
 
 impl DimmSweepDocument {
-    /// True for the beginning of the CSV file of a sweep of memory modules.
+    /// True if `text` begins as the CSV file of a sweep of memory modules does.
     pub fn is_start(text: &str) -> bool {
         super::starts_with(text, &COLUMNS)
     }
@@ -222,7 +223,8 @@ impl DimmSweepDocument {
         count_cases(self.rows.iter().map(|row| row.case))
     }
 
-    /// The numbers that the sweep varies, the one with the most values first.
+    /// The numbers that the sweep varies, each with its values; the number with the most values is
+    /// first.
     pub fn varied(&self) -> Vec<(DimmAxis, Vec<f64>)> {
         let values = |axis: DimmAxis| {
             let values = distinct(self.rows.iter().map(axis.value));
@@ -234,7 +236,7 @@ impl DimmSweepDocument {
         all
     }
 
-    /// The numbers that are equal in all rows.
+    /// The numbers that are equal in all rows, each with its value.
     pub fn constants(&self) -> Vec<(DimmAxis, f64)> {
         let first = &self.rows[0];
         let is_constant =
@@ -243,13 +245,13 @@ impl DimmSweepDocument {
         constants.map(|axis| (axis, (axis.value)(first))).collect()
     }
 
-    /// The metrics that rows have.
+    /// The metrics for which the rows have values.
     pub fn metrics(&self) -> Vec<DimmMetric> {
         let has = |metric: &DimmMetric| self.rows.iter().any(|row| (metric.value)(row).is_some());
         [BANDWIDTH, LATENCY, ENERGY].into_iter().filter(has).collect()
     }
 
-    /// The rows at the maximum load, which have no `offered_gbps`. Without such rows, the rows at
+    /// The rows at the maximum load, which have no `offered_gbps`. If there are none, the rows at
     /// the highest offered load.
     pub fn loaded(&self) -> Vec<&DimmSweepRow> {
         let load = |row: &&DimmSweepRow| row.offered_gbps.unwrap_or(f64::INFINITY);
@@ -257,9 +259,9 @@ impl DimmSweepDocument {
         self.rows.iter().filter(|row| load(row) == most).collect()
     }
 
-    /// The distribution of a metric at the maximum load over the seeds of a setting. A setting is a
-    /// combination of module, mix, pattern, row policy, refresh and numbers. Settings are in the
-    /// order of the file, each with its first row.
+    /// For each setting, the distribution of a metric at the maximum load over the seeds. A setting
+    /// is a combination of module, mix, pattern, row policy, refresh mode and numbers. Settings are
+    /// in the order of the file, and each is represented by its first row.
     pub fn by_setting(&self, metric: DimmMetric) -> Vec<(&DimmSweepRow, Spread)> {
         let mut groups: Vec<(&DimmSweepRow, Vec<f64>)> = vec![];
         let key = |row: &DimmSweepRow| {
@@ -277,10 +279,10 @@ impl DimmSweepDocument {
         groups.into_iter().filter_map(|(row, values)| Some((row, Spread::of(values)?))).collect()
     }
 
-    /// The figures. If a case has several loads, the first figure shows latency against bandwidth.
-    /// The other figures show each metric under the maximum load, against the number with the most
-    /// values, or by module if no number varies. A figure with too many lines is split into
-    /// several. The split is by the last of the properties that differ between rows.
+    /// The figures of the sweep. If a case has several loads, the first figure shows latency
+    /// against bandwidth. Each other figure shows a metric at the maximum load, against the varied
+    /// number with the most values, or for each module if no number varies. A figure with too many
+    /// lines is split into several, by the last of the properties that differ between rows.
     pub fn figures(&self) -> Vec<Figure> {
         let loaded = self.loaded();
         let mut figures = vec![];
@@ -302,8 +304,8 @@ impl DimmSweepDocument {
         figures
     }
 
-    /// The properties that distinguish lines: module, mix, pattern, row policy, refresh, and the
-    /// varied numbers. The first `on_axis` of these numbers are left out.
+    /// The properties that distinguish the lines of a figure: module, mix, pattern, row policy,
+    /// refresh mode, and the varied numbers except the first `on_axis` of them.
     fn names(&self, on_axis: usize) -> Vec<Name> {
         let others = self.varied().into_iter().skip(on_axis).map(|(axis, _)| -> Name {
             Box::new(move |row| format!("{} {}", axis.name, (axis.value)(row)))
@@ -313,9 +315,9 @@ impl DimmSweepDocument {
     }
 }
 
-/// Labels each row. The label of a server is its name in the sweep file. The label of a module is
-/// the module, or its name in the sweep file if several names have the same module; density and
-/// width are added if they differ between the rows.
+/// Sets the field `label` of each row. The label of a server is its name in the sweep file. The
+/// label of a module is its name in the device file, or its name in the sweep file if several of
+/// these names stand for the same module. Density and width are added if they differ between rows.
 fn label(rows: &mut [DimmSweepRow]) {
     let mut named: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for row in &*rows {
@@ -333,18 +335,18 @@ fn label(rows: &mut [DimmSweepRow]) {
     }
 }
 
-/// A line of a figure: its name and its rows.
+/// A line of a figure: (name of the line, its rows).
 type Line<'a> = (String, Vec<&'a DimmSweepRow>);
 
-/// One of the figures into which a figure is split: the end of its title, and its lines. The end of
-/// the title is empty if there is a single figure.
+/// One of the figures into which a figure is split: (end of its title, its lines). The end of the
+/// title is empty if the figure is not split.
 type Part<'a> = (String, Vec<Line<'a>>);
 
-/// Groups the rows into the parts of a figure, in the order of the file. `names` has properties of
+/// Groups the rows into the parts of a figure, in the order of the file. `names` are properties of
 /// rows. Of the properties that differ between rows, the first ones distinguish the lines of a
-/// part, and the last ones the parts. The numbers of first and last properties are chosen so that
-/// no part has too many lines. If there would be too many parts, the result is a single part, and
-/// each of its lines is a mean over the last properties.
+/// part, and the remaining ones distinguish the parts. As many properties distinguish parts as are
+/// needed for no part to have too many lines. If there would be too many parts, the result is a
+/// single part, and each of its lines is a mean over the remaining properties.
 fn parts<'a>(rows: &[&'a DimmSweepRow], names: &[Name]) -> Vec<Part<'a>> {
     let Some(first) = rows.first() else { return vec![] };
     let differs = |of: &&Name| rows.iter().any(|row| of(row) != of(first));
@@ -377,7 +379,7 @@ fn parts<'a>(rows: &[&'a DimmSweepRow], names: &[Name]) -> Vec<Part<'a>> {
         .unwrap_or_else(|| mean(differing.len().min(1)))
 }
 
-/// Groups the rows by the text of `key`, in the order of the file.
+/// Groups the rows by the text that `key` returns for them, in the order of the file.
 fn grouped<'a>(
     rows: &[&'a DimmSweepRow],
     key: impl Fn(&DimmSweepRow) -> String,
@@ -393,8 +395,8 @@ fn grouped<'a>(
     groups
 }
 
-/// Draws a part of a figure by `draw`. If there are several parts, appends the title of the part to
-/// the title of the figure, and the index `at` of the part to the ID of the figure.
+/// Draws a part of a figure by `draw`. If the figure is split, appends the part's title to the
+/// figure's title, and the part's index `at` to the figure's ID.
 fn of_part(at: usize, (title, lines): &Part<'_>, draw: impl Fn(&[Line<'_>]) -> Figure) -> Figure {
     let figure = draw(lines);
     match title.as_str() {
@@ -407,15 +409,15 @@ fn of_part(at: usize, (title, lines): &Part<'_>, draw: impl Fn(&[Line<'_>]) -> F
     }
 }
 
-/// Latency against bandwidth. A point of a line is the mean of the rows of this line that have the
-/// same offered load.
+/// A figure of latency against bandwidth. A point of a line is the mean of those rows of the line
+/// that have the same offered load.
 fn loaded_latency(lines: &[Line<'_>]) -> Figure {
     let of_line = |(group, (name, rows)): (usize, &Line<'_>)| {
         let mut loads: BTreeMap<u64, Vec<&DimmSweepRow>> = BTreeMap::new();
         for row in rows.iter().filter(|row| row.latency_mean_ns.is_some()) {
-            // The key is the load as the bits of an `f64`, because `f64` is not `Ord`. The bits of
-            // numbers from 0 on are in the order of the numbers. The maximum load has no number,
-            // and gets the largest key.
+            // The key is the offered load as the bits of an `f64`, because `f64` is not `Ord`. The
+            // bits of numbers that are at least 0 have the same order as the numbers. The maximum
+            // load has no number, and gets the largest key.
             let load = row.offered_gbps.unwrap_or(f64::MAX).max(0.0).to_bits();
             loads.entry(load).or_default().push(row);
         }
@@ -436,7 +438,7 @@ fn loaded_latency(lines: &[Line<'_>]) -> Figure {
     }
 }
 
-/// A figure with the metric on the vertical axis and the number `axis` on the horizontal axis.
+/// A figure with `metric` on the vertical axis and the number `axis` on the horizontal axis.
 fn against(lines: &[Line<'_>], metric: DimmMetric, axis: DimmAxis) -> Figure {
     let of_line = |(group, (name, rows)): (usize, &Line<'_>)| {
         let mut points: Vec<(f64, Vec<f64>)> = vec![];
@@ -455,8 +457,8 @@ fn against(lines: &[Line<'_>], metric: DimmMetric, axis: DimmAxis) -> Figure {
     titled(metric, axis.label, lines.iter().enumerate().map(of_line).collect(), vec![])
 }
 
-/// The figure of a metric by module, with bars for each mix and pattern, and for each row policy
-/// and refresh if they differ between the rows.
+/// A figure of a metric with a group of bars for each module. A group has a bar for each mix and
+/// pattern, and for each row policy and refresh mode if these differ between rows.
 fn by_module(rows: &[&DimmSweepRow], metric: DimmMetric) -> Figure {
     let differs = |text: &fn(&DimmSweepRow) -> String| {
         rows.first().is_some_and(|first| rows.iter().any(|row| text(row) != text(first)))
@@ -480,8 +482,8 @@ fn by_module(rows: &[&DimmSweepRow], metric: DimmMetric) -> Figure {
     titled(metric, "module", lines.into_iter().enumerate().map(of_line).collect(), modules)
 }
 
-/// A series of the mean of each of `spreads`, with the interval from the 5th to the 95th
-/// percentile.
+/// A series of the means of `spreads`, each at its position `x` and with the interval from the 5th
+/// to the 95th percentile.
 fn of_spreads(name: &str, kind: SeriesKind, group: usize, spreads: Vec<(f64, Spread)>) -> Series {
     Series::new(name, kind, group, spreads.iter().map(|(x, it)| (*x, it.mean)))
         .with_interval(spreads.iter().map(|(_, it)| (it.low, it.high)))
@@ -511,8 +513,8 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
-    /// The title and the number of lines of each figure of bandwidth, for a sweep with these
-    /// numbers of modules, mixes, channels and outstanding lines.
+    /// Returns pairs of (title, number of lines) of the figures of bandwidth, for a sweep with the
+    /// given number of modules, mixes, channels and outstanding lines.
     fn figures(
         modules: usize,
         mixes: usize,
@@ -545,8 +547,8 @@ mod tests {
         assert_eq!(figures(4, 2, 2, 3), [one, two]);
         let [w0, w1] = ["bandwidth: W0", "bandwidth: W1"].map(|it| named(it, 10));
         assert_eq!(figures(10, 2, 1, 3), [w0, w1]);
-        // There would be too many parts of the figure, so each line is the mean over mixes and
-        // channels.
+        // The figure would have too many parts, so there is one part, and each of its lines is the
+        // mean over mixes and channels.
         assert_eq!(figures(20, 4, 3, 4), [named("bandwidth", 20)]);
     }
 

@@ -1,5 +1,5 @@
-//! The numbers that differ between the rows of a sweep: columns, and the parameter of a tier in the
-//! names of platforms (`xeon6-cz122:cxl.count=4`).
+//! The numbers that differ between the rows of a sweep: numbers in columns, and parameters of tiers
+//! in the names of platforms (`xeon6-cz122:cxl.count=4`).
 
 use super::{SweepRow, Varied};
 use interleaf_model::{parameters, units::Bytes};
@@ -8,16 +8,16 @@ use std::collections::BTreeMap;
 /// A number that a sweep varies.
 #[derive(Clone, Debug)]
 pub enum Number {
-    /// The number in a column.
+    /// A number that has its own column.
     Column(Varied),
-    /// A parameter of a tier, such as `cxl.count`.
+    /// A parameter of a tier, such as `cxl.count`, in the platform column.
     Parameter(String),
 }
 
 impl Number {
-    /// The parameter of a tier, such as `cxl.count`, whose value differs between the rows of the
-    /// same platform. `None` unless all platforms have parameters of the same names, exactly one
-    /// parameter differs between rows of a platform, and all its values are numbers.
+    /// Returns the parameter of a tier, such as `cxl.count`, whose value differs between rows with
+    /// the same platform. `None` unless the parameters of all platforms have the same names,
+    /// exactly one parameter differs, and all values of this parameter are numbers.
     pub(super) fn of_parameters(rows: &[SweepRow]) -> Option<Self> {
         let mut firsts = BTreeMap::new();
         let (_, names) = parsed(&rows.first()?.platform);
@@ -57,7 +57,7 @@ impl Number {
         }
     }
 
-    /// The value of a row in the unit of the label.
+    /// Returns the number in a row, in the unit of `label`.
     pub fn value(&self, row: &SweepRow) -> f64 {
         self.known(row).unwrap_or(0.0)
     }
@@ -80,7 +80,7 @@ impl Number {
     }
 }
 
-/// The name of a platform, and its parameters with their values.
+/// Splits the text of a platform into its name and its parameters, as pairs of (parameter, value).
 fn parsed(platform: &str) -> (&str, Vec<(&str, &str)>) {
     let (name, text) = parameters::split(platform);
     let pairs = text.into_iter().flat_map(|text| text.split(','));
@@ -92,7 +92,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use crate::sweep::{COLUMNS, SweepDocument, header};
 
-    /// A sweep with a row for each platform and each of two errors of the curves.
+    /// Returns a sweep with two rows for each platform, one for each of two errors of the curves.
     fn sweep(platforms: &[&str]) -> SweepDocument {
         let mut text = header(&COLUMNS) + "\n";
         for (case, platform) in platforms.iter().enumerate() {

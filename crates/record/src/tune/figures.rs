@@ -1,4 +1,4 @@
-//! Results by weights, and their figure.
+//! The results of a search for each choice of weights, and the figure of these results.
 
 use super::{TrialDocument, TuneDocument};
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     weights_text,
 };
 
-/// The successful runs with the same weights.
+/// The result for one choice of weights: all successful runs with these weights.
 #[derive(Debug)]
 pub struct TuneResult<'a> {
     pub first: &'a TrialDocument,
@@ -21,26 +21,26 @@ impl TuneResult<'_> {
         libm::exp(sum / self.values.len() as f64)
     }
 
-    /// Pages on the first tier in percent.
+    /// Share of the pages on the first tier, percent.
     pub fn first_tier_percent(&self) -> f64 {
         100.0 * self.first.tier_share[0]
     }
 }
 
 impl TuneDocument {
-    /// The quantity that is compared, with its unit.
+    /// The quantity by which runs are compared, with its unit.
     pub fn quantity(&self) -> &'static str {
         if self.metric.is_some() { "metric" } else { "runtime, s" }
     }
 
-    /// The value that is compared; `None` for a run that failed.
+    /// The value by which the run `trial` is compared; `None` if the run failed.
     pub fn value(&self, trial: &TrialDocument) -> Option<f64> {
         let value = if self.metric.is_some() { trial.value } else { Some(trial.seconds) };
         value.filter(|_| trial.exit_code == Some(0))
     }
 
-    /// The results by weights, in the order of their first runs: all pages on the first tier come
-    /// first.
+    /// The results for each choice of weights, in the order of the first runs with them. The result
+    /// with all pages on the first tier is the first.
     pub fn results(&self) -> Vec<TuneResult<'_>> {
         let mut results: Vec<TuneResult<'_>> = vec![];
         for trial in &self.runs {
@@ -53,8 +53,8 @@ impl TuneDocument {
         results
     }
 
-    /// The figure of each run's value against the share of its pages on the first tier, with the
-    /// geometric mean for each choice of weights.
+    /// The figure of the value of each run against the share of the pages on the first tier, with
+    /// the geometric mean for each choice of weights.
     pub fn figures(&self) -> Vec<Figure> {
         let mut results = self.results();
         if results.is_empty() {
@@ -71,7 +71,7 @@ impl TuneDocument {
         let (least, most) = (all().fold(f64::MAX, f64::min), all().fold(0.0, f64::max));
         let better = if self.higher_is_better { "Higher" } else { "Lower" };
         vec![Figure {
-            // The axis begins below the least value, by half of the range of the values, so that
+            // The axis begins below the smallest value, by half of the range of the values, so that
             // differences are visible.
             y_from: (least - 0.5 * (most - least)).max(0.0),
             series: vec![

@@ -33,12 +33,12 @@ const TICK: Duration = Duration::from_millis(200);
 /// on a machine with eight tiers.
 const LINE_MAX: u64 = 1 << 16;
 
-/// A message of the thread that reads the socket.
+/// A message from the thread that reads the daemon's socket.
 enum Message {
     /// The connection is open. The daemon sends its last periods again before it sends new periods.
     Connected,
     Period(Box<BalancePeriod>),
-    /// A line that is not a valid period.
+    /// The daemon sent a line that is not a valid period.
     Unreadable,
     Disconnected,
 }
@@ -79,7 +79,8 @@ fn connect_failure(socket: &Path, why: &io::Error) -> Failure {
     }
 }
 
-/// Passes on the daemon's messages and reconnects, until the receiver is dropped.
+/// Reads the daemon's messages from `first`, later from new connections to `socket`, and sends them
+/// to `to`. Returns when the receiver is dropped.
 fn watch(first: UnixStream, socket: &Path, to: &Sender<Message>) {
     let mut stream = Some(first);
     loop {
@@ -95,7 +96,8 @@ fn watch(first: UnixStream, socket: &Path, to: &Sender<Message>) {
     }
 }
 
-/// Passes on messages until the connection ends. Returns `None` when the receiver was dropped.
+/// Sends the messages of one connection to `to` until the connection ends. Returns `None` when the
+/// receiver was dropped.
 fn pass_on(stream: UnixStream, to: &Sender<Message>) -> Option<()> {
     to.send(Message::Connected).ok()?;
     let mut reader = BufReader::new(stream);
@@ -105,7 +107,7 @@ fn pass_on(stream: UnixStream, to: &Sender<Message>) -> Option<()> {
             Ok(_) if line.last() == Some(&b'\n') => {}
             // Skip the rest of a line that is too long. Its beginning is reported as unreadable.
             Ok(read) if read as u64 == LINE_MAX => drop(reader.skip_until(b'\n')),
-            // A shorter line without a line feed is the last one of a daemon that was killed.
+            // A shorter line without a line feed was cut off because the daemon was killed.
             Ok(_) | Err(_) => return Some(()),
         }
         let period = serde_json::from_slice(&line);
@@ -133,7 +135,7 @@ fn plain(messages: &Receiver<Message>, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The view on a terminal, and the source of its data.
+/// The view on a terminal, and the channel from which the view receives its data.
 struct LiveBalance {
     view: BalanceView,
     messages: Receiver<Message>,
@@ -158,8 +160,8 @@ impl BalanceView {
     fn receive(&mut self, message: Message) {
         match message {
             Message::Connected => {
-                // Drop the kept periods, because after a connection the daemon sends its last
-                // periods again.
+                // Drop the kept periods, because the daemon sends its last periods again on each
+                // new connection.
                 self.history = History::default();
                 self.link = Link::Connected;
             }

@@ -1,4 +1,5 @@
-//! `interleaf bench compare`: runs the same patterns on DRAM, the pager, swap and mapped files.
+//! `interleaf bench compare`: runs the same patterns on DRAM, on the pager, on swap and on mapped
+//! files.
 
 mod ceiling;
 mod child;
@@ -38,7 +39,7 @@ pub(super) fn run(args: &BenchCompareArgs) -> Result<ExitCode, Failure> {
         || interleaf_report::bench_compare::csv(&document),
         || interleaf_report::bench_compare::text(&document),
     );
-    // After the failure of a round, the earlier rounds are still valid and are printed.
+    // If a round failed, the results of the earlier rounds are still valid and are printed.
     if measured.is_ok() || !document.rows.is_empty() {
         support::print_document(
             args.output.options(),
@@ -56,22 +57,24 @@ pub(super) fn run(args: &BenchCompareArgs) -> Result<ExitCode, Failure> {
     }))
 }
 
-/// Maximum number of attempts of a run that the OOM killer ends.
+/// Maximum number of attempts at a run, if the OOM killer ends each attempt.
 const OOM_TRIES: u32 = 4;
 
-/// The comparisons of a study that were run.
+/// The results of the comparisons that a study runs.
 #[derive(Debug, Default)]
 pub(in crate::verb) struct Comparisons {
-    /// A document for each comparison that was begun, in the order of the arguments.
+    /// A document for each comparison that was begun, in the order of `all`, the argument of
+    /// `comparisons`.
     pub(in crate::verb) documents: Vec<BenchCompareDocument>,
-    /// Patterns with footprints whose runs were not begun before the deadline.
+    /// Texts that name each pattern, footprint and number of threads whose runs were not begun
+    /// before the deadline.
     pub(in crate::verb) left_out: Vec<String>,
-    /// The signal that ended the comparisons.
+    /// The signal that ended the comparisons early, if any.
     pub(in crate::verb) signal: Option<i32>,
 }
 
-/// Runs comparisons for a study until a signal arrives, or until `deadline`. A run that has not
-/// ended at the deadline is killed, unless a launcher (`--by`) still queues it. Within a
+/// Runs the comparisons `all` for a study until a signal arrives, or until `deadline`. A run that
+/// has not ended at the deadline is killed, unless a launcher (`--by`) still queues it. Within a
 /// comparison, all patterns run at one footprint before any pattern runs at the next footprint.
 ///
 /// # Errors
@@ -121,7 +124,7 @@ pub(in crate::verb) fn comparisons(
     Ok(found)
 }
 
-/// Runs all patterns at all footprints.
+/// Runs all chosen patterns at all footprints, and adds the results to `document`.
 fn measure(
     bench: &Comparison<'_>,
     args: &BenchCompareArgs,
@@ -142,7 +145,8 @@ fn measure(
     Ok(())
 }
 
-/// Writes the interim record to the file of `-o`, in case this process is ended.
+/// Writes the interim record to the file of `-o`, so that the results survive if this process is
+/// killed.
 fn record(args: &BenchCompareArgs, document: &BenchCompareDocument) -> Result<(), Failure> {
     let target = args.output.output.as_deref().filter(|target| {
         // A pipe or a device receives the whole record once, at the end.
@@ -160,11 +164,12 @@ fn chosen(args: &BenchCompareArgs) -> Vec<&'static Pattern> {
     PATTERNS.iter().filter(is_chosen).collect()
 }
 
-/// Runs all rounds of a pattern. Each round runs the pattern on every kind of memory (way), and
-/// then measures the drive with fio if the ceiling depends on the drive, so that interference
-/// affects all ways and fio equally. After each round, the rows of all rounds so far replace the
-/// earlier rows of the pattern in the document and in the interim record. For the messages, `step`
-/// has the position of this pair of pattern and footprint, and the count of all pairs.
+/// Runs all rounds of a pattern at one footprint. Each round runs the pattern on every kind of
+/// memory (way). If the ceiling depends on the drive, the round then measures the drive with fio,
+/// so that interference affects all ways and fio equally. After each round, the rows of all rounds
+/// so far replace the pattern's earlier rows in the document and in the interim record. `step` is
+/// for the messages: the number of this combination of pattern and footprint, and the number of all
+/// combinations.
 fn rounds(
     bench: &Comparison<'_>,
     args: &BenchCompareArgs,
@@ -196,8 +201,8 @@ fn rounds(
     Ok(())
 }
 
-/// Runs the pattern once on each kind of memory (way), until a signal arrives. A mapped file is run
-/// once for each advice (`madvise`) that the series asks for.
+/// Runs the pattern once on each kind of memory (way), until a signal arrives. On a mapped file,
+/// the pattern runs once with each advice (`madvise`) that the series asks for.
 fn round(
     bench: &Comparison<'_>,
     pattern: &'static Pattern,
@@ -225,9 +230,9 @@ fn round(
     Ok(())
 }
 
-/// Repeats a run that the OOM killer ended, up to [`OOM_TRIES`] runs in total, because a kill is
-/// rare and says nothing of the speed. A repeated run that fails for another reason counts as
-/// killed.
+/// Runs `run`, and repeats it while the OOM killer ends it, up to [`OOM_TRIES`] runs in total. Such
+/// a kill is rare and says nothing of the speed. If a repetition fails for another reason, the
+/// outcome is still that the OOM killer ended the run.
 fn run_with_retries(
     bench: &Comparison<'_>,
     run: impl Fn() -> Result<RunOutcome, Failure>,
@@ -246,7 +251,7 @@ fn run_with_retries(
     Ok(outcome)
 }
 
-/// Describes the outcome of a run.
+/// Describes the outcome of a run in a line for the user.
 fn outcome_text(outcome: &RunOutcome) -> String {
     match outcome {
         RunOutcome::Done(done) => {

@@ -1,4 +1,4 @@
-//! The applications of recipes: installs their packages, and runs them at a footprint.
+//! Runs the applications of recipes at a footprint, and installs the packages that they need.
 
 use super::run::write_document;
 use crate::args::{BenchInstallArgs, BenchRunArgs};
@@ -29,18 +29,19 @@ use std::{
     time::Duration,
 };
 
-/// The name of the file that marks a complete Python environment. The file has the installed
-/// requirements.
+/// The name of the file that marks a complete Python environment. Its content is the list of the
+/// installed requirements.
 const MARK: &str = "requirements";
 
-/// The folder of the Python environments of recipes, by the XDG Base Directory Specification.
+/// The folder with the Python environments of all recipes, chosen by the XDG Base Directory
+/// Specification.
 fn environments() -> PathBuf {
     let home = || env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/share"));
     let data = env::var_os("XDG_DATA_HOME").filter(|it| !it.is_empty()).map(PathBuf::from);
     data.or_else(home).unwrap_or_else(|| "/var/lib".into()).join("interleaf/recipes")
 }
 
-/// The Python interpreter of a recipe.
+/// The path of the Python interpreter for a recipe: that of its own environment, or the system's.
 fn python(recipe: &Recipe) -> PathBuf {
     match recipe.has_environment() {
         true => environments().join(&recipe.name).join("bin/python"),
@@ -48,7 +49,8 @@ fn python(recipe: &Recipe) -> PathBuf {
     }
 }
 
-/// Returns a text about the first program or module of the system's Python that is missing.
+/// Returns a message that names the first missing program, or the first module that the system's
+/// Python lacks; `None` if all exist.
 fn missing_of_system(recipe: &Recipe) -> Option<String> {
     if let Some(program) = recipe.programs.iter().find(|name| !is_there(name)) {
         return Some(format!("there is no {program}"));
@@ -57,8 +59,8 @@ fn missing_of_system(recipe: &Recipe) -> Option<String> {
     Some(format!("{SYSTEM_PYTHON} has no module {module}"))
 }
 
-/// Returns a text about the first program or module that is missing, or about the Python
-/// environment if it is missing or out of date.
+/// Returns a message about the first missing program or module, or about the recipe's Python
+/// environment if it is absent or out of date; `None` if the application can run.
 fn missing(recipe: &Recipe) -> Option<String> {
     missing_of_system(recipe).or_else(|| {
         let environment = environments().join(&recipe.name);
@@ -69,14 +71,15 @@ fn missing(recipe: &Recipe) -> Option<String> {
     })
 }
 
-/// Finds a recipe by its name or file.
+/// Finds a recipe by `name`, which is a recipe's name or the path of its file.
 pub(super) fn find(name: &str, folder: Option<&Path>) -> Result<Option<Recipe>, Failure> {
     let recipe = interleaf_recipe::find(name, folder)?;
     recipe.iter().try_for_each(check_name)?;
     Ok(recipe)
 }
 
-/// Rejects a recipe with the name of a built-in workload: results of both would have the same name.
+/// Rejects a recipe that has the name of a built-in workload, because their results could not be
+/// told apart.
 pub(super) fn check_name(recipe: &Recipe) -> Result<(), Failure> {
     match Kind::of(&recipe.name) {
         None => Ok(()),
@@ -137,8 +140,9 @@ pub(super) fn install(args: &BenchInstallArgs) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Runs one command of the installation. System packages are skipped if their programs and modules
-/// exist already, so that a user without privileges can install the Python packages.
+/// Runs one command of the installation. Skips the command that installs system packages if the
+/// recipe's programs and modules exist already, so that a user without privileges can install the
+/// Python packages.
 fn install_step(recipe: &Recipe, command: &[String]) -> Result<(), Failure> {
     let [program, arguments @ ..] = command else { return Ok(()) };
     let is_apt = program == "apt-get";
@@ -160,7 +164,7 @@ fn install_step(recipe: &Recipe, command: &[String]) -> Result<(), Failure> {
     }
 }
 
-/// Rejects options of the built-in workloads, which no application takes.
+/// Rejects options that only built-in workloads have: the applications of recipes do not take them.
 fn check_options(args: &BenchRunArgs) -> Result<(), Failure> {
     let own = [
         (args.trace.is_some(), "--trace"),
@@ -182,14 +186,15 @@ fn check_options(args: &BenchRunArgs) -> Result<(), Failure> {
     support::reject_given(&own, &why, "name a built-in workload: `interleaf bench list`")
 }
 
-/// The command that installs the packages that the application of a run needs.
+/// The `interleaf bench install` command that installs the packages of the recipe in `args`, for
+/// hints.
 fn install_command(args: &BenchRunArgs) -> String {
     let folder = args.recipes.as_ref().map(|folder| folder.display().to_string());
     let folder = folder.map(|folder| format!(" --recipes {}", quoted(&folder)));
     format!("interleaf bench install {}{}", quoted(&args.workload), folder.unwrap_or_default())
 }
 
-/// A word of a command that a shell reads as it is: in quotes if the shell would change it.
+/// Returns `word` as a user types it in a shell: in quotes if the shell would change the word.
 fn quoted(word: &str) -> String {
     let is_plain = |it: char| it.is_alphanumeric() || "-_./+,:=@%".contains(it);
     match !word.is_empty() && word.chars().all(is_plain) {
@@ -198,8 +203,7 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// Runs an application. If its result is a time, the measured time is this result, which excludes
-/// the start of the application. Otherwise the measured time is the run time of its command.
+/// Runs the application of a recipe, and writes the document of its result.
 pub(super) fn run(recipe: &Recipe, args: &BenchRunArgs) -> Result<ExitCode, Failure> {
     check_options(args)?;
     support::check_outputs(args.output.as_deref(), args.report.as_deref(), &[])?;
@@ -247,25 +251,25 @@ pub(super) fn run(recipe: &Recipe, args: &BenchRunArgs) -> Result<ExitCode, Fail
     Ok(ExitCode::SUCCESS)
 }
 
-/// The commands of one run of a recipe.
+/// The context in which the commands of one run of a recipe are executed.
 struct Application<'a> {
     recipe: &'a Recipe,
     args: &'a BenchRunArgs,
     root: &'a Root,
-    /// The folder with the files of the run.
+    /// The temporary folder with the recipe's files, in which the commands run.
     folder: &'a Path,
-    /// The output of all commands.
+    /// The file that collects the output of all commands.
     said: &'a File,
     signals: &'a Signals,
 }
 
-/// Run time and resources of a command that succeeded.
+/// Run time and used resources of a command that succeeded.
 struct Used {
     elapsed: Duration,
     resources: Resources,
 }
 
-/// The end of a command that did not fail.
+/// The way in which a command ended that did not fail.
 enum CommandEnd {
     Done(Used),
     /// The signal that arrived before or during the command.
@@ -273,8 +277,8 @@ enum CommandEnd {
 }
 
 impl Application<'_> {
-    /// Runs a command to its end. After a signal, the descendants of the command are ended, too:
-    /// their folder is removed.
+    /// Runs a command until it and its descendants have ended. After a signal, the descendants are
+    /// ended too, because the folder with their files is removed.
     fn run(&self, words: &[String], variables: &[(String, String)]) -> Result<CommandEnd, Failure> {
         if let Some(number) = self.signals.arrived_signal() {
             return Ok(CommandEnd::Signal(number));
@@ -300,13 +304,13 @@ impl Application<'_> {
     }
 }
 
-/// Reports that a signal has ended the run of a recipe, and returns the exit status.
+/// Reports that signal `number` has ended the run of a recipe, and returns the exit status.
 fn stopped(recipe: &Recipe, number: i32) -> ExitCode {
     output::message(&format!("{}: stopped: signal {number} came", recipe.name));
     signal_status(number)
 }
 
-/// The whole output of the commands of a run.
+/// Reads the whole output of the commands of a run from `said`.
 fn text_of(mut said: &File) -> io::Result<String> {
     let mut bytes = vec![];
     said.rewind()?;
@@ -314,7 +318,7 @@ fn text_of(mut said: &File) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Prints the output of a command of a recipe that failed, and returns the failure.
+/// Prints the output of the recipe's commands after a command has failed, and returns the failure.
 fn ended(
     recipe: &Recipe,
     args: &BenchRunArgs,
@@ -328,8 +332,9 @@ fn ended(
     Failure::new(format!("{}: {program} ended with {status}", recipe.name), hint)
 }
 
-/// The document of an application's result. The time is the result if its unit is a second, and
-/// otherwise the run time of the command.
+/// Creates the document of an application's result. If the unit of the result is a second, the time
+/// in the document is the result, which excludes the start of the application. Otherwise the time
+/// is the run time of the command.
 fn document(recipe: &Recipe, args: &BenchRunArgs, outcome: Outcome, used: &Used) -> BenchDocument {
     let is_time = recipe.result_unit == "s";
     let seconds = if is_time { outcome.value } else { used.elapsed.as_secs_f64() };
@@ -360,8 +365,8 @@ fn document(recipe: &Recipe, args: &BenchRunArgs, outcome: Outcome, used: &Used)
     }
 }
 
-/// True if the system's Python finds a module. The module is not imported, because its import may
-/// take seconds.
+/// True if the system's Python finds the module `name`. The module is not imported, because an
+/// import may take seconds.
 fn is_module_there(name: &str) -> bool {
     let find =
         "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)";
@@ -370,7 +375,8 @@ fn is_module_there(name: &str) -> bool {
     status.is_ok_and(|status| status.success())
 }
 
-/// True if the program exists: at its path, or in a folder of `PATH`.
+/// True if the program `name` exists: at this path if `name` has a slash, otherwise in a folder of
+/// `PATH`.
 fn is_there(name: &str) -> bool {
     if name.contains('/') {
         return Path::new(name).exists();

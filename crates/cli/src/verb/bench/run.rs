@@ -91,8 +91,9 @@ pub(super) fn run(args: &BenchRunArgs) -> Result<ExitCode, Failure> {
 const GRAPHS: [Kind; 6] =
     [Kind::Bfs, Kind::Sssp, Kind::PageRank, Kind::Components, Kind::Centrality, Kind::Triangles];
 
-/// An option of some workloads: its name, these workloads, and a function that is true if the
-/// option is given. `--seed` is accepted for all workloads, so that a script can pass one to each.
+/// An option that only some workloads have: the option's name, the workloads that have it, and a
+/// function that is true if the option is given. `--seed` is accepted for all workloads, so that a
+/// script can pass the same seed to each.
 type WorkloadOption = (&'static str, &'static [Kind], fn(&BenchRunArgs) -> bool);
 
 const OPTIONS: [WorkloadOption; 6] = [
@@ -125,9 +126,9 @@ fn check_options(args: &BenchRunArgs, kind: Kind) -> Result<(), Failure> {
     support::reject_given(&[(args.advice.is_some() && is_heap, "--advice")], why, instead)
 }
 
-/// Size of a block of a trace, bytes. A row of the cube of `fft-3d` has at least one block of this
-/// size, so that the trace shows the order of the rows. A block as large as a prefetch of the pager
-/// would hold several rows.
+/// Size of a block of a trace, bytes. A row of the cube of `fft-3d` is at least as large as a
+/// block, so that the trace shows the order of the rows. A block as large as one prefetch of the
+/// pager would hold several rows.
 const BLOCK: usize = 16 << 10;
 
 /// Writes a trace of the blocks of memory that one round touches (two rounds of `gas` and `qft`),
@@ -145,8 +146,8 @@ fn write_trace(args: &BenchRunArgs, kind: Kind, target: &Path) -> Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-/// Rejects a footprint larger than the available memory and swap. Under `interleaf extend`, or if
-/// the arrays are in a file, the footprint may be larger.
+/// Rejects a footprint larger than the available memory and swap. Under `interleaf extend`, or with
+/// the arrays in a file, any footprint is allowed.
 fn fits(args: &BenchRunArgs, root: &Root) -> Result<(), Failure> {
     let is_extended = env::var_os(interleaf_pager::session::VARIABLE).is_some();
     if is_extended || matches!(args.memory, Some(ArrayMemory::File(_))) {
@@ -180,7 +181,8 @@ fn fits(args: &BenchRunArgs, root: &Root) -> Result<(), Failure> {
     })
 }
 
-/// Records and prints the document as the options request.
+/// Writes the document to the file of `-o`, to stdout and to the file of `--report`, as the options
+/// ask.
 pub(super) fn write_document(args: &BenchRunArgs, document: &BenchDocument) -> Result<(), Failure> {
     let to = OutputOptions { json: args.json, csv: false, output: args.output.as_deref() };
     let text = || interleaf_report::bench::text(document);
@@ -188,7 +190,7 @@ pub(super) fn write_document(args: &BenchRunArgs, document: &BenchDocument) -> R
     page::write(args.report.as_deref(), || Document::BenchRun(Box::new(document.clone())))
 }
 
-/// The name of the advice to the kernel.
+/// The name of the advice (`madvise`) for the arrays.
 fn advice(args: &BenchRunArgs) -> &str {
     args.advice.as_deref().unwrap_or("normal")
 }

@@ -14,11 +14,11 @@ use interleaf_model::{paired::Design, units::Bytes};
 use interleaf_record::Document;
 use std::{path::Path, process::ExitCode};
 
-/// Default of the maximum number of rounds. After 6, 10, 20 and 40 rounds the results are
-/// evaluated, which may end the comparison.
+/// Default of the maximum number of rounds. The results are evaluated after 6, 10, 20 and 40
+/// rounds, and a clear result ends the comparison early.
 const ROUNDS_MAX: usize = 40;
 
-/// Defaults of further options. The minimum difference is a fraction, the footprint is in bytes.
+/// Defaults of further options. `MIN_DIFFERENCE` is a fraction, `FOOTPRINT` is in bytes.
 const CONFIDENCE: f64 = 0.95;
 const MIN_DIFFERENCE: f64 = 0.02;
 const WARM_UP: usize = 1;
@@ -79,7 +79,8 @@ fn options(args: &CompareArgs) -> Result<CompareOptions, Failure> {
     })
 }
 
-/// The compared command, or the named workloads.
+/// Returns what is run under each configuration: the given command, or the workloads of
+/// `--workload`.
 fn workloads(args: &CompareArgs) -> Result<Vec<Compared>, Failure> {
     if !args.command.is_empty() {
         support::reject_given(

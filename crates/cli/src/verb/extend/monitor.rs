@@ -19,7 +19,8 @@ use view::StatisticsView;
 /// Interval between reads of the ledger.
 const TICK: Duration = Duration::from_millis(500);
 
-/// Without a terminal, a line is printed every `LINE` ticks, which is each second.
+/// Number of ticks between two printed lines if stdout is not a terminal. A line is printed each
+/// second.
 const LINE: u32 = 2;
 
 /// Watches the session of process `pid`, or the only session of the user, until the session ends.
@@ -33,7 +34,7 @@ pub(super) fn monitor(pid: Option<u32>, json: bool) -> Result<(), Failure> {
     terminal::show(&mut live, TICK, "interleaf extend --monitor")
 }
 
-/// Finds the session that has the process `pid`, or the only running session.
+/// Finds the session to which the process `pid` belongs, or without `pid` the only running session.
 fn find(pid: Option<u32>) -> Result<Session, Failure> {
     let base = Session::base().map_err(session_failure)?;
     let mut sessions = Session::all(&base).map_err(session_failure)?;
@@ -83,7 +84,7 @@ impl<'a> SessionSampler<'a> {
         Self { session, seen: SessionProcesses::default(), since: Instant::now() }
     }
 
-    /// Reads the statistics; `None` when the session has ended.
+    /// Reads the statistics of the session; `None` when the session has ended.
     fn poll(&mut self) -> Option<ExtendDocument> {
         if !self.session.is_running() {
             return None;
@@ -117,7 +118,7 @@ fn plain(mut watch: SessionSampler<'_>, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The view on a terminal, and the source of its data.
+/// The view on a terminal, and the sampler from which the view gets its data.
 struct LiveStatistics<'a> {
     watch: SessionSampler<'a>,
     view: StatisticsView,

@@ -73,7 +73,7 @@ pub(super) fn run(args: &AppArgs, root: Option<&Path>) -> Result<ExitCode, Failu
     Ok(exit(status))
 }
 
-/// Rejects, before the command starts, options that cannot be satisfied.
+/// Rejects options that cannot be satisfied, before the command starts.
 fn check(args: &AppArgs) -> Result<(), Failure> {
     let targets = [
         ("-o", &args.output),
@@ -97,7 +97,7 @@ fn check(args: &AppArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Creates the document before the command runs.
+/// Creates the document before the command runs, without its samples.
 fn document(
     args: &AppArgs,
     root: &Root,
@@ -147,7 +147,7 @@ fn measured(
     document: &mut ProfileDocument,
 ) -> Result<(ExitStatus, Option<i32>), Failure> {
     let (program, arguments) = args.command.split_first().unwrap_or_else(|| unreachable!());
-    // With `--json`, stdout is for the document, so the command's stdout goes to stderr.
+    // With `--json`, stdout is reserved for the document, so the command's stdout goes to stderr.
     let stderr = match args.json {
         true => Some(File::from(
             io::stderr().as_fd().try_clone_to_owned().map_err(system::signal_failure)?,
@@ -171,7 +171,7 @@ fn measured(
         }
         bar.set_message(interleaf_report::measure_app::line(running.age(), watch.last()));
         watch.save(args, running.age(), document)?;
-        // Samples are due at multiples of the interval, however long a sample takes.
+        // Samples are due at multiples of `every`, however long a sample takes.
         let age = running.age().as_nanos();
         pause = every - Duration::from_nanos((age % every.as_nanos()) as u64);
     }
@@ -183,9 +183,9 @@ fn measured(
     Ok((status, running.arrived_signal()))
 }
 
-/// Creates a progress line with the time of the run. The line is hidden with `--quiet`, if stderr
-/// is not a terminal, and if the output of the command would disturb the line: if stdout is a
-/// terminal, or with `--json`, where the stdout of the command goes to stderr.
+/// Creates a progress line on stderr with the time of the run. The line is hidden with `--quiet`,
+/// and if stderr is not a terminal. It is also hidden where the command's output would disturb it:
+/// if stdout is a terminal, and with `--json`, which sends the command's stdout to stderr.
 fn live_line(args: &AppArgs) -> indicatif::ProgressBar {
     let is_free = !args.json && !output::is_terminal();
     match io::stderr().is_terminal() && is_free && !args.quiet {
@@ -199,7 +199,7 @@ fn exit(status: ExitStatus) -> ExitCode {
     ended.exit_code()
 }
 
-/// Records and prints a document as the options request.
+/// Writes a document to the file of `-o`, and to stdout as JSON or as `text`.
 fn write_document(
     args: &AppArgs,
     document: &ProfileDocument,

@@ -16,33 +16,34 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The budget of DRAM of all runs, and the budget with `--quick`, bytes.
+/// The budget of DRAM of each run, bytes: by default, and with `--quick`.
 const DRAM: u64 = 256 << 20;
 const QUICK_DRAM: u64 = 24 << 20;
 
-/// Footprints in units of the budget, in the order of the runs. The footprint of twice the budget
-/// comes first, because the predictions for the other footprints are made from its runs.
+/// Footprints as multiples of the budget, in the order of the runs. The footprint of twice the
+/// budget comes first, because the runs at this footprint are the basis of the predictions for the
+/// others.
 const RATIOS: [f64; 6] = [2.0, 0.25, 0.5, 1.0, 1.5, 4.0];
 const QUICK_RATIOS: [f64; 4] = [2.0, 0.5, 4.0, 1.5];
 
-/// The number of workloads with `--quick`: the first ones of [`STUDY_WORKLOADS`].
+/// With `--quick`, only the first `QUICK` workloads of [`STUDY_WORKLOADS`] are run.
 const QUICK: usize = 7;
 
-/// Numbers of threads, as multiples of this machine's CPUs. The study also doubles the number
-/// twice: 22, 44 and 88 threads on two sockets of 22 cores.
+/// Numbers of threads, as multiples of this machine's CPUs. The published study also doubles the
+/// number of threads twice: 22, 44 and 88 threads on two sockets of 22 cores.
 const THREADS: [u32; 3] = [1, 2, 4];
 
-/// Time after which a run is ended and no further run begins: half a day. With `--quick` it is
-/// shorter, so that the whole study takes about three minutes.
+/// Time after which the current run is ended and no further run begins: half a day. With `--quick`
+/// it is shorter, so that the whole study takes about three minutes.
 const DEADLINE: Duration = Duration::from_secs(12 * 3600);
 const QUICK_DEADLINE: Duration = Duration::from_secs(150);
 
-/// Time limit of a single run, and the limit with `--quick`, s.
+/// Time limit of a single run, s: by default, and with `--quick`.
 const LIMIT_S: f64 = 600.0;
 const QUICK_LIMIT_S: f64 = 10.0;
 
 /// Measures this machine, and adds the results to the study. If the machine cannot be measured, a
-/// remark of the study has the reason. Returns the signal that ended the measurement.
+/// remark with the reason is added to the study. Returns the signal that ended the measurement.
 pub(super) fn measure(
     args: &ReproduceArgs,
     study: &mut StudyDocument,
@@ -86,7 +87,7 @@ pub(super) fn measure(
     Ok(found.signal)
 }
 
-/// The arguments of `bench compare`: a comparison for each number of threads.
+/// Returns the arguments of `bench compare`, one set for each number of threads.
 fn comparisons(args: &ReproduceArgs) -> Vec<BenchCompareArgs> {
     let cores = std::thread::available_parallelism().map_or(1, |it| it.get() as u32);
     let threads = match args.quick {
@@ -94,7 +95,7 @@ fn comparisons(args: &ReproduceArgs) -> Vec<BenchCompareArgs> {
         false => THREADS.map(|times| times * cores).to_vec(),
     };
     // `swap` and `mmap` need a control group with a memory limit, and `swap` a swap file. Only root
-    // can create a group or a swap file.
+    // can create a control group or a swap file.
     let ways: &[&str] = match rustix::process::geteuid().is_root() {
         true => &["dram", "pager", "swap", "mmap"],
         false => &["dram", "pager"],

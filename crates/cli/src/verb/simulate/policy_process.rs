@@ -1,4 +1,4 @@
-//! `interleaf simulate machine --policy exec:COMMAND`: a command as the policy.
+//! `interleaf simulate machine --policy exec:COMMAND`: runs a command that decides as the policy.
 
 use crate::{args::MachineArgs, verb::progress::Bar};
 use core::time::Duration;
@@ -12,13 +12,13 @@ use interleaf_model::machine::TierLayout;
 use interleaf_policy_process::{PolicyCommand, PolicyProcessError, PolicyProcesses, TIME_LIMIT};
 use interleaf_record::simulate_machine::SimulateDocument;
 
-/// The command of the policy, and the time limit of each of its answers.
+/// The command of a policy, and the time limit for each answer of the command.
 pub(super) struct LimitedCommand {
     command: PolicyCommand,
     limit: Duration,
 }
 
-/// The document of a simulation, or the signal that ended the simulation.
+/// The way in which a simulation ended: with a document, or by a signal.
 pub(super) enum SimulationEnd {
     Done(Box<SimulateDocument>),
     /// The signal that this process received.
@@ -39,16 +39,16 @@ pub(super) fn command(args: &MachineArgs) -> Result<Option<LimitedCommand>, Fail
     };
     only(args.weights.is_some(), "--weights", "static")?;
     let limit = args.policy_limit.map_or(TIME_LIMIT, |time| {
-        // Limits the time to a day. A longer limit would have no effect in practice.
+        // Reduce the limit to `LIMIT_MAX`. A longer limit would have no effect in practice.
         Duration::try_from_secs_f64(time.seconds()).map_or(LIMIT_MAX, |it| it.min(LIMIT_MAX))
     });
     Ok(Some(LimitedCommand { command, limit }))
 }
 
-/// The maximum time limit of an answer: a day.
+/// The maximum of `--policy-limit`: a day.
 const LIMIT_MAX: Duration = Duration::from_secs(86_400);
 
-/// Simulates `job` under the policy of the command. The record calls this policy `name`.
+/// Simulates `job` with the command as the policy. The record calls this policy `name`.
 pub(super) fn run(
     job: &MachineJob,
     name: &str,
@@ -76,7 +76,8 @@ fn failure(why: PolicyProcessError) -> Failure {
     Failure::new(why.to_string(), why.hint())
 }
 
-/// The progress of a job. The job ends early when a policy process fails or a signal arrives.
+/// The progress bar of a job, and the policy processes: the job ends early when one of them fails,
+/// or when a signal arrives.
 struct Watched<'a> {
     bar: Bar,
     processes: &'a PolicyProcesses,

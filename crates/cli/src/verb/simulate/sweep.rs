@@ -1,9 +1,10 @@
 //! `interleaf simulate machine|dimm --sweep`: simulates every combination of the lists in a sweep
 //! file. A combination is a *case*.
 //!
-//! Rows are computed on all cores and recorded in order of completion, each with the number of its
-//! case. At the end the rows are sorted, so the file does not depend on the number of cores. An
-//! interrupted sweep continues: rows that are already in the file are kept.
+//! Each case has one row in the output file. Rows are computed on all cores and recorded in order
+//! of completion, each with the number of its case. At the end the rows are sorted, so the file
+//! does not depend on the number of cores. If an interrupted sweep is started again, rows that are
+//! already in the file are kept.
 
 mod progress;
 
@@ -14,9 +15,9 @@ use progress::Progress;
 use rayon::prelude::*;
 use std::{path::Path, time::Instant};
 
-/// The outputs of a sweep.
+/// The files that a sweep writes.
 pub(super) struct Outputs<'a> {
-    /// The CSV file; `None` for stdout.
+    /// The CSV file with a row for each case; `None` for stdout.
     pub(super) rows: Option<&'a Path>,
     pub(super) parquet: Option<&'a Path>,
     pub(super) report: Option<&'a Path>,
@@ -29,7 +30,8 @@ pub(super) fn run(
     outputs: &Outputs<'_>,
 ) -> Result<(), Failure> {
     support::check_outputs(outputs.rows, outputs.report, &[outputs.parquet])?;
-    // Continue only a regular file: a device has no rows, and reading from a device might not end.
+    // Only a regular file is continued: a device has no earlier rows, and reading from it might not
+    // end.
     let stream = |target: &Path| target == Path::new("-") || target.exists() && !target.is_file();
     let to_file = outputs.rows.filter(|target| !stream(target));
     progress::say_cases(cases.count(), to_file.is_some());
@@ -78,7 +80,7 @@ pub(super) fn run(
     page::write(outputs.report, || document)
 }
 
-/// Splits `cases` into a sample of at most `count` cases that are spread evenly, and the remaining
+/// Splits `cases` into a sample of at most `count` cases at equal distances, and the remaining
 /// cases. The sample is simulated first, to estimate the time of the remaining cases.
 fn sampled(cases: &[usize], count: usize) -> (Vec<usize>, Vec<usize>) {
     let step = cases.len().div_ceil(count.max(1)).max(1);

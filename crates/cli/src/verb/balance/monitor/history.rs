@@ -1,4 +1,4 @@
-//! Keeps the last periods that a daemon has reported, for the monitor.
+//! The last periods that a daemon has reported, kept for the charts of the monitor.
 
 use interleaf_record::balance::BalancePeriod;
 use std::collections::VecDeque;
@@ -6,7 +6,8 @@ use std::collections::VecDeque;
 /// Maximum number of kept periods of a domain: 15 minutes of periods of 6 s.
 const KEPT: usize = 150;
 
-/// The last periods of each domain, oldest first.
+/// The last periods of each domain. The domains are in the order of their first reports, the
+/// periods of a domain from oldest to newest.
 #[derive(Debug, Default)]
 pub(super) struct History {
     domains: Vec<VecDeque<BalancePeriod>>,
@@ -37,8 +38,8 @@ impl History {
         self.domains.len()
     }
 
-    /// Returns the periods of a domain. `domain` counts from 0, in the order in which the domains
-    /// were first reported.
+    /// Returns the periods of a domain, the oldest first. `domain` is an index in the order in
+    /// which the domains were first reported.
     pub(super) fn periods(&self, domain: usize) -> Option<&VecDeque<BalancePeriod>> {
         self.domains.get(domain)
     }

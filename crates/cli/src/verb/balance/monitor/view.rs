@@ -136,7 +136,7 @@ fn table(last: &BalancePeriod) -> Table<'_> {
         .header(head.style(Style::new().add_modifier(Modifier::BOLD)))
 }
 
-/// A line of a chart: name, style, points, and how the points are connected.
+/// A line of a chart: its name, style and points, and the way in which the points are drawn.
 type Curve = (String, Style, Vec<(f64, f64)>, GraphType);
 
 /// Draws a chart of lines over time. The vertical axis ends at `top`, which has the label
@@ -212,7 +212,7 @@ fn draw_moved(frame: &mut Frame<'_>, area: Rect, periods: &Periods) {
     frame.render_widget(line, area);
 }
 
-/// Lists the last decisions, newest first.
+/// Lists the decisions of the last periods with their reasons, newest first.
 fn list(periods: &Periods, area: Rect) -> Paragraph<'_> {
     let rows = usize::from(area.height.saturating_sub(2));
     let text = |period: &BalancePeriod| {
@@ -287,8 +287,8 @@ mod tests {
         assert!(text.contains('•'), "no dots\n{text}");
     }
 
-    /// Two views differ in the last period only: the target weight of node0 is 95 % in one view and
-    /// 20 % in the other. Their charts differ. Equal periods give equal charts.
+    /// Compares views whose last periods have different target weights of node0, 95 % and 20 %:
+    /// their charts differ. Views with equal periods have equal charts.
     #[test]
     fn charts_follow_their_numbers() {
         let draw = |last: u16| {

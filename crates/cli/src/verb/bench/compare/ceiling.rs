@@ -14,12 +14,12 @@ use interleaf_workload::{
     trace::{rounds, trace},
 };
 
-/// Computes the ceiling of a pattern at a footprint, from the runs at this footprint; `None`
-/// without a run on DRAM, or if the traffic of the pattern is unknown. At the ceiling, a round
-/// takes the larger of two times: the time without waits for the drive, and the time in which the
-/// drive transfers the bytes that optimal replacement moves. `measured` is the best fio rate of the
-/// earlier rounds. If the footprint exceeds the budget, this function measures with fio again (not
-/// with `--no-drive`), and keeps the better rate in `measured`.
+/// Computes the ceiling of a pattern at a footprint from `rows`, the runs at this footprint.
+/// Returns `None` if there is no run on DRAM, or if the traffic of the pattern is unknown. At the
+/// ceiling, a round takes the larger of two times: the time without waits for the drive, and the
+/// time in which the drive transfers the bytes that optimal replacement moves. `measured` is the
+/// best fio rate of the earlier rounds. If the footprint exceeds the budget, and without
+/// `--no-drive`, this function measures with fio again, and keeps the better rate in `measured`.
 pub(super) fn find(
     bench: &Comparison<'_>,
     pattern: &Pattern,
@@ -33,8 +33,8 @@ pub(super) fn find(
     let memory = memory(bench, rows);
     let least = least(pattern, footprint, memory);
     // The order of accesses of some patterns, such as kernels on graphs, is not modelled, so
-    // `least` is `None`. The counted traffic of the pager or of swap then gives the mix of reads
-    // and writes.
+    // `least` is `None`. The mix of reads and writes is then that of the counted traffic of the
+    // pager or of swap.
     let seen = row("pager")
         .or_else(|| row("swap"))
         .and_then(|row| Some(BlockTraffic { read: row.read_bytes?, written: row.written_bytes? }));

@@ -29,11 +29,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A shell script that enters the control group, whose `cgroup.procs` is `$0`, and then executes
-/// the command `$@`.
+/// A shell script that enters a control group and then executes the command `$@`. `$0` is the path
+/// of the group's `cgroup.procs`.
 const ENTER: &str = "echo $$ > \"$0\" && exec \"$@\"";
 
-/// The value of `extend --min-alloc`. The arrays of a pattern are at least this large.
+/// The value of `extend --min-alloc`, in a run on the pager. The arrays of a pattern are at least
+/// this large.
 const MIN_ALLOC: &str = "2MiB";
 
 /// Interval between checks whether a run has started or ended.
@@ -47,9 +48,9 @@ pub(super) struct Comparison<'a> {
     signals: &'a Signals,
     args: &'a BenchCompareArgs,
     program: PathBuf,
-    /// The time at which a run is ended even if its own limit is later.
+    /// The time at which a run is ended, even if the run's own time limit is later.
     deadline: Option<Instant>,
-    /// The signal that arrived during a run, if any.
+    /// The signal that arrived during the last run, if any.
     signal: Cell<Option<i32>>,
 }
 
@@ -59,12 +60,12 @@ pub(crate) enum RunOutcome {
     Done(Box<Done>),
     /// The run exceeded its time limit or the deadline of all runs.
     TooLong,
-    /// The error message of a failed run.
+    /// The run failed, with this error message.
     Failed(String),
     /// The OOM killer ended the run. While all pages of a small group are being written to swap,
     /// the kernel finds no page to evict. It may then kill the run although swap has room.
     OomKilled,
-    /// The signal that stopped the run.
+    /// This signal stopped the run.
     Signal(i32),
 }
 
@@ -101,7 +102,7 @@ impl<'a> Comparison<'a> {
         Ok(Self { root, signals, args, program, deadline: None, signal: Cell::new(None) })
     }
 
-    /// Ends runs at `deadline`.
+    /// Sets the time at which every run is ended, even if the run's own time limit is later.
     pub(super) fn until(self, deadline: Instant) -> Self {
         Self { deadline: Some(deadline), ..self }
     }
@@ -123,8 +124,8 @@ impl<'a> Comparison<'a> {
 
     /// Runs a pattern once on the kind of memory `way`, at a footprint of `ratio` times the budget.
     /// `hint` is the advice (`madvise`) for a mapped file. `memory` is the peak memory of the
-    /// pager's last run. If the footprint exceeds the budget, `memory` is the memory limit of the
-    /// kinds that have a limit.
+    /// pager's last run. For a kind of memory with a limit, the limit is `memory` if the footprint
+    /// exceeds the budget, and otherwise the budget plus `--slack`.
     pub(super) fn run(
         &self,
         pattern: &Pattern,
@@ -136,14 +137,15 @@ impl<'a> Comparison<'a> {
         let footprint = self.footprint(ratio);
         let budget = self.args.dram.get();
         // A footprint within the budget does not fill the budget, so `memory`, the peak memory of
-        // the pager's run, may be below the budget. The limit is then the budget plus slack.
+        // the pager's run, may be below the budget. `memory` is then not used.
         let memory = memory.filter(|_| footprint > budget);
         let limit = memory.unwrap_or(budget + self.args.slack.get());
         let limit = way.is_bounded().then_some(limit);
         let group = match MemoryCgroup::new(self.root, limit) {
             Ok(group) => Some(group),
-            // A run without a limit needs no group. Without a group the peak memory of the run is
-            // unknown, and a run that exceeds its time is ended by a signal.
+            // A run without a limit needs no group. Without a group, the peak memory of the run is
+            // unknown, and if the run exceeds its time, the processes of its tree are killed one by
+            // one.
             Err(_) if limit.is_none() => None,
             Err(why) => return Err(no_group(&why)),
         };
@@ -168,8 +170,8 @@ impl<'a> Comparison<'a> {
         Ok(ended)
     }
 
-    /// Runs a pattern with a swap file and the settings of its kind of memory, all recorded in the
-    /// journal.
+    /// Runs a pattern with a swap file and with the kernel settings of its kind of memory. The
+    /// journal records the swap file and the settings.
     fn with_swap(
         &self,
         run: &PlannedRun<'_>,
@@ -181,7 +183,7 @@ impl<'a> Comparison<'a> {
         let bytes = run.footprint + run.footprint / 8 + UNIT;
         let _swap = match SwapFile::new(self.root, journal, &self.args.store, bytes) {
             Ok(swap) => swap,
-            // If the swap file of an earlier run cannot be switched off, only runs with swap fail:
+            // A swap file of an earlier run cannot be switched off. Only runs with swap fail then:
             // other kinds of memory can still be measured.
             Err(why @ SwapError::Leftover { .. }) => {
                 return Ok(RunOutcome::Failed(why.to_string()));
@@ -283,16 +285,17 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// The signal that arrived during a run, as the outcome of the run.
+    /// Returns the outcome of an interrupted run, and remembers the signal; `None` if no signal has
+    /// arrived.
     fn interrupted(&self, running: &Running<'_>) -> Option<RunOutcome> {
         let signal = running.arrived_signal()?;
         self.signal.set(Some(signal));
         Some(RunOutcome::Signal(signal))
     }
 
-    /// Waits for the end of a run; `None` if the run exceeded its time limit or the deadline of all
-    /// runs. Both are checked only after the run has entered its control group, and the time limit
-    /// counts from the entry: a launcher (`--by`) may queue the run before.
+    /// Waits for the end of a run. Returns `None` if the run exceeded its time limit or the
+    /// deadline of all runs. Both are checked only after the run has entered its control group, and
+    /// the time limit counts from then, because a launcher (`--by`) may queue the run before.
     fn waited(
         &self,
         running: &mut Running<'_>,
@@ -312,7 +315,8 @@ impl<'a> Comparison<'a> {
         Ok(None)
     }
 
-    /// Returns the command of the run. A run on the pager writes its statistics to `stats`.
+    /// Returns the command of the run without `-o`. A run on the pager writes its statistics to
+    /// `stats`.
     fn command(&self, run: &PlannedRun<'_>, stats: &Path) -> Vec<OsString> {
         let PlannedRun { pattern, footprint, way, hint, .. } = *run;
         let mut words: Vec<OsString> = vec![];
@@ -353,7 +357,8 @@ fn no_setting(why: &JournalError) -> Failure {
     Failure::new(why.to_string(), NOT_ROOT)
 }
 
-/// Reports restored settings unless `quiet`. Always reports settings that could not be restored.
+/// Reports the settings in `undone` that were restored, unless `quiet`. Always reports the settings
+/// that could not be restored.
 fn tell(quiet: bool, undone: &[Undone]) {
     let undone: Vec<PutBackDocument> = undone.iter().map(PutBackDocument::from).collect();
     interleaf_launch::restore::report_restored(quiet, &undone);

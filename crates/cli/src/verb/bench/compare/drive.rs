@@ -11,9 +11,9 @@ use std::{
     process::{Command, Output},
 };
 
-/// Transfer sizes and numbers of outstanding transfers, for patterns that stream. They are similar
-/// to the transfers of the pager and of mapped files. The pager joins neighbouring pages to
-/// transfers of at most 1 MiB, and keeps several of them outstanding. Mapped files are read ahead
+/// Transfer sizes and numbers of outstanding transfers, for patterns that stream. The values are
+/// similar to those of the pager and of mapped files. The pager joins neighbouring pages to
+/// transfers of at most 1 MiB, and keeps several transfers outstanding. Mapped files are read ahead
 /// in pieces of several MiB.
 const STREAMING: [(&str, u32); 4] = [("256k", 16), ("1m", 8), ("1m", 16), ("4m", 4)];
 
@@ -21,12 +21,12 @@ const STREAMING: [(&str, u32); 4] = [("256k", 16), ("1m", 8), ("1m", 16), ("4m",
 const PAGES: [(&str, u32); 2] = [("4k", 32), ("4k", 128)];
 
 /// Duration of each fio run in a round, s. On a virtual machine, other load changes the rate of a
-/// drive by a factor of two within seconds. The fio run is therefore short and close in time to the
-/// runs of the pattern that it is compared with.
+/// drive by a factor of two within seconds. A fio run is therefore short, and close in time to the
+/// runs of the pattern with which it is compared.
 const SECONDS: &str = "2";
 
-/// Minimum traffic of a round, bytes, from which the rate of the drive is computed. A round with
-/// less traffic spends most of its time on other work than transfers.
+/// Minimum traffic of a round, bytes. From a round with less traffic, the rate of the drive is not
+/// computed, because most of its time is spent on other work than transfers.
 const REACHED_MIN: u64 = 16 << 20;
 
 /// The path of the file that fio reads and writes. Dropping the value deletes the file.
@@ -38,7 +38,7 @@ impl Drop for Scratch {
     }
 }
 
-/// The used fields of fio's JSON output.
+/// The fields of fio's JSON output that are used here.
 #[derive(Deserialize)]
 struct Printed {
     #[serde(rename = "fio version")]
@@ -57,9 +57,9 @@ struct Direction {
     bw_bytes: f64,
 }
 
-/// Measures the best rate of the drive for a pattern, in a file of `footprint` bytes. The transfers
-/// for a pattern that streams are reads and writes with this read share. For other patterns, only
-/// reads are measured.
+/// Measures the best rate of the drive for a pattern, in a file of `footprint` bytes. For a pattern
+/// that streams, fio mixes reads and writes with the given `read_share`. For other patterns, fio
+/// only reads.
 pub(super) fn rate(
     bench: &Comparison<'_>,
     pattern: &Pattern,
@@ -99,10 +99,10 @@ pub(super) fn rate(
     best.ok_or_else(|| Failure::new("fio was not run", "report it"))
 }
 
-/// Raises the rate that fio measured to the rate of the fastest kind of memory (way). If the runs
-/// of a way moved more bytes per second than fio, the drive can sustain this rate. The field `by`
-/// of the result then names the way. Patterns of unpredictable single pages are excluded. For
-/// these, a way that reads several pages at a time moves more bytes without completing more
+/// Raises `measured`, the rate that fio measured, to the rate of the fastest kind of memory (way).
+/// If the runs of a way moved more bytes per second than fio, the drive can sustain this rate. The
+/// field `by` of the result then names the way. Patterns of unpredictable single pages are
+/// excluded: a way that reads several pages at a time moves more bytes without completing more
 /// requests.
 pub(super) fn at_least_reached(
     pattern: &Pattern,
@@ -131,7 +131,7 @@ pub(super) fn at_least_reached(
     }
 }
 
-/// The hint for a user without a working fio.
+/// The hint in the error message for a user without a working fio.
 const HINT: &str = "install fio, or leave the drive out with --no-drive";
 
 /// Fails before the first run if the folder of the store is absent, or if fio is needed and cannot
@@ -164,7 +164,7 @@ fn fio(bench: &Comparison<'_>, file: &Scratch, words: &[&str]) -> Result<Printed
     })
 }
 
-/// Runs fio with these arguments, started by the wrapper command of `--by` if there is one.
+/// Runs fio with the arguments `words`. If `--by` names a wrapper command, this command starts fio.
 fn output(args: &BenchCompareArgs, words: &[&str]) -> Result<Output, Failure> {
     let by = args.by.as_deref().unwrap_or("").split_whitespace();
     let all: Vec<&str> = by.chain(["fio"]).chain(words.iter().copied()).collect();

@@ -9,7 +9,7 @@ use interleaf_record::{
     rounded,
 };
 
-/// The problem of a run that the OOM killer ended.
+/// The error message of a run that the OOM killer ended.
 pub(super) const OOM_KILLED: &str = "the kernel killed it: its control group had no memory left";
 
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(super) struct Series {
     ratio: f64,
     way: MemoryKind,
     runs: Vec<MeasuredRun>,
-    /// Errors, each with the advice (`madvise`) of its run.
+    /// The errors of failed runs, each with the advice (`madvise`) of the run.
     problems: Vec<(Option<&'static str>, String)>,
 }
 
@@ -40,8 +40,9 @@ impl Series {
         self.way
     }
 
-    /// Returns the advice (`madvise`) for the runs of the next round: in the first round all advice
-    /// of the pattern, afterwards the advice of the fastest run, or nothing if all runs failed.
+    /// Returns the advice (`madvise`) for the runs of the next round. In the first round of a
+    /// mapped file this is each advice of the pattern, afterwards the advice of the fastest run, or
+    /// no run if all runs failed. Other kinds of memory have one run without advice.
     pub(super) fn hints(&self) -> Vec<Option<&'static str>> {
         let all: Vec<Option<&'static str>> = match self.way {
             MemoryKind::Mmap => self.pattern.hints.iter().map(|hint| Some(*hint)).collect(),
@@ -50,7 +51,7 @@ impl Series {
         if self.runs.is_empty() && self.problems.is_empty() {
             return all;
         }
-        // If all runs of the first round failed, none is repeated, because it would fail again.
+        // If all runs of the first round failed, no run is repeated, because it would fail again.
         self.best().into_iter().collect()
     }
 
@@ -67,7 +68,7 @@ impl Series {
         }
     }
 
-    /// Returns the advice of the fastest run; `None` without runs.
+    /// Returns the advice of the fastest run; the outer `None` if no run has succeeded.
     fn best(&self) -> Option<Option<&'static str>> {
         let rate = |run: &&MeasuredRun| run.document.rate;
         let best = self.runs.iter().max_by(|a, b| rate(a).total_cmp(&rate(b)));
@@ -122,7 +123,7 @@ impl Series {
     }
 }
 
-/// Returns the peak memory of the pager's last run, including the program's memory.
+/// Returns the peak memory of the pager's last run, bytes, including the program's own memory.
 pub(super) fn memory_of_pager(all: &[Series]) -> Option<u64> {
     all.iter().find(|series| series.way == MemoryKind::Pager)?.runs.last()?.used_max
 }

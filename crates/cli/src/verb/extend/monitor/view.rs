@@ -1,5 +1,5 @@
-//! The view that `interleaf extend --monitor` draws of a session: the budget, the share of each
-//! process in it, and the drive's traffic over time.
+//! The view that `interleaf extend --monitor` draws of a session: the budget, the DRAM of each
+//! process, and the traffic of the drive over time.
 
 use interleaf_model::units::Bytes;
 use interleaf_record::extend::{CountsDocument, ExtendDocument, ProcessDocument};
@@ -13,10 +13,11 @@ use ratatui::{
 };
 use std::collections::VecDeque;
 
-/// Maximum number of kept samples: at least the width of any terminal.
+/// Maximum number of kept samples. A chart shows one sample per column, and few terminals have more
+/// columns than this.
 const KEPT: usize = 1000;
 
-/// The samples of the statistics, newest last.
+/// The last samples of the session's statistics, newest last.
 #[derive(Default)]
 pub(super) struct StatisticsView {
     seen: VecDeque<ExtendDocument>,
@@ -56,8 +57,8 @@ impl StatisticsView {
         frame.render_widget(Line::from("q quit"), keys);
     }
 
-    /// Draws the rate of a counter over time. `count` returns the counter, `what` names it, and
-    /// `text` formats a rate.
+    /// Draws the rate of a counter over time. `count` returns the value of the counter, `what` is
+    /// its name in the title, and `text` formats a rate.
     fn draw_rate(
         &self,
         frame: &mut Frame<'_>,

@@ -12,20 +12,21 @@ use interleaf_model::{
 use interleaf_record::measure_app::{AppDocument, PhaseDocument, ProfileDocument};
 use std::path::Path;
 
-/// Minimum share of the command's memory on the first tier. With a smaller share no demand is
-/// written, because a demand describes runs with all pages on the first tier.
+/// Minimum share of the command's memory on the first tier. Below this share no demand is written,
+/// because a demand describes runs with all pages on the first tier.
 const LOCAL_LEAST: f64 = 0.95;
 
-/// The read share and its range, which are assumed if no source counted reads and writes. Most
+/// The read share and its range that are assumed if no source counted reads and writes. Most
 /// programs are within this range.
 const READ_SHARE: f64 = 0.75;
 const READ_SHARE_RANGE: (f64, f64) = (0.5, 1.0);
 
-/// Minimum bandwidth of a phase, GB/s. The bandwidth in a demand must be positive, even if the
-/// phase is idle.
+/// Minimum bandwidth of a phase, GB/s. A lower bandwidth is raised to this value, because a demand
+/// file requires a positive bandwidth, even of an idle phase.
 const GBPS_LEAST: f64 = 0.001;
 
-/// Writes the demand of a run. `arrived_signal` is the signal that ended the run, if any.
+/// Writes the demand of the profiled run to the file `path`. `arrived_signal` is the signal that
+/// ended the run, if any.
 pub(super) fn write(
     path: &Path,
     args: &AppArgs,
@@ -38,7 +39,8 @@ pub(super) fn write(
     Ok(())
 }
 
-/// Returns the TOML comments at the head of the demand file: its origin, and what is assumed.
+/// Returns the TOML comments at the head of the demand file: the origin of its figures, the
+/// assumptions, and the warnings.
 fn head(document: &ProfileDocument) -> String {
     let app = &document.app;
     let whole = app.whole.clone().unwrap_or_default();
@@ -129,9 +131,9 @@ fn demand(
     })
 }
 
-/// Converts the phases of a profile, if there are two or more. The share of time of each phase is
-/// rounded to millionths. The last phase gets the rest, so that the shares sum to 1, as a demand
-/// file requires.
+/// Converts the phases of a profile to those of a demand; none if the profile has a single phase.
+/// The share of time of each phase is rounded to millionths. The last phase gets the rest, so that
+/// the shares sum to 1, as a demand file requires.
 fn phases(found: &[PhaseDocument]) -> Vec<Phase> {
     const WHOLE: f64 = 1e6;
     if found.len() < 2 {
@@ -156,7 +158,7 @@ fn program(app: &AppDocument) -> String {
     name.filter(|name| !name.trim().is_empty()).unwrap_or_else(|| "command".into())
 }
 
-/// Returns the provenance of the demand's figures.
+/// Returns the text that names the origin of the demand's figures: the CPU and the kernel.
 fn source(document: &ProfileDocument) -> String {
     let machine = &document.machine;
     let parts = [machine.cpu.clone(), machine.kernel.clone().map(|it| format!("Linux {it}"))];

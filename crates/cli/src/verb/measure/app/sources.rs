@@ -26,26 +26,26 @@ use interleaf_record::{
 };
 use std::path::Path;
 
-/// The available sources of counts, besides `/proc`.
+/// The available sources of counts, except `/proc`.
 pub(super) struct Sources<'a> {
-    /// Counts traffic by domain and by tier of this source. `None` if no source exists, and in a
+    /// Counts traffic for each domain and each tier. `None` if there is no such source, and in a
     /// dry run without `--replay`.
     pub(super) traffic: Option<Box<dyn Source + 'a>>,
-    /// Counts the command's traffic for all tiers together, if no source counts traffic by tier.
+    /// Counts the command's traffic of all tiers together. Used only if no source counts traffic by
+    /// tier.
     pub(super) monitor: Option<Monitor<'a>>,
     pub(super) topdown: Option<Topdown>,
     pub(super) energy: Option<Meter>,
-    /// For each tier of the source `traffic`, the index in `tiers`.
+    /// For each tier of the source `traffic`, its index in `tiers`.
     pub(super) tier_of: Vec<usize>,
     pub(super) tiers: Vec<ProfileTier>,
-    /// Each node with memory, and the index of its tier in `tiers`.
+    /// The nodes with memory, as pairs of (node, index of its tier in `tiers`).
     pub(super) nodes: Vec<(u32, usize)>,
     pub(super) quantities: Vec<QuantityDocument>,
 }
 
-/// A source of traffic, as in [`Sources::traffic`]. `tier_of` has the index in [`Sources::tiers`]
-/// of each tier of the source. `quantities` are the entries of the document for bandwidth and
-/// latency.
+/// A source for [`Sources::traffic`]. `tier_of` has, for each tier of the source, its index in
+/// [`Sources::tiers`]. `quantities` are the entries of the document for bandwidth and latency.
 struct Traffic<'a> {
     source: Option<Box<dyn Source + 'a>>,
     tier_of: Vec<usize>,
@@ -53,7 +53,7 @@ struct Traffic<'a> {
 }
 
 impl<'a> Sources<'a> {
-    /// Finds the sources and opens them. A dry run opens no counters, monitor or socket.
+    /// Finds the available sources and opens them. A dry run opens no counters, monitor or socket.
     pub(super) fn find(args: &AppArgs, root: &'a Root, machine: &Machine) -> Result<Self, Failure> {
         let layout = rough_layout(machine);
         let (tiers, nodes) = tiers(machine, &layout);
@@ -90,8 +90,8 @@ impl<'a> Sources<'a> {
     }
 }
 
-/// Returns the tiers of a machine, the fastest first, and the tier of each node. A machine without
-/// NUMA has a single tier.
+/// Returns the tiers of a machine, the fastest first, and pairs of (node, index of its tier). A
+/// machine without NUMA has a single tier.
 fn tiers(machine: &Machine, layout: &Layout) -> (Vec<ProfileTier>, Vec<(u32, usize)>) {
     let by_speed = machine.memory_by_speed();
     let with_kinds = by_speed.iter().zip(&layout.tiers);
@@ -134,9 +134,10 @@ fn counted<'a>(root: &Root, machine: &Machine, layout: &Layout, dry_run: bool) -
     }
 }
 
-/// Opens the cache monitoring (resctrl), to which the command is added after its start. The cache
-/// monitoring is used only if no source counts traffic by tier. A dry run only checks that the
-/// kernel has it. `quantity` receives the name of the source, or the reason why it is missing.
+/// Opens the cache monitoring (resctrl) of the kernel, to which the command is added after its
+/// start. A dry run only checks that the kernel has cache monitoring. `quantity` is the entry of
+/// the document for bandwidth: it receives the name of the source, or the reason why the source is
+/// missing.
 fn monitor<'a>(
     root: &'a Root,
     quantity: &mut QuantityDocument,
@@ -203,8 +204,8 @@ fn fed<'a>(path: &Path, layout: &Layout, dry_run: bool) -> Result<Traffic<'a>, F
     Ok(Traffic { source: Some(Box::new(feed)), tier_of, quantities })
 }
 
-/// Opens a recording of traffic by tier. A recording of `balance` has a tier for each node, in
-/// order of the nodes' speed.
+/// Opens a recording of traffic by tier. A recording has either the tiers in `tiers`, or, if
+/// `balance` made it, a tier for each node in the order of the nodes' speed.
 fn replayed<'a>(
     path: &Path,
     tiers: &[ProfileTier],
@@ -296,7 +297,8 @@ fn energy(root: &Root) -> Result<(Option<Meter>, QuantityDocument), Failure> {
     Ok((None, QuantityDocument::missing(name, why, remedy)))
 }
 
-/// Describes the quantities that are read from the command's processes.
+/// Returns the entries of the document for the quantities that are read from the command's
+/// processes.
 pub(super) fn of_processes(root: &Root, machine: &Machine) -> Vec<QuantityDocument> {
     let has_numa_maps = !root.is_live() || root.has("/proc/self/numa_maps");
     let one_node = machine.memory_nodes().len() <= 1;

@@ -19,24 +19,26 @@ use interleaf_record::{
 };
 use std::time::{Duration, Instant};
 
-/// Latest time of the first sample after the start. It is early, so that a short command is sampled
-/// too.
+/// The first sample is taken no later than this time after the start, so that a short command is
+/// sampled too.
 pub(super) const FIRST_SAMPLE: Duration = Duration::from_millis(30);
 
-/// Samples of the placement take at most 1 / `SAMPLE_COST` of the command's time, because they can
-/// stall the command. The same limit holds for samples of the processes, which use a CPU.
+/// Samples of the placement take at most 1 / `SAMPLE_COST` of the command's run time, because they
+/// can stall the command. The same limit holds for samples of the command's processes, which use
+/// CPU time.
 const SAMPLE_COST: u32 = 20;
 
 /// Interval between writes of the interim record.
 const SAVE: Duration = Duration::from_secs(10);
 
-/// Fractions of the machine's CPU time. Above `OTHERS_REPORTED`, a warning reports the time of
-/// other programs. Above `STOLEN_REPORTED`, a warning reports the time that the hypervisor stole.
+/// Fractions of the machine's CPU time. A warning reports the CPU time of other programs if it
+/// exceeds `OTHERS_REPORTED`, and the time that the hypervisor took if it exceeds
+/// `STOLEN_REPORTED`.
 const OTHERS_REPORTED: f64 = 0.05;
 const STOLEN_REPORTED: f64 = 0.01;
 
-/// Minimum fraction of the time in which pipeline slots were counted. Below this fraction, a
-/// warning reports that the counts are scaled up.
+/// Minimum fraction of the run time in which pipeline slots were counted. Below this fraction, a
+/// warning says that the counts are extrapolated to the whole run.
 const COUNTED_LEAST: f64 = 0.5;
 
 pub(super) struct AppSampler<'a> {
@@ -45,12 +47,12 @@ pub(super) struct AppSampler<'a> {
     samples: Samples,
     last: SampleDocument,
     usage: Usage,
-    /// The age of the command at its last sample (`sampled`), and at the last sample of its
-    /// processes (`usage_sampled`).
+    /// The age of the command (its run time so far) at the last sample (`sampled`), and at the last
+    /// sample of the command's processes (`usage_sampled`).
     sampled: Duration,
     usage_sampled: Duration,
-    /// The age of the command at which the next sample of its processes is due (`usage_due`), and
-    /// the next sample of its mappings (`maps_due`).
+    /// The age of the command at which the next sample of its processes (`usage_due`) and the next
+    /// sample of its mappings (`maps_due`) are due.
     usage_due: Duration,
     maps_due: Duration,
     saved: Duration,
@@ -90,7 +92,7 @@ impl<'a> AppSampler<'a> {
         })
     }
 
-    /// Adds the started command to the cache monitoring.
+    /// Adds the started command `pid` to the cache monitoring.
     pub(super) fn attach(&mut self, pid: u32) {
         let Some(Err(why)) = self.sources.monitor.as_ref().map(|monitor| monitor.add_process(pid))
         else {
@@ -104,8 +106,9 @@ impl<'a> AppSampler<'a> {
         &self.last
     }
 
-    /// Takes a sample of the sources that are due. `ended` is true for the sample after the end of
-    /// the command. If a source fails, the record has a warning, and sampling continues.
+    /// Samples the sources that are due at `age`, the run time of the command so far. `ended` is
+    /// true for the sample after the end of the command. If a source fails, the record gets a
+    /// warning, and sampling continues.
     pub(super) fn sample(&mut self, pid: u32, age: Duration, ended: bool) {
         let mut sample = SampleDocument {
             time_s: interleaf_record::rounded(age.as_secs_f64()),
@@ -141,8 +144,8 @@ impl<'a> AppSampler<'a> {
             }
             self.maps_due = age + start.elapsed() * SAMPLE_COST;
         }
-        // The progress line shows `last`. If this sample has not read the processes, keep their
-        // figures from the last sample that did.
+        // The progress line shows `last`. If this sample has not read the command's processes,
+        // their figures are kept from the last sample that did.
         let processes = if sample.looked_s > 0.0 { &sample } else { &self.last };
         self.last = SampleDocument {
             looked_s: processes.looked_s,
@@ -192,8 +195,8 @@ impl<'a> AppSampler<'a> {
     fn take_usage(&mut self, sample: &mut SampleDocument, pid: u32) -> Result<(), RootError> {
         let now = Usage::of_tree(self.root, pid)?;
         let before = std::mem::replace(&mut self.usage, now);
-        // The sum may fall, because a process that is reparented out of the tree takes its CPU time
-        // with it.
+        // The CPU time of the tree may fall: if a process is reparented out of the tree, its CPU
+        // time no longer counts.
         sample.cpu_s = now.cpu.saturating_sub(before.cpu).as_secs_f64();
         sample.major_faults = now.major_faults.saturating_sub(before.major_faults);
         sample.threads = now.threads;
@@ -272,8 +275,8 @@ fn source_failed(subject: &'static str, error: &impl ToString) -> Warning {
     Warning::SourceFailed { subject, error: error.to_string() }
 }
 
-/// Adds the warnings that follow from the figures of the whole run. Marks an available quantity as
-/// missing if the run has no count of it.
+/// Adds the warnings that follow from the figures of the whole run. If the run has no count of a
+/// quantity although its source is available, the quantity is marked as missing.
 fn add_warnings(document: &mut ProfileDocument) {
     let app = &mut document.app;
     let Some(whole) = &app.whole else { return };
@@ -319,7 +322,8 @@ fn add_warnings(document: &mut ProfileDocument) {
     app.warnings.extend(warnings.iter().map(ToString::to_string));
 }
 
-/// Marks a quantity as missing, with the reason why nothing was counted.
+/// Marks the available quantity `name` as missing, with `why` as the reason why nothing was
+/// counted.
 fn not_counted(quantities: &mut [QuantityDocument], name: &str, why: &str) {
     let quantity = quantities.iter_mut().find(|it| it.name == name && it.is_available);
     if let Some(quantity) = quantity {

@@ -1,4 +1,4 @@
-//! `interleaf simulate card cost`: energy, endurance and price of cards in one table.
+//! `interleaf simulate card cost`: compares the energy, endurance and price of cards in one table.
 
 use crate::args::CardCostArgs;
 use interleaf_card::cost::{CostInputs, CostSettings, Locality, Prices, compare};

@@ -1,4 +1,5 @@
-//! `interleaf simulate card --curves`: writes the curves of a card, as a tier of a platform.
+//! `interleaf simulate card --curves`: writes the curves of a card to a file that a tier of a
+//! platform can use.
 
 use interleaf_console::{Failure, output};
 use interleaf_record::card::CardDocument;
@@ -15,7 +16,8 @@ pub(super) fn check(cards: usize) -> Result<(), Failure> {
     }
 }
 
-/// Writes the curves of the document's card. `commands` has the command of each point.
+/// Writes the curves of the card in `document`. `commands` has the command line that simulates each
+/// point.
 pub(super) fn write(
     target: &Path,
     document: &CardDocument,

@@ -1,4 +1,5 @@
-//! `interleaf simulate card --serve`: presents the card to the NVMe driver of a virtual machine.
+//! `interleaf simulate card --serve`: presents a simulated card to the NVMe driver of a virtual
+//! machine.
 
 use crate::args::{CardLoadArgs, LatencyChoice};
 use interleaf_card_server::{

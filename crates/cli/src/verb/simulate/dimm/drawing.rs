@@ -7,8 +7,9 @@ use interleaf_sim::dimm::{
 };
 use std::path::Path;
 
-/// Writes a drawing of the first commands of the first channel's sub-channels. `run` simulates each
-/// of these sub-channels a second time. The commands are the same, because the seed is the same.
+/// Writes a drawing of the first commands of each sub-channel of the first channel. `run` simulates
+/// the sub-channel of the given number a second time. Its commands are the same as before, because
+/// the seed is the same.
 pub(super) fn write(
     setup: &Setup,
     target: &Path,

@@ -13,7 +13,7 @@ use interleaf_sim::dimm::{
 use rayon::prelude::*;
 use std::path::Path;
 
-/// The name of the mix and of the pattern in the document of a trace.
+/// The text that stands for the mix and for the pattern in the document of a simulated trace.
 const TRACE: &str = "trace";
 
 pub(super) fn document(

@@ -1,4 +1,5 @@
-//! The progress of a sweep: a bar and, for a long sweep, the advice to use several machines.
+//! The progress of a sweep: a progress bar, and the advice to use several machines if the sweep
+//! takes long.
 
 use indicatif::ProgressBar;
 use interleaf_console::{Failure, output, system};
@@ -11,14 +12,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Time limit of one wait for a signal, after which the thread waits again.
+/// Time limit of one wait for a signal. The thread then waits again.
 const WAIT: Duration = Duration::from_secs(3600);
 
-/// The rate of a sweep is considered known after this time.
+/// Time after which the rate of a sweep (cases per second) is considered known.
 const KNOWN_AFTER: Duration = Duration::from_secs(30);
 
-/// A sweep is long if more time than this is left. Only a long sweep gets the advice to use several
-/// machines, because the start of a cluster is assumed to take as long as this.
+/// A sweep whose remaining time exceeds this is long. Only a long sweep gets the advice to use
+/// several machines, because the start of a cluster is assumed to take about as long.
 const LONG: Duration = Duration::from_secs(1800);
 
 /// Counts the cases of a sweep as they end.
@@ -33,12 +34,12 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Begins to show the progress of the sweep in `file`. An earlier run has computed `done` of
-    /// the `cases` cases.
+    /// Begins to show the progress of the sweep in the file `file`. `name` is the name of the
+    /// sweep. An earlier run has computed `done` of the `cases` cases.
     pub(super) fn begin(file: &Path, name: &str, cases: usize, done: usize) -> Self {
         let bar = output::progress(cases as u64, name);
         bar.inc(done as u64);
-        // The rows of an earlier run are not counted in the rate of this run.
+        // The rows of an earlier run must not count in the estimated rate of this run.
         bar.reset_eta();
         Self {
             bar,
@@ -49,7 +50,8 @@ impl Progress {
         }
     }
 
-    /// Makes a signal end this process at once, with a message about the cases in the file `rows`.
+    /// Starts a thread that ends this process at once when a signal arrives, with a message about
+    /// the cases in the file `rows`.
     pub(super) fn exit_on_signal(&self, rows: &Path) -> Result<(), Failure> {
         let signals = Signals::hold().map_err(system::signal_failure)?;
         let (bar, rows) = (self.bar.clone(), rows.display().to_string());
@@ -71,7 +73,7 @@ impl Progress {
         started.map(|_| ()).map_err(system::signal_failure)
     }
 
-    /// Counts a completed case.
+    /// Counts a completed case, and prints the advice if the sweep is found to be long.
     pub(super) fn advance(&self) {
         self.bar.inc(1);
         let (done, cases) = (self.bar.position(), self.bar.length().unwrap_or(0));
@@ -91,14 +93,14 @@ impl Progress {
         }
     }
 
-    /// Ends the progress, whether the sweep is complete or not.
+    /// Removes the progress bar, whether the sweep is complete or not.
     pub(super) fn end(&self) {
         self.bar.finish_and_clear();
     }
 }
 
-/// Prints the number of cases of a sweep. If the rows go to a file, also prints that the rows are
-/// kept when the sweep is interrupted.
+/// Prints the number of cases of a sweep. If the rows go to a file (`to_file`), the message adds
+/// that the rows survive an interruption.
 pub(super) fn say_cases(cases: usize, to_file: bool) {
     let count = if cases == 1 { "1 case".into() } else { format!("{cases} cases") };
     let kept = "; Ctrl-C keeps the rows so far, and the same command computes the others";
@@ -112,20 +114,21 @@ pub(super) fn say_done(done: usize) {
     }
 }
 
-/// The time that `left` cases will take if `done` cases took `elapsed`.
+/// Estimates the time that `left` cases will take if `done` cases took `elapsed`; `None` if `done`
+/// is 0.
 fn time_of(elapsed: Duration, done: u64, left: u64) -> Option<Duration> {
     let seconds = elapsed.as_secs_f64() / done as f64 * left as f64;
     (done > 0).then(|| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
 }
 
-/// Returns the remaining time from [`time_of`] if it exceeds [`LONG`] and the sweep has run for
-/// [`KNOWN_AFTER`]; otherwise `None`.
+/// Returns the remaining time, estimated by [`time_of`], if it exceeds [`LONG`] and the sweep has
+/// run for [`KNOWN_AFTER`]; otherwise `None`.
 fn long(elapsed: Duration, done: u64, left: u64) -> Option<Duration> {
     let time = time_of(elapsed, done, left).filter(|time| *time > LONG)?;
     (elapsed >= KNOWN_AFTER).then_some(time)
 }
 
-/// A rounded text of a time that is known only roughly.
+/// Formats a time that is known only roughly, in seconds, minutes or hours.
 fn time_text(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     match seconds {
@@ -136,7 +139,7 @@ fn time_text(time: Duration) -> String {
     }
 }
 
-/// The message for a long sweep.
+/// The message that advises the user of a long sweep to use several machines.
 fn advice(file: &str, left: Duration) -> String {
     let left = time_text(left);
     format!(
