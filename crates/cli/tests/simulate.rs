@@ -307,10 +307,10 @@ fn shares_on_two_sockets_are_drawn_per_socket() {
 
 /// The memory power in a platform file is a line over bandwidth, fitted to the simulation of its
 /// modules. The test simulates the modules, and compares the fitted line and the power at each
-/// load.
+/// load. The curves of some platforms are simulated, too: the test compares their maxima.
 #[test]
-fn platform_power_matches_the_simulated_modules() {
-    let mut sweeps: BTreeMap<&str, Value> = BTreeMap::new();
+fn platforms_match_their_simulated_modules() {
+    let (mut sweeps, mut compared): (BTreeMap<&str, Value>, usize) = Default::default();
     for (platform, device, channels, outstanding) in [
         ("xeon6-cz122", "rdimm-6400-2r", 12.0, "288"),
         ("gnr120-cz122", "rdimm-6400-2r", 12.0, "288"),
@@ -348,7 +348,20 @@ fn platform_power_matches_the_simulated_modules() {
             let sum: f64 = parts.values().map(|part| part.as_f64().unwrap()).sum();
             assert!((sum * channels / watts - 1.0).abs() < 1e-4, "{point}");
         }
+        let curves = shown["tiers"][0]["curves"].as_array().unwrap();
+        for curve in curves.iter().filter(|it| it["points"][0]["provenance"] == "simulated") {
+            let points = simulated["points"].as_array().unwrap().iter();
+            let gbps = points
+                .filter(|point| point["mix"] == curve["mix"])
+                .map(|point| channels * of(point, "bandwidth_gbps"));
+            // The sweep has three of the mixes.
+            let Some(most) = gbps.max_by(f64::total_cmp) else { continue };
+            let told = of(curve, "max_bandwidth_gbps");
+            assert!((told / most - 1.0).abs() < 0.01, "{platform}: {told} GB/s for {most} GB/s");
+            compared += 1;
+        }
     }
+    assert_eq!(compared, 5 * 3, "three mixes of five platforms");
 }
 
 #[test]

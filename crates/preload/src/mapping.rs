@@ -154,7 +154,7 @@ fn replace(
             return elsewhere;
         }
         pager.leave_to_kernel(&within);
-        if move_mapping(elsewhere as usize, pages) == pages.start {
+        if move_mapping(elsewhere as usize, pages.len(), pages) == pages.start {
             return pages.start as *mut c_void;
         }
         // Some devices do not let the kernel move their mappings.
@@ -166,14 +166,15 @@ fn replace(
     map(pages.start, flags)
 }
 
-/// Moves the mapping at `from`, as long as `pages`, to `pages`, in place of other mappings there
-/// (`mremap(2)`). Returns the new address, or `usize::MAX` if the kernel refuses the move.
-pub(crate) fn move_mapping(from: usize, pages: &Range<usize>) -> usize {
+/// Moves the mapping of `bytes` bytes at `from` to `pages`, in place of other mappings there, and
+/// grows or shrinks it to the length of `pages` (`mremap(2)`). Returns the new address, or
+/// `usize::MAX` if the kernel refuses the move.
+pub(crate) fn move_mapping(from: usize, bytes: usize, pages: &Range<usize>) -> usize {
     let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
     // SAFETY: the callers have made the mapping at `from`, and the program asked for the mapping at
     // `pages`.
     unsafe {
-        libc::syscall(libc::SYS_mremap, from, pages.len(), pages.len(), flags, pages.start) as usize
+        libc::syscall(libc::SYS_mremap, from, bytes, pages.len(), flags, pages.start) as usize
     }
 }
 

@@ -150,12 +150,13 @@ fn move_over(
     }
     let [_, within, _] = mapping::split(pager, target);
     pager.leave_to_kernel(&within);
-    let map = || mapping::move_mapping(moved as usize, target);
+    let map = || mapping::move_mapping(moved as usize, target.len(), target);
     let found = shared::unmapped(target, map, |at| *at == target.start);
     if found != target.start {
         // The kernel refused `target`. Move the mapping back, so that the program keeps its old
-        // mapping.
-        mapping::move_mapping(moved as usize, &(old.start..old.start + target.len()));
+        // mapping. A mapping that has grown shrinks again, because other memory may follow `old`.
+        let old = old.start..old.start + target.len().min(old.len());
+        mapping::move_mapping(moved as usize, target.len(), &old);
     }
     found as *mut c_void
 }

@@ -135,12 +135,11 @@ fn by_ratings(machine: &Machine, tiers: &[IdList]) -> Proposal {
         None => {
             let behind = |at: usize| 1 << (tiers.len() - 1 - at).min(7);
             let weights = (0..tiers.len()).map(behind).collect::<Vec<u16>>();
-            let unrated = machine
-                .nodes
-                .iter()
-                .filter(|node| tiers.iter().any(|tier| tier.has(node.id)) && rated(node).is_none());
+            let is_of_tier = |node: &&Node| tiers.iter().any(|tier| tier.has(node.id));
+            let nodes: Vec<&Node> = machine.nodes.iter().filter(is_of_tier).collect();
+            let unrated = nodes.iter().filter(|node| rated(node).is_none());
             let unrated: Vec<String> = unrated.map(|node| node.id.to_string()).collect();
-            let source = match unrated.len() == machine.nodes.len() {
+            let source = match unrated.len() == nodes.len() {
                 true => "a guess: the firmware rates no bandwidths".to_string(),
                 false => format!(
                     "a guess: the firmware rates no bandwidth of node {}",

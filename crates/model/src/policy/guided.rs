@@ -10,8 +10,8 @@
 //!    migrate pages to these shares at once if the gain is worth the migration.
 //! 3. *Look again.* The new observation corrects the factors of the tiers and separates compute
 //!    time from memory latency; the next proposal is close to the optimum. The policy makes at
-//!    most two corrections. If earlier shares of the search had a higher measured bandwidth, the
-//!    policy returns to them; the shares of the second correction are kept without this comparison.
+//!    most two corrections. After the proposal and after each correction, the policy returns to
+//!    earlier shares of the search if their measured bandwidth was higher.
 //! 4. *Settle.* No page moves until the traffic has changed by more than noise in two consecutive
 //!    periods. Then the search begins again with *Look*, from the current placement. If the first
 //!    tier alone is as good, pages return to it. If the demand rises again soon after a return, the
@@ -113,9 +113,10 @@ pub struct Guided {
 enum State {
     /// Observes the traffic at the current placement.
     Look,
-    /// Waits until the pages have moved. `corrections` is the number of corrections that are left,
-    /// and `waited` the number of periods waited so far.
-    Moving { corrections: u32, waited: u32 },
+    /// Waits until the pages have moved. `corrections` is the number of corrections that are left;
+    /// `None` after a return to shares that were measured before, or to the first tier: the policy
+    /// then settles without a comparison. `waited` is the number of periods waited so far.
+    Moving { corrections: Option<u32>, waited: u32 },
     /// Keeps the current shares. `gbps` and `error_gbps` are the bandwidth of these shares and its
     /// standard error, GB/s. `changed` is the number of consecutive periods in which the bandwidth
     /// differed from `gbps`.
@@ -186,7 +187,7 @@ impl Guided {
             let soon = seen.time_s - went_back_s < SOON_S;
             self.patience = if soon { PATIENCE.1.min(2 * self.patience) } else { PATIENCE.0 };
         }
-        self.state = State::Moving { corrections: CORRECTIONS, waited: 0 };
+        self.state = State::Moving { corrections: Some(CORRECTIONS), waited: 0 };
         let reason = format!(
             "{:.0} GB/s at {}: the curves, corrected by that, promise {:.0} GB/s at {}",
             seen.mean_gbps,
@@ -216,7 +217,7 @@ impl Guided {
             return Verdict::interleave(seen.target.clone(), "hold", reason);
         }
         self.went_back_s = Some(seen.time_s);
-        self.state = State::Moving { corrections: 0, waited: 0 };
+        self.state = State::Moving { corrections: None, waited: 0 };
         Verdict::interleave(local, "local", reason)
     }
 
@@ -239,12 +240,12 @@ impl Guided {
                 best.bandwidth_gbps,
                 text(&shares)
             );
-            self.state = State::Moving { corrections: 0, waited: 0 };
+            self.state = State::Moving { corrections: None, waited: 0 };
             return Verdict::interleave(shares, "back", reason);
         }
         let points = 100.0 * distance(&proposal.shares, &seen.target);
         if corrections > 0 && proposal.gain > WORTH_CORRECTING && points >= CORRECTION_POINTS {
-            self.state = State::Moving { corrections: corrections - 1, waited: 0 };
+            self.state = State::Moving { corrections: Some(corrections - 1), waited: 0 };
             let reason = format!(
                 "{:.0} GB/s measured at {}; by what was seen there {} is better by {:.1} %",
                 seen.mean_gbps,
@@ -254,6 +255,11 @@ impl Guided {
             );
             return Verdict::interleave(proposal.shares, "correct", reason);
         }
+        self.settled(seen)
+    }
+
+    /// Ends the search: keeps the current shares.
+    fn settled(&mut self, seen: &Observation) -> Verdict {
         self.settle(seen);
         let reason = format!("{:.0} GB/s measured at {}", seen.mean_gbps, text(&seen.target));
         Verdict::interleave(seen.target.clone(), "settle", reason)
@@ -290,13 +296,10 @@ impl Policy for Guided {
                     let reason = format!("the traffic is {far:.0} points from its target");
                     return Verdict::interleave(seen.target.clone(), "wait", reason);
                 }
-                if corrections == 0 {
-                    self.settle(seen);
-                    let reason =
-                        format!("{:.0} GB/s measured at {}", seen.mean_gbps, text(&seen.target));
-                    return Verdict::interleave(seen.target.clone(), "settle", reason);
+                match corrections {
+                    Some(corrections) => self.look_again(seen, corrections),
+                    None => self.settled(seen),
                 }
-                self.look_again(seen, corrections)
             }
             State::Settled { gbps, error_gbps, changed } => {
                 let change = seen.mean_gbps - gbps;

@@ -123,7 +123,7 @@ impl Cache {
         }
         let now = self.residency.loaded_pages();
         let pause = u64::from(GATHER_PAGES.min(self.budget() / RECENT_DIVISOR));
-        if now.wrapping_sub(self.reclaim.gathered_at) < pause {
+        if now.wrapping_sub(*self.reclaim.gathered_at_mut(node)) < pause {
             return false;
         }
         let emptiest = self.residency.emptiest(node, GATHER_EXAMINED);
@@ -137,7 +137,7 @@ impl Cache {
         let is_gathered =
             blocks.iter().any(|(_, block, ids)| self.empty_block(block, ids, order, actions));
         if !is_gathered {
-            self.reclaim.gathered_at = now;
+            *self.reclaim.gathered_at_mut(node) = now;
         }
         is_gathered
     }

@@ -113,9 +113,6 @@ pub(super) struct Reclaim {
     /// Number of frames mapped in loops so far. This number is the clock of the rounds of bimodal
     /// insertion ([`BIMODAL_ROUND`]).
     loop_frames: u64,
-    /// The number of pages that the cache had loaded when free frames could not be made contiguous
-    /// the last time (`compact.rs`).
-    pub(super) gathered_at: u64,
     /// True if a device or a system call pinned the last victim, so that the victim stays mapped.
     is_victim_pinned: bool,
     nodes: Vec<ReclaimOfNode>,
@@ -124,6 +121,9 @@ pub(super) struct Reclaim {
 /// The state of eviction of one node.
 #[derive(Clone, Copy, Debug, Default)]
 struct ReclaimOfNode {
+    /// The number of pages that the cache had loaded when free frames of the node could not be made
+    /// contiguous the last time (`compact.rs`).
+    gathered_at: u64,
     /// Number of frames that bimodal insertion has protected, minus the frames of the oldest
     /// protected extents that were evicted in return.
     inserted_frames: u32,
@@ -139,7 +139,6 @@ impl Reclaim {
         Self {
             loop_detector: LoopDetector::new(frames),
             loop_frames: 0,
-            gathered_at: 0,
             is_victim_pinned: false,
             nodes: vec![ReclaimOfNode::default(); nodes],
         }
@@ -152,6 +151,12 @@ impl Reclaim {
     /// Number of frames that a node keeps free or inactive.
     pub(super) fn reserve(&self, node: Node) -> u32 {
         self.nodes[usize::from(node)].reserve
+    }
+
+    /// The number of pages that the cache had loaded when free frames of a node could not be made
+    /// contiguous the last time.
+    pub(super) fn gathered_at_mut(&mut self, node: Node) -> &mut u64 {
+        &mut self.node_mut(node).gathered_at
     }
 
     /// Notes that an extent with frames of a node is mapped, in a cache of `frames` frames. Returns

@@ -34,6 +34,12 @@ int main(void) {
     failed("a fixed address without a move", mremap(small, MIB, MIB, MREMAP_FIXED, part));
     failed("an unknown flag", mremap(small, MIB, MIB, fixed | 64, part));
     failed("no whole pages", mremap(small, MIB, MIB, fixed, part + 1));
+    /* Two mappings may move together (Linux 6.17), but not grow. The memory behind them is another mapping. */
+    char *two = map(4 * MIB);
+    fill(two, 4 * MIB, 5);
+    CHECK(mprotect(two, MIB, PROT_READ) == 0 && mprotect(two + 2 * MIB, 2 * MIB, PROT_READ) == 0);
+    failed("two mappings, which grow", mremap(two, 2 * MIB, 3 * MIB, fixed, part));
+    CHECK(holds(two, 4 * MIB, 5));
     CHECK(holds(all, BYTES, 1) && holds(small, 2 * MIB, 2));
     /* The end of the new range is beyond the largest address. */
     size_t wraps = -(uintptr_t)all;
