@@ -1,11 +1,12 @@
-//! Platforms, workloads, scenarios, configurations, cards and drives by name or from a file.
+//! Finds platforms, workloads, scenarios, configurations, cards and drives by name, or reads them
+//! from a file.
 //!
 //! The files of the folders `platforms/`, `workloads/`, `scenarios/`, `configurations/`, `schemas/`
 //! and `devices/drives/` are built into the program. A built-in file is found by its name, a user's
 //! file of the same kind by its path. This crate reads the text of the files, and its errors list
 //! the known names. The parsers are in `interleaf_model::format`, `interleaf_sim`, `interleaf_card`
-//! and `interleaf_extend_forecast`. Sizes of files are limited: 64 MiB for TOML and CSV, 256 MiB
-//! for a record, 2 GiB for a trace.
+//! and `interleaf_extend_forecast`. The sizes of files are limited: 64 MiB for TOML and CSV, 256
+//! MiB for a record, 2 GiB for a trace.
 
 #![forbid(unsafe_code)]
 
@@ -57,11 +58,11 @@ pub fn workload_names() -> Vec<String> {
 /// Returns the names of the built-in scenarios.
 pub fn scenario_names() -> Vec<String> {
     let names = names(&SCENARIOS);
-    // A file `NAME.demand.toml` is a demand that a scenario names, not a scenario.
+    // A file `NAME.demand.toml` is not a scenario, but a demand that a scenario names.
     names.into_iter().filter(|name| !name.ends_with(".demand")).collect()
 }
 
-/// Returns the name and the text of the JSON Schema of each kind of file and document.
+/// Returns the JSON Schemas of all kinds of files and documents: pairs of name and text.
 pub fn schemas() -> Vec<(String, &'static str)> {
     let file = |file: &'static File<'static>| {
         let name = file.path().file_stem()?.to_string_lossy().into_owned();
@@ -72,7 +73,7 @@ pub fn schemas() -> Vec<(String, &'static str)> {
     schemas
 }
 
-/// Returns the text of the JSON Schema `name`.
+/// Returns the text of the JSON Schema with the name `name`.
 ///
 /// # Errors
 /// If no schema has this name.
@@ -87,8 +88,8 @@ pub fn schema(name: &str) -> Result<&'static str, Failure> {
     Err(Failure::new(format!("there is no schema \"{name}\""), hint))
 }
 
-/// Returns the path (`recipes/NAME.toml`) and the text of each built-in recipe. A recipe says how
-/// to install and run a real application (`interleaf_recipe`).
+/// Returns the built-in recipes: pairs of the path (`recipes/NAME.toml`) and the text. A recipe
+/// says how to install and run a real application (`interleaf_recipe`).
 pub fn recipes() -> impl Iterator<Item = (String, &'static str)> {
     let files = WORKLOADS.get_dir("recipes").map(Dir::files).into_iter().flatten();
     files.filter_map(|file| Some((file.path().display().to_string(), file.contents_utf8()?)))
@@ -104,15 +105,15 @@ fn names(dir: &Dir<'_>) -> Vec<String> {
     names
 }
 
-/// The text of a platform file, and the texts of the files of curves that the platform names.
+/// The text of a platform file, and the texts of the curve files that it names.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct PlatformSource {
-    /// The name of the file for error messages, followed by the platform's parameters if there are
-    /// any: `NAME:cxl.count=4`.
+    /// The name of the file for error messages. If the platform has parameters, they follow after a
+    /// colon: `NAME:cxl.count=4`.
     pub label: String,
-    /// The text of the file.
+    /// The TOML text of the platform file.
     pub text: String,
-    /// The text of each file of curves, keyed by the path that the platform file gives.
+    /// The text of each curve file, by the path that the platform file gives.
     pub curves: BTreeMap<String, String>,
 }
 
@@ -120,7 +121,7 @@ impl PlatformSource {
     /// Parses the platform.
     ///
     /// # Errors
-    /// The first field that is invalid, or a file of curves that is missing.
+    /// If a field is invalid, or if a curve file is missing. The error is about the first of these.
     pub fn parse(&self) -> Result<Platform, Failure> {
         let missing = || "there is none".to_string();
         let curves = |path: &str| self.curves.get(path).cloned().ok_or_else(missing);
@@ -134,13 +135,13 @@ fn with_parameters(platform: Platform, text: Option<&str>) -> Result<Platform, F
     parameters::apply(&platform, text).map_err(|why| Failure::new(why.problem, why.hint))
 }
 
-/// Returns the built-in platform `name`, or the platform in the file at the path `name`. Parameters
-/// may follow the name: `xeon6-cz122:cxl.count=4` ([`interleaf_model::parameters`]).
+/// Returns the built-in platform `name`, or the platform in the file with the path `name`.
+/// Parameters may follow the name: `xeon6-cz122:cxl.count=4` ([`interleaf_model::parameters`]).
 pub fn platform(name: &str) -> Result<Platform, Failure> {
     platform_and_source(name).map(|(platform, _)| platform)
 }
 
-/// Like [`platform`], and also returns the texts that the platform was parsed from.
+/// Like [`platform`], but also returns the texts from which the platform was parsed.
 pub fn platform_and_source(name: &str) -> Result<(Platform, PlatformSource), Failure> {
     let (name, parameters) = parameters::split(name);
     let read_curves = RefCell::new(BTreeMap::new());
@@ -182,7 +183,7 @@ pub fn platform_and_source(name: &str) -> Result<(Platform, PlatformSource), Fai
     Ok((with_parameters(platform, parameters)?, source))
 }
 
-/// Returns the CSV text of the curves of a tier of a built-in platform. `name` is `PLATFORM:TIER`.
+/// Returns the CSV text of the curves of a built-in platform's tier. `name` is `PLATFORM:TIER`.
 fn built_in_curves(name: &str) -> Option<&'static str> {
     let (platform, tier) = name.split_once(':')?;
     embedded(&PLATFORMS, &format!("{platform}/{tier}.csv"))
@@ -199,7 +200,8 @@ pub fn configurations() -> Result<Vec<Configuration>, Failure> {
     Ok(all)
 }
 
-/// Returns the built-in configuration `name`, or all configurations in the file at the path `name`.
+/// Returns the built-in configuration `name`, or all configurations in the file with the path
+/// `name`.
 pub fn configurations_of(name: &str) -> Result<Vec<Configuration>, Failure> {
     let all = configurations()?;
     if let Some(found) = all.iter().find(|own| own.name == name) {
@@ -210,12 +212,12 @@ pub fn configurations_of(name: &str) -> Result<Vec<Configuration>, Failure> {
     Ok(configuration_toml::parse(name, &text)?)
 }
 
-/// The example prices of the tool, `devices/prices/server.toml`. All of them are placeholders for
-/// the user's own prices.
+/// The example prices of the tool, `devices/prices/server.toml`. All of them are placeholders,
+/// which a user replaces by real prices.
 const EXAMPLE_PRICES: &str = include_str!("../../../devices/prices/server.toml");
 
-/// Returns the parts and prices in the file at `path`; without a path, the parts and prices of
-/// [`EXAMPLE_PRICES`].
+/// Returns the parts and prices in the file `path`, or those of [`EXAMPLE_PRICES`] if `path` is
+/// `None`.
 pub fn parts(path: Option<&Path>) -> Result<Parts, Failure> {
     let Some(path) = path else {
         return Ok(parts_toml::parse("devices/prices/server.toml", EXAMPLE_PRICES)?);
@@ -224,7 +226,7 @@ pub fn parts(path: Option<&Path>) -> Result<Parts, Failure> {
     Ok(parts_toml::parse(&path.display().to_string(), &text(path, hint)?)?)
 }
 
-/// Returns the built-in card `name`, or the card in the file at the path `name`.
+/// Returns the built-in card `name`, or the card in the file with the path `name`.
 pub fn card(name: &str) -> Result<Card, Failure> {
     let of_device = |why: DeviceError| Failure::new(why.to_string(), why.hint());
     let is_file = Path::new(name).exists() || name.contains(['/', '.']);
@@ -240,8 +242,8 @@ pub fn drive_names() -> Vec<String> {
     [names(&DRIVES), card::names().into_iter().map(Into::into).collect()].concat()
 }
 
-/// Returns the built-in drive `name`, the drive of the card with this name, or the drive in the
-/// file at the path `name`.
+/// Returns the built-in drive `name`, a drive that is as fast as the built-in card `name`, or the
+/// drive in the file with the path `name`.
 pub fn drive(name: &str) -> Result<Drive, Failure> {
     let names = drive_names();
     let known = names.join(", ");
@@ -258,16 +260,16 @@ pub fn drive(name: &str) -> Result<Drive, Failure> {
     Drive::parse(name, &text(Path::new(name), &hint)?).map_err(of_drive)
 }
 
-/// Queue depths at which the latency of page reads from a card is simulated. A forecast
-/// interpolates the latency between these depths.
+/// The queue depths at which the latency of page reads from a card is simulated. A forecast
+/// interpolates between these depths.
 const CARD_DEPTHS: [u32; 4] = [1, 4, 16, 64];
 
-/// Times of a simulated run of a card, fs: the measured time of 4 ms, and the ramp time of 1 ms
-/// before it, in which the queues fill.
+/// The times of a simulated run of a card, fs: 4 ms that are measured, and before them a ramp time
+/// of 1 ms, in which the queues fill.
 const CARD_RUN_FS: [u64; 2] = [4_000_000_000_000, 1_000_000_000_000];
 
-/// Simulates an NVRAM card, and returns the card as a drive: the rates of 64 KiB transfers at a
-/// queue depth of 32, and the latency of page reads by queue depth.
+/// Simulates the NVRAM card `card`, and returns a drive that is as fast. It has the card's rates of
+/// 64 KiB transfers at a queue depth of 32, and its latency of page reads at each of `CARD_DEPTHS`.
 fn card_drive(card: &Card) -> Result<Drive, Failure> {
     let run = |access: Access, block_bytes: u32, depth: u32| {
         let group = Group { access, block_bytes, depth, ..Group::default() };
@@ -297,7 +299,7 @@ fn card_drive(card: &Card) -> Result<Drive, Failure> {
     })
 }
 
-/// Returns the platform that the runs of `demand` were measured on: the platform that the demand
+/// Returns the platform on which the runs of `demand` were measured: the platform that `demand`
 /// names, or `asked` if it names none. Fails if an interleaved run of `demand` does not have one
 /// weight for each tier of this platform.
 pub fn measured_on(asked: &Platform, demand: &Demand) -> Result<Platform, Failure> {
@@ -317,12 +319,12 @@ pub fn measured_on(asked: &Platform, demand: &Demand) -> Result<Platform, Failur
     Ok(measured_on)
 }
 
-/// The text of a demand file.
+/// The text of a demand file, not parsed yet.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct DemandSource {
     /// The name of the file, for error messages.
     pub label: String,
-    /// The text of the file.
+    /// The TOML text of the demand file.
     pub text: String,
 }
 
@@ -330,7 +332,7 @@ impl DemandSource {
     /// Parses the demand.
     ///
     /// # Errors
-    /// The first field that is invalid.
+    /// If a field is invalid. The error is about the first invalid field.
     pub fn parse(&self) -> Result<Demand, Failure> {
         Ok(demand_toml::parse(&self.label, &self.text)?)
     }
@@ -358,14 +360,14 @@ pub fn workload_source(name: &str) -> Result<DemandSource, Failure> {
     Ok(DemandSource { label: format!("{name}.toml"), text: text.to_string() })
 }
 
-/// Returns the built-in workload `name`, or the demand in the file at the path `name`.
+/// Returns the built-in workload `name`, or the demand in the file with the path `name`.
 pub fn workload_or_demand(name: &str) -> Result<Demand, Failure> {
     let is_file = Path::new(name).exists() || name == "-" || name.contains(['/', '.']);
     if is_file { demand(Path::new(name)) } else { workload(name) }
 }
 
-/// Reads the demand in a file. If the demand names a platform, its runs must be possible on this
-/// platform.
+/// Reads the demand in the file `path`. If the demand names a platform, its runs must be possible
+/// on this platform.
 pub fn demand(path: &Path) -> Result<Demand, Failure> {
     let source = demand_source(path)?;
     let demand = source.parse()?;
@@ -377,7 +379,7 @@ pub fn demand(path: &Path) -> Result<Demand, Failure> {
     Ok(demand)
 }
 
-/// Reads the text of a demand file.
+/// Reads the text of the demand file `path`.
 pub fn demand_source(path: &Path) -> Result<DemandSource, Failure> {
     let name = path.to_string_lossy();
     let hint = match embedded(&WORKLOADS, &format!("{name}.toml")) {
@@ -387,20 +389,21 @@ pub fn demand_source(path: &Path) -> Result<DemandSource, Failure> {
     Ok(DemandSource { label: path.display().to_string(), text: text(path, &hint)? })
 }
 
-/// Reads the text of the file at `path`, or of stdin for `-`. `hint` is the remedy in the error for
-/// a file that cannot be read.
+/// Reads the text of the file `path`, or of stdin if `path` is `-`. If the file cannot be read, the
+/// error has the remedy `hint`.
 pub fn text(path: &Path, hint: &str) -> Result<String, Failure> {
     text_up_to(path, TEXT_MAX, hint)
 }
 
-/// Reads the text of a record (a JSON document of a command) like [`text`], but allows the size
+/// Reads the text of a record (a JSON document of a command) like [`text`], but with the size limit
 /// [`DOCUMENT_MAX`].
 pub fn document(path: &Path, hint: &str) -> Result<String, Failure> {
     text_up_to(path, DOCUMENT_MAX, hint)
 }
 
-/// Reads a trace of memory requests, as bytes, from the file at `path`, or from stdin for `-`. A
-/// trace may be as large as [`TRACE_MAX`]. `hint` is as in [`text`].
+/// Reads a trace of memory requests, as bytes, from the file `path`, or from stdin if `path` is
+/// `-`. The size limit is [`TRACE_MAX`]. If the file cannot be read, the error has the remedy
+/// `hint`.
 pub fn trace(path: &Path, hint: &str) -> Result<Vec<u8>, Failure> {
     read_input(path, TRACE_MAX).map_err(|why| read_failure(path, &why, hint))
 }
@@ -413,7 +416,7 @@ fn text_up_to(path: &Path, limit: u64, hint: &str) -> Result<String, Failure> {
     })
 }
 
-/// Reads a file, or stdin for `-`.
+/// Reads the file `path`, or stdin if `path` is `-`.
 fn read_input(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     match path == Path::new("-") {
         true => input::read_stdin(limit),
@@ -425,9 +428,9 @@ fn read_failure(path: &Path, why: &io::Error, hint: &str) -> Failure {
     Failure::new(format!("{}: {why}", path.display()), hint)
 }
 
-/// Returns the built-in scenario `name`, or the scenario in the file at the path `name`. Also
-/// returns the duration that the scenario file gives, if any. The scenario runs on the platform
-/// `asked`; without `asked`, on the platform that its file names.
+/// Returns the built-in scenario `name`, or the scenario in the file with the path `name`, and the
+/// duration in the scenario file, if it has one. The scenario runs on the platform `asked`; if that
+/// is `None`, on the platform that the scenario file names.
 pub fn scenario(name: &str, asked: Option<Platform>) -> Result<(Scenario, Option<Time>), Failure> {
     let (label, text, files) = match embedded(&SCENARIOS, &format!("{name}.toml")) {
         Some(text) => (format!("{name}.toml"), text.to_string(), FileSource::BuiltIn),
@@ -464,7 +467,7 @@ pub fn scenario(name: &str, asked: Option<Platform>) -> Result<(Scenario, Option
 }
 
 /// Returns a scenario in which only the built-in workload `name` runs, on the platform `platform`.
-/// `threads` is as in `single_workload`.
+/// `threads` has the same default as in `single_workload`.
 pub fn built_in_workload(
     platform: &str,
     name: &str,
@@ -475,9 +478,9 @@ pub fn built_in_workload(
     Ok(scenario)
 }
 
-/// Returns a scenario in which only the workload `demand` runs. `threads` defaults to the largest
-/// number of threads of the demand's measured runs with all pages on the first tier, but at most
-/// one thread per core of the first domain. `footprint` defaults to the footprint of `demand`.
+/// Returns a scenario in which only the workload `demand` runs. By default, `footprint` is the
+/// footprint of `demand`, and `threads` is the largest number of threads of the demand's measured
+/// runs with all pages on the first tier, but at most the number of cores of the first domain.
 pub fn single_workload(
     platform: &Platform,
     demand: &Demand,
@@ -493,7 +496,8 @@ pub fn single_workload(
     Ok(Scenario::new(&demand.name, platform.clone(), vec![task]))
 }
 
-/// Returns the failure for curves that become invalid with the requested `--curve-error`.
+/// Returns the failure for curves that are invalid after the option `--curve-error` has changed
+/// them.
 pub fn curve_failure(why: CurveError) -> Failure {
     Failure::new(format!("curves that are so wrong are none: {why}"), why.hint())
 }
@@ -502,7 +506,7 @@ pub fn curve_failure(why: CurveError) -> Failure {
 enum FileSource<'a> {
     /// The folder `scenarios/` that is built into the program.
     BuiltIn,
-    /// The folder of the scenario file.
+    /// The folder in which the scenario file is.
     Folder(&'a Path),
 }
 
@@ -550,8 +554,8 @@ fn read(path: &Path, what: &str, names: &[String]) -> Result<String, Failure> {
         } else {
             format!("{}: {why}", path.display())
         };
-        // `path` may be a name from a scenario file, joined with the folder of that file. Only the
-        // last component of `path` is compared with the known names.
+        // `path` may be a name from a scenario file, joined with the folder of that file. Therefore
+        // only the last component of `path` is compared with the known names.
         let name = path.file_name().unwrap_or(path.as_os_str());
         let similar = suggestion(&name.to_string_lossy(), names);
         let names = names.join(", ");
@@ -571,11 +575,11 @@ const TRACE_MAX: u64 = 2 << 30;
 
 const NOT_UTF8: &str = "not UTF-8 text";
 
-/// The reason why a file gives no text.
+/// The reason why a file has no text to return.
 enum TextError {
     /// The file cannot be read.
     Unread(io::Error),
-    /// The first line that is not UTF-8.
+    /// A line of the file is not UTF-8. `line` is the first such line, 1-based.
     NotUtf8 { line: usize },
 }
 

@@ -21,16 +21,16 @@ pub use traffic::TrafficPerWork;
 
 use crate::{equilibrium::Load, mix::Mix, platform::Platform, tier::TierKind};
 
-/// A behaviour of threads that agrees with the measured runs.
+/// A behaviour of a workload's threads that agrees with the measured runs of the workload.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Behaviour {
-    /// Lines that a thread keeps outstanding: its memory-level parallelism.
+    /// The number of lines that a thread keeps outstanding: its memory-level parallelism.
     pub lines_per_thread: f64,
-    /// Compute time of a thread for each line, ns, if only one thread runs.
+    /// Compute time, ns, that a thread spends on each line while no other thread runs.
     pub line_compute_ns: f64,
-    /// Contention: each further thread lengthens the compute time of every thread by this fraction
-    /// of the compute time that a thread has alone. Causes are locks, shared caches and lower clock
-    /// rates (Gunther's universal scalability law).
+    /// Contention between threads, as a fraction of the compute time of a thread that runs alone:
+    /// each further thread lengthens the compute time of every thread by this fraction. Causes are
+    /// locks, shared caches and lower clock rates (Gunther's universal scalability law).
     pub contention: f64,
     /// The overlap of compute time and memory latency, 0 to 1: the fraction of the shorter of these
     /// two times that is hidden by the longer.
@@ -40,29 +40,29 @@ pub struct Behaviour {
     /// patterns a part of the bandwidth. Tiers of other kinds are limited by their link or
     /// controller, so the pattern does not reduce their bandwidth.
     pub pattern_factor: f64,
-    /// The degree (0 to 1) to which the traffic per unit of work depends on the bandwidth of one
-    /// thread. At 0, this traffic depends on the number of threads alone; at 1, on the bandwidth of
-    /// one thread alone. See [`TrafficPerWork`].
+    /// The degree (0 to 1) to which [`TrafficPerWork`] depends on the bandwidth of one thread
+    /// rather than on the number of threads. At 0, it depends on the number of threads alone; at 1,
+    /// on the bandwidth of one thread alone.
     pub traffic_relief: f64,
     /// Reads as a fraction of the bytes of the traffic, 0 to 1.
     pub read_share: f64,
 }
 
 impl Behaviour {
-    /// Compute time of a thread for each line, ns, if `threads` threads run.
+    /// Compute time, ns, that a thread spends on each line while `threads` threads run.
     pub fn compute_ns(&self, threads: f64) -> f64 {
         self.line_compute_ns * (1.0 + self.contention * (threads - 1.0).max(0.0))
     }
 
-    /// The fraction of the bandwidth of a tier of the kind `kind` that the threads can reach, 0 to
-    /// 1.
+    /// Returns the fraction (0 to 1) of a tier's bandwidth that the threads can reach. `kind` is
+    /// the tier's kind.
     pub fn bandwidth_factor(&self, kind: TierKind) -> f64 {
         if kind == TierKind::Dram { self.pattern_factor } else { 1.0 }
     }
 
     /// The load of `threads` threads with this behaviour on `platform`. The threads are spread over
-    /// the domains, and have `shares` of their traffic on each tier. Threads beyond the number of
-    /// cores add no outstanding lines.
+    /// the domains, and `shares` are the fractions of their traffic to each tier. Threads beyond
+    /// the number of cores add no outstanding lines.
     pub fn load(&self, platform: &Platform, mix: Mix, threads: f64, shares: Vec<f64>) -> Load {
         let mix = mix.with_read_share(self.read_share).unwrap_or(mix);
         Load {

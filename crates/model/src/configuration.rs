@@ -1,9 +1,9 @@
 //! Configurations of a server that can be bought: a platform with some of its channels populated,
 //! expanders of another platform, a drive that extends memory, and the list of all parts.
 //!
-//! Example: a platform with 550 GB/s on twelve channels has 367 GB/s with eight populated channels.
-//! Four of the eight expanders of a tier have half of the tier's bandwidth, capacity and static
-//! power.
+//! Example: a platform has 550 GB/s with all of its twelve channels. A configuration with eight
+//! populated channels has 367 GB/s. A configuration with four of the eight expanders of a tier has
+//! half of the tier's bandwidth, capacity and static power.
 
 use crate::{
     curve::CurveError,
@@ -12,18 +12,19 @@ use crate::{
     units::Bytes,
 };
 
-/// The number of populated channels or of expanders, and the number that the platform describes.
+/// The number of populated channels or of expanders in a configuration, and the number for which
+/// the platform gives its figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count {
     /// The number in the configuration.
     pub used: u32,
-    /// The number of channels or expanders that the figures of the platform are for.
+    /// The number of channels or expanders to which the platform's figures apply.
     pub of: u32,
 }
 
 impl Count {
-    /// The highest count, as a multiple of the count that the platform describes. Beyond this
-    /// multiple the figures of other components, such as the cores, would no longer fit.
+    /// The largest valid `used`, as a multiple of `of`. Beyond this multiple the figures of other
+    /// components, such as the cores, would no longer fit.
     pub const FACTOR_MAX: u32 = 16;
 
     fn share(self) -> f64 {
@@ -31,7 +32,7 @@ impl Count {
     }
 }
 
-/// Expanders that another platform describes.
+/// Expanders that a configuration adds, and that another platform than its own describes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expanders {
     /// The platform that describes the expanders.
@@ -40,22 +41,23 @@ pub struct Expanders {
     pub tier: String,
     /// The number of expanders in the configuration, and the number that the tier describes.
     pub count: Count,
-    /// The file and the line of the expanders, for error messages.
+    /// The file and line that name the expanders, for error messages.
     pub place: String,
 }
 
-/// A drive for pages that do not fit into memory: DRAM is a cache of the drive.
+/// A drive that extends memory: it stores the pages that do not fit into DRAM, and DRAM is its
+/// cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheDrive {
     /// The name of the drive, or its file.
     pub drive: String,
     /// The capacity of the drive.
     pub capacity: Bytes,
-    /// The file and the line of the drive, for error messages.
+    /// The file and line that name the drive, for error messages.
     pub place: String,
 }
 
-/// A number of equal parts.
+/// A part of a server, and how many of it the server has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartCount {
     /// The name of the part in the file of prices.
@@ -67,36 +69,36 @@ pub struct PartCount {
 /// A configuration of a server.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Configuration {
-    /// The name of the configuration.
+    /// The name of the configuration, unique in its file.
     pub name: String,
-    /// A description of the configuration in one line, which tables print.
+    /// A description of the configuration in one line, for tables.
     pub does: String,
-    /// True if no such server can be bought yet.
+    /// True if the configuration needs a part that cannot be bought yet.
     pub is_future: bool,
-    /// The platform: a name, or a file.
+    /// The platform: its name, or the path of its file.
     pub platform: String,
     /// The file and the line that name the platform, for error messages.
     pub platform_place: String,
-    /// Populated channels; `None` for all channels of the platform.
+    /// The populated channels; `None` if all channels of the platform are populated.
     pub channels: Option<Count>,
-    /// The capacity of the first tier; `None` for the platform's capacity, scaled to the populated
-    /// channels.
+    /// The capacity of the first tier. `None` takes the platform's capacity, scaled to the
+    /// populated channels.
     pub capacity: Option<Bytes>,
-    /// Expanders that are added to the platform; `None` for none.
+    /// Expanders that are added to the platform; `None` if none are added.
     pub expanders: Option<Expanders>,
-    /// A drive that extends memory; `None` for none.
+    /// A drive that extends memory; `None` if the server has none.
     pub drive: Option<CacheDrive>,
-    /// The parts of the server.
+    /// All parts of the server, for its price.
     pub parts: Vec<PartCount>,
     /// The file and the line that list the parts, for error messages.
     pub parts_place: String,
 }
 
-/// A reason why the parts of a configuration do not make a platform.
+/// A reason why a configuration cannot be turned into a platform.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum ConfigurationError {
-    /// The platform of the expanders has no tier with the name `tier` behind its first tier, or the
-    /// platform of the configuration already has a tier with this name.
+    /// The platform of the expanders has no tier with the name `tier` other than its first tier, or
+    /// the platform of the configuration already has a tier with this name.
     #[error("{platform} has {problem} tier \"{tier}\"")]
     Tier {
         /// The name of the platform that lacks the tier, or that already has it.
@@ -107,8 +109,8 @@ pub enum ConfigurationError {
         /// The name of the tier.
         tier: String,
     },
-    /// Traffic of a domain to the expanders' tier crosses a link, and the platform of the
-    /// configuration has no domain with the name of this domain.
+    /// The traffic of the domain `domain` to the expanders' tier crosses a link on the platform of
+    /// the expanders, but the platform of the configuration has no domain with this name.
     #[error(
         "{platform} has no domain \"{domain}\", whose traffic to tier \"{tier}\" crosses the link \
          \"{link}\""
@@ -120,7 +122,7 @@ pub enum ConfigurationError {
         domain: String,
         /// The name of the link.
         link: String,
-        /// The name of the tier behind the link.
+        /// The name of the expanders' tier, behind the link.
         tier: String,
     },
     /// A curve is out of range after it was scaled to the number of channels or expanders.
@@ -128,17 +130,17 @@ pub enum ConfigurationError {
     Curve {
         /// The name of the tier.
         tier: String,
-        /// The reason.
+        /// The rule that the scaled curve breaks.
         why: CurveError,
     },
 }
 
 impl Configuration {
-    /// The platform of the configuration: `platform` with the populated channels, and with the
-    /// expanders that `other` describes.
+    /// Builds the platform of the configuration: `platform` with the populated channels and the
+    /// expanders. `other` is the platform that describes the expanders.
     ///
     /// # Errors
-    /// If `other` has no tier with the name of the expanders' tier behind its first tier, if
+    /// If `other` has no tier with the name of the expanders' tier other than its first tier, if
     /// `platform` already has a tier with this name, if `platform` lacks a domain whose traffic
     /// crosses the link to the expanders, or if a scaled curve is out of range.
     pub fn machine(
@@ -161,9 +163,9 @@ impl Configuration {
     }
 }
 
-/// Adds the tier of `expanders`, scaled to their number, to `machine`. The coupling of this tier to
-/// the first tier and the link to this tier are copied from the platform `other`. The page streams
-/// of `other` replace those of `machine`.
+/// Adds the tier of `expanders`, scaled to their number, to `machine`. Copies the coupling of this
+/// tier to the first tier and the link to this tier from the platform `other`. The page streams of
+/// `other` replace those of `machine`.
 fn add(
     machine: &mut Platform,
     expanders: &Expanders,
@@ -191,10 +193,10 @@ fn add(
     Ok(())
 }
 
-/// Copies `link`, the link of `other` to the tier of `expanders`, for use in `machine`. The copy
-/// has those domains of `machine` that have the names of the link's domains, and a name that no
-/// link of `machine` has. If the traffic of all domains of `other` crosses the link, the traffic of
-/// all domains of `machine` does.
+/// Copies `link`, which connects `other` to the tier of `expanders`, for use in `machine`. In the
+/// copy, each domain of `other` is replaced by the domain of `machine` with the same name. If the
+/// traffic of all domains of `other` crosses the link, the traffic of all domains of `machine`
+/// does. The copy gets a name that no link of `machine` has.
 fn copied(
     link: &Link,
     other: &Platform,
@@ -224,8 +226,8 @@ fn copied(
     Ok(Link { name: free.next().unwrap_or_default(), domains, ..link.clone() })
 }
 
-/// The tier with `count.used` of its `count.of` channels or expanders: bandwidth, capacity, static
-/// power and the limit of the queue counters are scaled in proportion.
+/// Returns `tier` with `count.used` of its `count.of` channels or expanders: bandwidth, capacity,
+/// static power and the limit of the queue counters are scaled in proportion.
 pub(crate) fn scaled(tier: &Tier, count: Count) -> Result<Tier, ConfigurationError> {
     let share = count.share();
     let curves = tier.curves.scaled(share);
@@ -314,8 +316,8 @@ mod tests {
             let added = with_expanders(&platform(DRAM), &whole).unwrap();
             assert_eq!(prediction(&added), prediction(&whole), "{domains}");
         }
-        // In `whole`, both tiers are behind one link. The copy of the link has only the added tier
-        // behind it. If `machine` has a link of the same name, the copy gets another name.
+        // In `whole`, both tiers are behind one link. The copy of the link must have only the added
+        // tier behind it, and another name if `machine` already has a link of the same name.
         let whole = platform(&[DRAM, EXPANDERS, &link("\"dram\", \"cxl\"", "")].concat());
         let added = with_expanders(&platform(DRAM), &whole).unwrap();
         assert_eq!((added.links.len(), &added.links[0].tiers[..]), (1, &[1][..]));

@@ -35,37 +35,38 @@ use core::time::Duration;
 use guard::Guards;
 use window::Window;
 
-/// Maximum number of periods to wait for a migration to begin. DAMON begins within two seconds, or
-/// later if the CPUs are busy. The wait is limited, because the migration of pages that cannot be
-/// moved never begins.
+/// Maximum number of periods for which the control loop waits for a migration to begin. DAMON
+/// begins within two seconds, or later if the CPUs are busy. The wait is limited, because the
+/// migration of pages that cannot be moved never begins.
 const BEGIN_MAX: usize = 3;
 
 /// The intervals and limits of the control loop.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// The span of a sample. Default: 200 ms (DMI slides).
+    /// The span of one sample. Default: 200 ms (DMI slides).
     pub sample: Duration,
-    /// The span after which a policy decides. Default: 6 s (DMI slides).
+    /// The span after which the policies decide. Default: 6 s (DMI slides).
     pub period: Duration,
     /// The quantile, 0 to 1, of the samples' bandwidths that represents a period. Default: 0.9 (DMI
     /// slides).
     pub percentile: f64,
     /// Minimum number of quiet samples (samples without migration) that must follow the last
-    /// migration before a policy decides. Two or more quiet samples are enough if they span
-    /// `quiet_min` times [`Settings::sample`] together, because a sample takes longer on a busy
-    /// machine. Default: 5, which span one second.
+    /// migration before a policy decides. On a busy machine, where a sample takes longer, two or
+    /// more quiet samples are enough if together they last `quiet_min` times [`Settings::sample`].
+    /// Default: 5, which is one second.
     pub quiet_min: usize,
-    /// Maximum number of periods to wait for the end of a migration. After these periods, the
-    /// control loop decides although pages still migrate: by the quiet samples of the period, or by
-    /// all samples if none is quiet. Default: 20, which is two minutes: 400 GB migrate in this time
-    /// at 3.5 GB/s.
+    /// Maximum number of periods for which the control loop waits for the end of a migration.
+    /// Afterwards it decides although pages still migrate: by the quiet samples of the period, or
+    /// by all samples if none is quiet. Default: 20, which is two minutes: 400 GB migrate in this
+    /// time at 3.5 GB/s.
     pub hold_off_max: usize,
     /// A sample is quiet if its migrated bytes are at most this fraction (0 to 1) of the bytes of
     /// its traffic. Default: 0.002.
     pub migration_floor: f64,
-    /// A sample in which more than this fraction (0 to 1) of a scope's pages has migrated is not
-    /// quiet. For a small scope beside much traffic, [`Settings::migration_floor`] misses such a
-    /// migration. Default: `None`, which disables the check.
+    /// A sample is also not quiet if more than this fraction (0 to 1) of a scope's pages has
+    /// migrated in it. If the scope is small and the traffic is heavy,
+    /// [`Settings::migration_floor`] misses such a migration. Default: `None`, which disables the
+    /// check.
     pub placement_floor: Option<f64>,
     /// The highest migration rate, GB/s; `None` for no limit. Default: `None`.
     pub rate_limit_gbps: Option<f64>,
@@ -86,14 +87,14 @@ impl Default for Settings {
     }
 }
 
-/// The control loop: steers a machine by one policy for each domain.
+/// The control loop. It steers a machine, with one policy for each domain.
 pub struct Controller {
     settings: Settings,
     domains: Vec<DomainControl>,
     elapsed: Duration,
 }
 
-/// The control of one domain: its policy, target, window and guards.
+/// The control loop's state for one domain: its policy, target, window and guards.
 struct DomainControl {
     domain: usize,
     /// Indices of the tiers near the domain, into [`Layout::tiers`].
@@ -111,7 +112,7 @@ struct DomainControl {
 /// The record of a control period.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Period {
-    /// End of the period, s since the start.
+    /// End of the period, s after the start of the control loop.
     pub time_s: f64,
     /// The record of each domain, in the order of [`Layout::domains`].
     pub domains: Vec<DomainPeriod>,
@@ -120,18 +121,18 @@ pub struct Period {
 /// The record of one domain in a period.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DomainPeriod {
-    /// Mean bandwidth of each tier near the domain, GB/s, over the samples whose bytes were
-    /// counted.
+    /// Mean bandwidth of each tier near the domain, GB/s, over the samples in which the bytes of
+    /// these tiers were counted.
     pub tier_bandwidth_gbps: Vec<f64>,
-    /// Mean latency of each tier near the domain, ns; `None` without counters or requests.
+    /// Mean latency of each tier near the domain, ns; `None` if the latency was not counted, or if
+    /// the tier got no requests.
     pub tier_latency_ns: Vec<Option<f64>>,
-    /// Pages that migrated to any of the tiers near the domain, bytes.
+    /// Bytes of the pages that migrated to any of the tiers near the domain.
     pub migrated_bytes: u64,
-    /// The observation that the policy received; `None` if the policy was not asked, because a
-    /// migration had not begun or was not complete, there were too few samples, or no bytes were
-    /// counted.
+    /// The observation that the policy received. `None` if the policy was not asked: a migration
+    /// had not begun or was not complete, there were too few samples, or no bytes were counted.
     pub seen: Option<Observation>,
-    /// The policy's verdict after the guards, which may have changed it.
+    /// The policy's verdict, as the guards changed it.
     pub verdict: Verdict,
 }
 
@@ -163,16 +164,16 @@ impl Controller {
         Self { domains: domains.collect(), settings, elapsed: Duration::ZERO }
     }
 
-    /// The target shares of the scopes of `domain` before the first observation: one share for each
-    /// of the `tiers` tiers of the machine.
+    /// The target shares that the scopes of `domain` have before the first observation. `tiers` is
+    /// the number of tiers of the machine; each of them has one share.
     pub fn start(&self, domain: usize, tiers: usize) -> Vec<f64> {
         let control = &self.domains[domain];
         control.of_machine(&control.target, tiers)
     }
 
-    /// Runs one period on `machine`: samples, decides and steers. A period that is longer than
-    /// `at_most` is cut to `at_most`. The period ends earlier once the policies of all domains have
-    /// enough samples.
+    /// Runs one period on `machine`: samples, decides and steers. The period lasts
+    /// `Settings::period`, or `at_most` if that is shorter. It ends earlier once the policies of
+    /// all domains have enough samples.
     ///
     /// # Errors
     /// If the machine cannot be observed or steered.
@@ -229,9 +230,9 @@ impl Controller {
 }
 
 impl DomainControl {
-    /// Asks the policy for a verdict and applies the guards to it. The verdict keeps the target if
-    /// no bytes were counted. For a limited number of periods ([`BEGIN_MAX`],
-    /// [`Settings::hold_off_max`]) it also keeps the target if a migration has not begun or is not
+    /// Asks the policy for a verdict and applies the guards to it. The target stays unchanged if no
+    /// bytes were counted. For a limited number of periods ([`BEGIN_MAX`],
+    /// [`Settings::hold_off_max`]) it also stays unchanged if a migration has not begun or is not
     /// complete, or if there are too few samples.
     fn decide(&mut self, time_s: f64, settings: &Settings) -> DomainPeriod {
         let has_not_begun = !self.window.has_begun(settings) && self.held_off < BEGIN_MAX;
@@ -274,8 +275,8 @@ impl DomainControl {
         }
     }
 
-    /// Converts `shares`, one for each near tier, to one share for each of the `tiers` tiers of the
-    /// machine. The other tiers get 0.
+    /// Converts `shares`, which has one share for each tier near the domain, to one share for each
+    /// of the `tiers` tiers of the machine. Tiers that are not near the domain get 0.
     fn of_machine(&self, shares: &[f64], tiers: usize) -> Vec<f64> {
         let mut all = vec![0.0; tiers];
         for (tier, share) in self.near.iter().zip(shares) {

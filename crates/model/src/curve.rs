@@ -14,12 +14,13 @@
 //!   0     bandwidth  GB/s                   0     bytes in flight
 //! ```
 //!
-//! A curve is therefore read as a function of the bytes in flight ([`Response`]). That function has
-//! one value everywhere, on both sides of a bend, and saturation needs no special case: past the
-//! last point the bandwidth stays and the latency grows with the queue.
+//! A curve is therefore read as a function of the bytes in flight ([`Response`]). This function has
+//! one value for each argument, on both sides of a bend, and saturation needs no special case: past
+//! the last point the bandwidth stays constant, and the latency grows with the queue.
 //!
 //! Example: 128 cores with 48 outstanding lines of 64 bytes have 393 216 bytes in flight. On a tier
-//! whose curve ends at 556 GB/s before this load, they have a latency of 393 216 / 556 = 707 ns.
+//! whose curve ends at fewer bytes in flight, with 556 GB/s, each line has a latency of 393 216 /
+//! 556 = 707 ns.
 
 use crate::{
     provenance::{Figure, Provenance},
@@ -34,8 +35,8 @@ pub const BANDWIDTH_LIMIT_GBPS: f64 = 1e6;
 /// memory is that slow.
 pub const LATENCY_LIMIT_NS: f64 = 1e9;
 
-/// The model limits background traffic (of devices or of page migration) to this fraction of the
-/// maximum bandwidth of a curve. The remaining 5 % are left for programs, which would otherwise
+/// The highest background traffic (of devices or of page migration) in the model, as a fraction of
+/// a curve's maximum bandwidth. The remaining 5 % are left for programs, which would otherwise
 /// stop.
 pub const BACKGROUND_MAX: f64 = 0.95;
 
@@ -70,7 +71,7 @@ pub struct Curve {
     response: Response,
 }
 
-/// An invalid curve. Indices of points are 0-based.
+/// The reason why points do not make a valid curve. Indices of points are 0-based.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum CurveError {
     /// The curve has no points.
@@ -95,7 +96,7 @@ pub enum CurveError {
     /// No point has a bandwidth above 0.
     #[error("no point has a bandwidth above 0, so nothing says how much the tier carries")]
     NoBandwidth,
-    /// The bytes in flight do not rise from a point to the next.
+    /// The bytes in flight do not rise from one point to the next.
     #[error(
         "between {from} and {to} the bytes in flight (bandwidth x latency) do not rise, which \
          cannot be when the load does"
@@ -111,7 +112,7 @@ pub enum CurveError {
 }
 
 impl CurveError {
-    /// The advice that errors print: what to write instead.
+    /// The remedy that error messages print: what to write instead.
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::Empty | Self::NoBandwidth => "add a point with what the tier carries at most",
@@ -138,7 +139,8 @@ impl CurveError {
 impl Curve {
     /// Builds a curve through `points` in order of offered load.
     ///
-    /// If the first point has a bandwidth above zero, its latency is used as the idle latency.
+    /// The latency of the first point is also the idle latency, even if the bandwidth of this point
+    /// is above 0.
     ///
     /// # Errors
     ///
@@ -174,8 +176,9 @@ impl Curve {
     }
 
     /// Builds a curve through measured points, which may be noisy and in any order. Sorts the
-    /// points by the bytes in flight, and leaves out as few points as possible as outliers
-    /// ([`rising_subset`]). Returns the curve and the number of points left out.
+    /// points by the bytes in flight. Leaves out as few points as possible so that the load rises
+    /// from point to point ([`rising_subset`]). Returns the curve and the number of points left
+    /// out.
     ///
     /// # Errors
     /// If `points` is empty, or if among the kept points a value is out of range or no bandwidth is
@@ -199,21 +202,21 @@ impl Curve {
         &self.points
     }
 
-    /// Latency without load, ns.
+    /// Latency without load, ns: the latency of the first point.
     pub fn idle_latency_ns(&self) -> f64 {
         self.points[0].latency_ns
     }
 
-    /// The maximum bandwidth, GB/s. On a curve that bends back the last point is below the maximum.
+    /// The maximum bandwidth, GB/s. The last point of a curve that bends back has less.
     pub fn max_bandwidth_gbps(&self) -> f64 {
         self.response.max_bandwidth_gbps()
     }
 
-    /// The curve with all bandwidths multiplied by `factor`.
+    /// Returns the curve with all bandwidths multiplied by `factor`.
     ///
     /// # Errors
     ///
-    /// A bandwidth out of range.
+    /// If a bandwidth is then out of range.
     pub fn scaled(&self, factor: f64) -> Result<Self, CurveError> {
         let point = |point: &CurvePoint| CurvePoint {
             bandwidth_gbps: factor * point.bandwidth_gbps,
@@ -222,11 +225,11 @@ impl Curve {
         Self::new(self.points.iter().map(point).collect())
     }
 
-    /// The curve with all latencies multiplied by `factor`.
+    /// Returns the curve with all latencies multiplied by `factor`.
     ///
     /// # Errors
     ///
-    /// A latency out of range.
+    /// If a latency is then out of range.
     pub fn slowed(&self, factor: f64) -> Result<Self, CurveError> {
         let point = |point: &CurvePoint| CurvePoint {
             latency_ns: factor * point.latency_ns,
@@ -235,7 +238,7 @@ impl Curve {
         Self::new(self.points.iter().map(point).collect())
     }
 
-    /// The weakest provenance of the points.
+    /// The weakest provenance of any point.
     pub fn provenance(&self) -> Provenance {
         self.points.iter().map(|point| point.figure.provenance).max().unwrap_or(Provenance::Assumed)
     }
@@ -246,10 +249,10 @@ impl Curve {
     }
 }
 
-/// True if the bytes in flight never fall between `a` and `b`, along a straight line in bandwidth
-/// and latency, and are higher at `b`. Along this line the bytes in flight (bandwidth times
-/// latency) are a parabola, whose slope is linear: a slope of at least 0 at both ends is at least 0
-/// between them.
+/// True if the load can rise from `a` to `b` along a straight line in bandwidth and latency: the
+/// bytes in flight are higher at `b` than at `a`, and never fall between them. Along this line the
+/// bytes in flight (bandwidth times latency) are a parabola, whose slope is linear, so it suffices
+/// that the slope is at least 0 at both ends.
 fn load_rises(a: Flow, b: Flow) -> bool {
     let bandwidth = b.bandwidth_gbps - a.bandwidth_gbps;
     let latency = b.latency_ns - a.latency_ns;
@@ -257,14 +260,15 @@ fn load_rises(a: Flow, b: Flow) -> bool {
     b.in_flight_bytes() > a.in_flight_bytes() && slope(a) >= 0.0 && slope(b) >= 0.0
 }
 
-/// The largest difference between the indices of two neighbours in the result of [`rising_subset`]:
-/// at most 511 points between two kept points are left out as outliers. The limit keeps the running
-/// time short for files with very many points.
+/// The largest distance, in indices, of two neighbours in the result of [`rising_subset`]: at most
+/// 511 consecutive points are left out as outliers. The limit keeps the running time short for
+/// files with very many points.
 const OUTLIERS_IN_A_ROW_MAX: usize = 512;
 
-/// The largest subset of `flows` that is a curve: the load rises between neighbours. `flows` are
-/// sorted by their bytes in flight. Among subsets of the same size, the subset with the lowest sum
-/// of latencies is taken, because any disturbance of a measurement raises the latency.
+/// Returns the indices of the largest subset of `flows` that is a valid curve: the load rises
+/// between neighbours (`load_rises`). `flows` are sorted by their bytes in flight. Among subsets of
+/// the same size, the one with the lowest sum of latencies is taken, because any disturbance of a
+/// measurement raises the latency.
 ///
 /// The first point has no priority. A pointer chase alone has one line in flight at any latency, so
 /// it always sorts first. With priority for the first point, a disturbed chase (441 ns at 0.15
@@ -278,7 +282,7 @@ fn rising_subset(flows: &[Flow]) -> Vec<usize> {
     let is_better = |a: &Chain, b: &Chain| {
         a.points > b.points || a.points == b.points && a.latency_ns < b.latency_ns
     };
-    // For each of the `flows`, the best subset whose last point is this flow.
+    // For each flow of `flows`, the best subset whose last point is this flow.
     let mut chains: Vec<Chain> = Vec::with_capacity(flows.len());
     for (at, flow) in flows.iter().enumerate() {
         let mut best = Chain { points: 1, latency_ns: flow.latency_ns, before: None };
@@ -302,12 +306,12 @@ fn rising_subset(flows: &[Flow]) -> Vec<usize> {
     kept
 }
 
-/// The bandwidth of a tier, and the latency of each line from this tier.
+/// The bandwidth of traffic to a tier, and the latency of each of its lines.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Flow {
-    /// Bandwidth, GB/s.
+    /// Bandwidth of the traffic, GB/s.
     pub bandwidth_gbps: f64,
-    /// Latency, ns.
+    /// Latency of each line of the traffic, ns.
     pub latency_ns: f64,
 }
 
@@ -337,11 +341,11 @@ impl Response {
         Self { points, max_bandwidth_gbps }
     }
 
-    /// A response between `self` and `other`, such as that of a mix whose read share is between the
-    /// read shares of two measured mixes. The result has a point at the bytes in flight of each
-    /// point of `self` and of `other`. The bandwidth of this point is the weighted mean of the
-    /// bandwidths that `self` and `other` have at these bytes in flight: `self` has the weight
-    /// `share` (0 to 1), `other` the weight `1 - share`.
+    /// A response between `self` and `other`: for example, the response to a mix whose read share
+    /// is between those of two measured mixes. The result has a point at the bytes in flight of
+    /// each point of `self` and of `other`. Its bandwidth there is the weighted mean of the
+    /// bandwidths of `self` and `other` at these bytes in flight. The weight of `self` is `share`
+    /// (0 to 1), that of `other` is `1 - share`.
     pub fn blend(&self, share: f64, other: &Self) -> Self {
         if share >= 1.0 {
             return self.clone();
@@ -365,9 +369,9 @@ impl Response {
         Self::through(in_flight.into_iter().map(point))
     }
 
-    /// The response that is left for programs beside `background_gbps` GB/s of background traffic.
-    /// Background traffic keeps its bandwidth at any latency, as the traffic of a device does, so
-    /// its bandwidth is subtracted from the bandwidth of each point. It takes at most
+    /// The response that programs get beside `background_gbps` GB/s of background traffic.
+    /// Background traffic, such as that of a device, keeps its bandwidth at any latency, so its
+    /// bandwidth is subtracted from the bandwidth of each point. It takes at most
     /// [`BACKGROUND_MAX`] of the maximum bandwidth.
     pub fn beside(&self, background_gbps: f64) -> Self {
         if background_gbps <= 0.0 {
@@ -403,27 +407,27 @@ impl Response {
         self.points.iter().map(|(_, latency_ns)| *latency_ns).fold(f64::INFINITY, f64::min)
     }
 
-    /// Bytes in flight at the last point. With more bytes in flight the bandwidth stays the same.
+    /// Bytes in flight at the last point. More bytes in flight give no more bandwidth.
     pub fn saturating_bytes(&self) -> f64 {
         let (bandwidth, latency) = self.points[self.points.len() - 1];
         bandwidth * latency
     }
 
-    /// The bandwidth and the latency with `bytes` in flight.
+    /// The bandwidth and the latency of traffic that has `bytes` in flight.
     pub fn at(&self, bytes: f64) -> Flow {
         self.with_pause(bytes, 0.0)
     }
 
-    /// The flow of a closed loop with `bytes` circulating bytes: `pause_ns` after the arrival of
-    /// each line, the next line is requested. The flow satisfies `bandwidth x (latency + pause) =
-    /// bytes`.
+    /// The flow of a closed loop of lines with `bytes` bytes in total: `pause_ns` after the arrival
+    /// of a line, the next line is requested in its place. The flow satisfies `bandwidth x (latency
+    /// + pause) = bytes`.
     pub fn with_pause(&self, bytes: f64, pause_ns: f64) -> Flow {
         self.with_pause_from(&mut 1, bytes, pause_ns)
     }
 
-    /// Like [`Self::with_pause`], but the search for `bytes` begins at the point with index `next`
-    /// (at least 1). Sets `next` to the point at which the search ended. With the same pause, a
-    /// later search for more bytes cannot end before this point.
+    /// Like [`Self::with_pause`], but begins the search at the point with the index `next` (at
+    /// least 1), and sets `next` to the index at which the search ends. With the same pause, a
+    /// later search for more bytes can begin there, because it cannot end at an earlier point.
     fn with_pause_from(&self, next: &mut usize, bytes: f64, pause_ns: f64) -> Flow {
         let circulating = |point: (f64, f64)| point.0 * (point.1 + pause_ns);
         let mut a = self.points[*next - 1];
@@ -441,19 +445,19 @@ impl Response {
         Flow { bandwidth_gbps: a.0, latency_ns: bytes / a.0 - pause_ns }
     }
 
-    /// The flow of threads that request `bytes` in each round, wait for them, and compute on them
-    /// for `compute_ns`.
+    /// The flow of threads that repeat rounds: in each round they request `bytes` in total, wait
+    /// for them, and compute on them for `compute_ns`.
     ///
-    /// `overlap` is the hidden fraction of the shorter of compute time and latency: 0 is no
-    /// overlap, 1 is perfect overlap. Of compute time and latency, let `max` be the longer and
-    /// `min` the shorter: a round takes `max + (1 - overlap) x min`.
+    /// Of compute time and latency, let `max` be the longer and `min` the shorter. `overlap` is the
+    /// hidden fraction of `min`: a round takes `max + (1 - overlap) x min`. 0 is no overlap, 1 is
+    /// perfect overlap.
     pub fn closed_loop(&self, bytes: f64, compute_ns: f64, overlap: f64) -> Flow {
         self.closed_loops(compute_ns, overlap)(bytes)
     }
 
-    /// A function that gives [`Self::closed_loop`] for one number of bytes after another, in rising
-    /// order. The function is faster than single calls, because each search begins at the point
-    /// where the previous search ended.
+    /// Returns a function that computes [`Self::closed_loop`] for rising numbers of bytes. It is
+    /// faster than single calls of `closed_loop`, because each search begins at the point where the
+    /// previous search ended.
     pub fn closed_loops(&self, compute_ns: f64, overlap: f64) -> impl FnMut(f64) -> Flow {
         let exposed = 1.0 - overlap;
         let (mut next, mut next_computing) = (1, 1);
@@ -467,8 +471,8 @@ impl Response {
                 // time alone determines the bandwidth.
                 return self.at_bandwidth(bytes / compute_ns);
             }
-            // The compute time exceeds the latency, so the round takes `compute_ns + exposed x
-            // latency`. This is `exposed` times (latency + pause) with a pause of `compute_ns /
+            // The compute time exceeds the latency, so a round takes `compute_ns + exposed x
+            // latency`: `exposed` times the sum of the latency and a pause of `compute_ns /
             // exposed`.
             self.with_pause_from(&mut next_computing, bytes / exposed, compute_ns / exposed)
         }
@@ -491,10 +495,10 @@ impl Response {
     }
 }
 
-/// The position (0 to 1) between the points `a` and `b`, each (bandwidth, latency), at which
-/// bandwidth times (latency plus `pause_ns`) has risen by `rise`. The position is the root of a
-/// quadratic equation. The form 2c / (b + √(b² + 4ac)) of the root avoids a difference of nearly
-/// equal numbers.
+/// Returns the position between the points `a` (at 0) and `b` (at 1), pairs of (bandwidth,
+/// latency), at which bandwidth times (latency plus `pause_ns`) is higher than at `a` by `rise`.
+/// The position is the root of a quadratic equation. The form 2c / (b + √(b² + 4ac)) of the root
+/// avoids a difference of nearly equal numbers.
 fn way_between(a: (f64, f64), b: (f64, f64), pause_ns: f64, rise: f64) -> f64 {
     let bandwidth = b.0 - a.0;
     let latency = b.1 - a.1;
@@ -573,8 +577,8 @@ mod tests {
 
     #[test]
     fn a_disturbed_first_point_does_not_replace_the_curve() {
-        // `alone` is the pointer chase without other traffic: 64 bytes are in flight, and its
-        // latency was disturbed. The points of `good` were not disturbed.
+        // `alone` is a disturbed point: a pointer chase without other traffic, with 64 bytes in
+        // flight. The points of `good` are undisturbed.
         let alone = (64.0 / 441.0, 441.0);
         let good = [(1.0, 150.0), (4.0, 152.0), (8.0, 160.0), (10.0, 210.0)];
         let made = |points: &[(f64, f64)]| {
@@ -594,8 +598,9 @@ mod tests {
         assert_eq!((curve.idle_latency_ns(), left_out), (150.0, 1));
     }
 
-    /// Random curves. Bandwidth and latency rise from point to point up to the last point but one.
-    /// At the last point the curve bends back to 0.9 of the bandwidth at twice the latency.
+    /// Generates random curves. Bandwidth and latency rise from point to point up to the last point
+    /// but one. At the last point the curve bends back to 0.9 of the bandwidth at twice the
+    /// latency.
     fn any_curve() -> impl Strategy<Value = Curve> {
         (50.0..500.0f64, prop::collection::vec((1.0..100.0f64, 0.0..50.0f64), 1..12)).prop_map(
             |(idle, steps)| {
@@ -640,8 +645,9 @@ mod tests {
             let (a, b) = (a.response(), b.response());
             let x = a.blend(share, b).at(bytes).bandwidth_gbps;
             let ends = [a.at(bytes).bandwidth_gbps, b.at(bytes).bandwidth_gbps];
-            // The blend is the weighted mean only at the points of both curves. Between two points
-            // it is a straight line, so it may deviate slightly from the weighted mean.
+            // The blend is the exact weighted mean only at the bytes in flight of the points of
+            // both curves. Between them it is a straight line, which may deviate slightly from the
+            // weighted mean.
             let slack = 0.05 * ends[0].max(ends[1]);
             prop_assert!(x >= ends[0].min(ends[1]) - slack && x <= ends[0].max(ends[1]) + slack);
         }

@@ -1,17 +1,17 @@
-//! Demands: the requests of a workload to memory, described by measured runs. At least one run has
-//! all pages on the first tier; runs with interleaved pages are optional.
+//! Demands: the requests of a workload to memory, as its measured runs show them. At least one run
+//! has all pages on the first tier; runs with interleaved pages are optional.
 
 use crate::{mix::Mix, provenance::Figure, units::Bytes, weights::Weights};
 
-/// The demand of a workload on memory.
+/// A workload's requests to memory, described by its measured runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Demand {
     /// The name of the workload.
     pub name: String,
     /// The source and provenance of the demand's figures.
     pub figure: Figure,
-    /// The platform on which the runs were measured; `None` if the runs are from the platform that
-    /// a prediction is made for.
+    /// The platform on which the runs were measured; `None` if they were measured on the platform
+    /// for which a prediction is made.
     pub platform: Option<String>,
     /// The mix of the traffic.
     pub mix: Mix,
@@ -20,9 +20,9 @@ pub struct Demand {
     pub read_share_range: (f64, f64),
     /// Memory that the workload touches; `None` if unknown.
     pub footprint: Option<Bytes>,
-    /// The assumed number of outstanding lines of a thread, before the runs are evaluated: the
-    /// median of the prior. `None` stands for the outstanding lines of a core. A program whose
-    /// loads depend on each other has fewer lines outstanding than its core allows.
+    /// The median of the prior for a thread's outstanding lines: the assumption before the runs are
+    /// evaluated. `None` stands for the number of lines that a core can have outstanding. A program
+    /// whose loads depend on each other has fewer outstanding lines than its core allows.
     pub outstanding_lines_per_thread: Option<f64>,
     /// The unit of the results of all runs.
     pub metric: Metric,
@@ -41,12 +41,12 @@ pub struct Demand {
 pub enum Metric {
     /// Seconds; lower is better.
     Runtime,
-    /// Work per time, in this unit; higher is better.
+    /// Work per unit of time, in the unit of this text; higher is better.
     Rate(String),
 }
 
 impl Metric {
-    /// The unit of a result.
+    /// The unit of a result in this metric.
     pub fn unit(&self) -> &str {
         match self {
             Self::Runtime => "s",
@@ -65,8 +65,8 @@ pub struct LocalRun {
     /// Bandwidth of reads and writes at the memory controllers during the work, GB/s; `None` if not
     /// counted.
     pub bandwidth_gbps: Option<f64>,
-    /// The name of the series that the run belongs to; empty for the main series. Runs of one
-    /// series are comparable.
+    /// The name of the series that the run belongs to; empty for the main series. Only runs of the
+    /// same series are comparable.
     pub series: String,
 }
 
@@ -101,7 +101,7 @@ pub enum Hotness {
     },
 }
 
-/// A phase of a run.
+/// A phase of a workload's run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Phase {
     /// The phase's fraction of the time of a run with all pages on the first tier, 0 to 1.
@@ -111,8 +111,8 @@ pub struct Phase {
 }
 
 impl Demand {
-    /// The performance of a run with the result `result`: the rate, or the inverse of the runtime.
-    /// Higher is better.
+    /// Returns the performance of a run whose result is `result`: the rate, or the inverse of the
+    /// runtime. Higher is better.
     pub fn performance(&self, result: f64) -> f64 {
         match self.metric {
             Metric::Runtime => 1.0 / result,
@@ -120,22 +120,23 @@ impl Demand {
         }
     }
 
-    /// The result, in the demand's metric, of a run with `performance` units of work per second.
+    /// Returns the result, in the demand's metric, of a run that does `performance` units of work
+    /// per second.
     pub fn result(&self, performance: f64) -> f64 {
         // `performance` is its own inverse function: a reciprocal for a runtime, the identity for a
         // rate. A second call therefore converts the performance back to a result.
         self.performance(performance)
     }
 
-    /// The speed of a run with this `result` divided by the speed of a run with the result
-    /// `reference`.
+    /// Returns the speed of a run with the result `result`, divided by the speed of a run with the
+    /// result `reference`.
     pub fn speedup(&self, result: f64, reference: f64) -> f64 {
         self.performance(result) / self.performance(reference)
     }
 
     /// The local runs with a counted bandwidth, each with this bandwidth in GB/s, in rising order
-    /// of threads. Only runs of one series are returned: the series of the first run with a counted
-    /// bandwidth.
+    /// of their threads. All returned runs are of one series: the series of the first run with a
+    /// counted bandwidth.
     pub fn counted_runs(&self) -> Vec<(&LocalRun, f64)> {
         let mut runs: Vec<_> =
             self.local.iter().filter_map(|run| Some((run, run.bandwidth_gbps?))).collect();
@@ -146,15 +147,16 @@ impl Demand {
         runs
     }
 
-    /// The default number of threads: the largest number of any local run, since more threads were
-    /// not measured.
+    /// The default number of threads for predictions: the largest number of threads of any local
+    /// run, since no run was measured with more.
     pub fn threads(&self) -> u32 {
         self.local.iter().map(|run| run.threads).max().unwrap_or(1)
     }
 
-    /// The local run whose number of threads is nearest to `threads` as a ratio: 60 is nearer to 80
-    /// (a factor of 1.33) than to 40 (1.5). Only the runs of [`Self::counted_runs`] are considered.
-    /// If no run has a counted bandwidth, all runs of the series of the first run are considered.
+    /// Returns the local run whose number of threads is nearest to `threads` as a ratio: 60 is
+    /// nearer to 80 (a factor of 1.33) than to 40 (1.5). The candidates are the runs of
+    /// [`Self::counted_runs`] or, if no run has a counted bandwidth, all runs of the first run's
+    /// series.
     pub fn nearest_run(&self, threads: f64) -> &LocalRun {
         let distance = |run: &&LocalRun| {
             let steps = f64::from(run.threads) / threads;

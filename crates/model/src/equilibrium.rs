@@ -39,8 +39,8 @@ use crate::platform::Platform;
 
 /// Solves the equilibrium of `loads` on `platform`.
 ///
-/// Each call prepares the platform's curves for the mixes of the loads; a caller that solves often
-/// for the same mixes keeps a [`System`].
+/// Each call prepares the platform's curves for the mixes of the loads. A caller that solves often
+/// for the same mixes should keep a [`System`].
 pub fn solve(platform: &Platform, loads: &[Load]) -> Equilibrium {
     System::new(platform, loads).solve(loads)
 }

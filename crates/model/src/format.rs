@@ -1,9 +1,9 @@
 //! Parsers of files into the types of this crate.
 //!
 //! The structs that mirror a file are private to their module; they change with the format, not
-//! with the model. Every error names the file, the problem and the remedy, and, unless the file as
-//! a whole is wrong, the line and the field. No function here opens a file: the caller passes the
-//! text and the name of the file.
+//! with the model. Every error names the file, the problem and the remedy. It also names the line
+//! and the field, unless the file as a whole is wrong. No function here opens a file: the caller
+//! passes the text and the name of the file.
 
 pub mod configuration_toml;
 pub mod curve_csv;
@@ -27,8 +27,8 @@ pub struct FileError {
     pub file: String,
     /// The 1-based line of the file; `None` if the error is not about a line.
     pub line: Option<usize>,
-    /// The name of the field with its table, or of the column; `None` if the error is about
-    /// neither.
+    /// The name of the field with its table, or of the column; `None` if the error is about neither
+    /// of them.
     pub field: Option<String>,
     /// The problem, such as a wrong value or a missing key.
     pub problem: String,
@@ -37,7 +37,7 @@ pub struct FileError {
 }
 
 impl FileError {
-    /// The missing key, if the problem is a missing key.
+    /// The name of the missing key, if the problem is a missing key.
     pub fn missing_key(&self) -> Option<&str> {
         self.problem.strip_prefix("missing field `")?.strip_suffix('`')
     }

@@ -1,11 +1,11 @@
 //! The interface to memory that can be observed and steered.
 //!
 //! Decisions are carried out through [`Machine`]. The trait has three implementations: the running
-//! kernel, the simulator, and a fake in tests. A decision names no pages: it has the share of a
-//! scope's pages for each tier, and the machine picks the pages.
+//! kernel, the simulator, and a fake in tests. A decision does not name pages: it has the share of
+//! a scope's pages for each tier, and the machine chooses the pages.
 //!
-//! Every counter of a [`Sample`] is an `Option`: a counter that a machine lacks is absent, not
-//! zero.
+//! Every counter of a [`Sample`] is an `Option`. `None` means that the machine lacks the counter,
+//! not that it counted zero.
 
 use crate::tier::TierKind;
 use core::time::Duration;
@@ -15,12 +15,12 @@ pub trait Machine {
     /// A failure of observation or steering.
     type Error;
 
-    /// The domains, tiers and scopes.
+    /// The domains, tiers and scopes of this machine.
     fn layout(&self) -> &Layout;
 
-    /// Waits for `span`, and lets actuators follow their goals. The control loop calls `advance`
-    /// before each [`Self::observe`]. A simulated machine, whose time passes in `observe`, does
-    /// nothing.
+    /// Waits for `span`, while actuators move pages towards the goals of the last decision. The
+    /// control loop calls `advance` before each [`Self::observe`]. A simulated machine does nothing
+    /// here, because its time passes in `observe`.
     ///
     /// # Errors
     /// If pages cannot be moved any more, or the control loop must stop.
@@ -28,16 +28,16 @@ pub trait Machine {
         Ok(())
     }
 
-    /// Returns a sample of about `span`. [`Sample::span`] is the exact time that the counters
-    /// cover. A real machine has waited in [`Self::advance`], perhaps for longer than `span`. A
-    /// simulated machine simulates `span` in this call.
+    /// Returns a sample of about `span`; [`Sample::span`] is the exact time that the counters
+    /// cover. A simulated machine simulates `span` in this call. A real machine has already waited
+    /// in [`Self::advance`], perhaps for longer than `span`.
     ///
     /// # Errors
     /// If a counter that was available before cannot be read.
     fn observe(&mut self, span: Duration) -> Result<Sample, Self::Error>;
 
-    /// Sets the placement of `decision` as the goal, and returns at once. Later samples show the
-    /// progress of the migration.
+    /// Sets the placement of `decision` as the goal of migration, and returns at once. Later
+    /// samples show the progress of the migration.
     ///
     /// # Errors
     /// If the goal cannot be set.
@@ -63,22 +63,22 @@ pub struct DomainLayout {
     /// The number of cores in the domain.
     pub cores: u32,
     /// The tiers near the domain, the fastest first, as indices into [`Layout::tiers`]; at least
-    /// one. Traffic of the domain reaches its near tiers without crossing a link between sockets.
+    /// one. Traffic of the domain to these tiers does not cross a link between sockets.
     pub tiers: Vec<usize>,
 }
 
-/// A pool of memory as the firmware describes it: rated figures, not measured figures.
+/// A pool of memory. Its figures are rated by the firmware, not measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TierLayout {
     /// The name of the tier.
     pub name: String,
-    /// The kind of memory.
+    /// The kind of memory, such as DRAM or an expander.
     pub kind: TierKind,
-    /// Capacity, bytes.
+    /// The size of the tier's memory, bytes.
     pub capacity_bytes: u64,
-    /// Rated bandwidth, GB/s.
+    /// Rated bandwidth, GB/s: the firmware's figure for the tier.
     pub rated_gbps: f64,
-    /// Rated idle latency, ns.
+    /// Rated idle latency, ns: the firmware's figure for the tier.
     pub rated_latency_ns: f64,
 }
 
@@ -87,7 +87,7 @@ pub struct TierLayout {
 pub struct ScopeLayout {
     /// The name of the scope.
     pub name: String,
-    /// The kind of scope.
+    /// The kind of scope: all pages of the machine, of a control group or of processes.
     pub kind: ScopeKind,
     /// The domain of the scope's threads, as an index into [`Layout::domains`].
     pub domain: usize,
@@ -98,7 +98,7 @@ pub struct ScopeLayout {
 /// Kinds of scopes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ScopeKind {
-    /// All pages in the memory of the machine.
+    /// All pages of the machine.
     Machine,
     /// The pages of a control group.
     Cgroup,
@@ -106,7 +106,8 @@ pub enum ScopeKind {
     Process,
 }
 
-/// A sample: the change of a machine's counters between two readings, and the state of its memory.
+/// A sample: the change of a machine's counters between two readings, and the state of the
+/// machine's memory at the second reading.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
     /// The time between this reading and the previous one.
@@ -128,13 +129,13 @@ pub struct Traffic {
     pub written_bytes: Option<f64>,
     /// The number of requests that arrived at the tier; `None` if not counted.
     pub inserts: Option<f64>,
-    /// Latency summed over all requests, ns; `None` if not counted. The mean latency is
+    /// The sum of the latencies of all requests, ns; `None` if not counted. The mean latency is
     /// `occupancy_ns` / `inserts` (Little's law).
     pub occupancy_ns: Option<f64>,
 }
 
 impl Traffic {
-    /// Bytes read and written; `None` unless both are known.
+    /// Bytes read and written together; `None` if either was not counted.
     pub fn bytes(&self) -> Option<f64> {
         Some(self.read_bytes? + self.written_bytes?)
     }
@@ -156,19 +157,19 @@ pub struct TierMemory {
 /// The placement of the pages of one scope.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Residency {
-    /// Bytes of the scope on each tier, in the order of [`Layout::tiers`]; `None` if the placement
-    /// was not sampled.
+    /// Bytes of the scope's pages on each tier, in the order of [`Layout::tiers`]; `None` if the
+    /// placement was not sampled.
     pub used_bytes: Option<Vec<u64>>,
-    /// The hotness of the pages, the hottest first; `None` if the hotness was not sampled.
+    /// The scope's pages by hotness, the hottest first; `None` if the hotness was not sampled.
     pub heat: Option<Vec<HeatBand>>,
 }
 
 /// Pages of similar hotness.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HeatBand {
-    /// The number of accesses per second that sampling found for a page of the band.
+    /// Accesses per second to one page of the band, as found by sampling.
     pub accesses_per_s: f64,
-    /// Bytes of the band on each tier, in the order of [`Layout::tiers`].
+    /// Bytes of the band's pages on each tier, in the order of [`Layout::tiers`].
     pub bytes: Vec<u64>,
 }
 
@@ -184,22 +185,22 @@ pub struct Decision {
 pub struct Target {
     /// The scope, as an index into [`Layout::scopes`].
     pub scope: usize,
-    /// The share of the scope's pages for each tier of the machine, 0 to 1, summing to 1.
+    /// For each tier of the machine, the share of the scope's pages (0 to 1). The shares sum to 1.
     pub shares: Vec<f64>,
-    /// The rule that assigns pages to tiers.
+    /// The rule that says which of the scope's pages go to which tier.
     pub order: Order,
     /// The highest migration rate, GB/s; `None` for no limit.
     pub rate_limit_gbps: Option<f64>,
 }
 
-/// The rule that assigns pages to tiers, at given shares.
+/// The rule that says which pages go to which tier, at given shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Pages are spread over the tiers in the ratio of the shares, evenly over the addresses. A
+    /// The pages of each tier are spread evenly over the addresses, in the ratio of the shares. A
     /// machine that selects pages by access counts migrates only hot pages, each to the tier that
     /// this rule gives to its address.
     Interleave,
-    /// The hottest pages are on the first tier until its share is full, the next hottest on the
-    /// next tier.
+    /// The hottest pages go to the first tier until its share is full, the next hottest pages to
+    /// the next tier, and so on.
     HottestFirst,
 }

@@ -1,5 +1,5 @@
-//! Traffic mixes: the read share and the kind of stores of the lines that cross the memory
-//! controller.
+//! Traffic mixes: the read share, the kind of stores and the order of the accesses in the traffic
+//! that crosses the memory controller.
 //!
 //! The names of the mixes are those of Intel's Memory Latency Checker (`-W` in its public help).
 //! The mixes count traffic at the memory controller. An ordinary store reads its line first (read
@@ -9,7 +9,7 @@
 use std::{fmt, str::FromStr};
 
 /// Read share, kind of stores, and order of accesses of some traffic. Two mixes are equal if they
-/// describe the same traffic: the kind of stores does not count in a mix without stores.
+/// describe the same traffic: for mixes of reads only, the kind of stores is not compared.
 #[derive(Clone, Copy, Debug)]
 pub struct Mix {
     read_share: f64,
@@ -25,10 +25,11 @@ impl PartialEq for Mix {
     }
 }
 
-/// The named mixes: name, read share of the bytes, and true for non-temporal stores.
+/// The named mixes: the name, the fraction of reads in the bytes, and true if the stores are
+/// non-temporal.
 ///
-/// If two names have the same traffic, as `W10` and `W7`, the first name is printed. In MLC, `W3`
-/// and `W11` differ only in the number of buffers.
+/// For a mix with two names, such as `W10` and `W7`, the first name is printed. In MLC, `W3` and
+/// `W11` differ only in the number of buffers.
 pub const NAMED: [(&str, f64, bool); 13] = [
     ("R", 1.0, false),
     ("W2", 2.0 / 3.0, false),
@@ -45,7 +46,7 @@ pub const NAMED: [(&str, f64, bool); 13] = [
     ("W19", 9.0 / 10.0, false),
 ];
 
-/// A text that is not a mix.
+/// The reason why a text or a read share is not a mix.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum MixError {
     /// A read share outside 0 to 1.
@@ -57,7 +58,7 @@ pub enum MixError {
 }
 
 impl MixError {
-    /// The advice that errors print: the valid names, and other ways to write a mix.
+    /// The remedy that error messages print: the valid names, and other ways to write a mix.
     pub fn hint() -> String {
         let names: Vec<_> = NAMED.iter().map(|(name, ..)| *name).collect();
         format!(
@@ -72,8 +73,8 @@ impl Mix {
     /// Reads only, in sequential order.
     pub const READ: Self = Self { read_share: 1.0, nontemporal: false, random: false };
 
-    /// Sequential traffic with a read share of `read_share` (0 to 1). Its stores bypass the caches
-    /// if `nontemporal` is true.
+    /// Creates a mix of sequential accesses with a read share of `read_share` (0 to 1). Its stores
+    /// bypass the caches if `nontemporal` is true.
     ///
     /// # Errors
     /// If `read_share` is not between 0 and 1.
@@ -85,7 +86,7 @@ impl Mix {
         }
     }
 
-    /// The mix with lines in random order.
+    /// This mix with accesses in random order.
     pub const fn in_random_order(self) -> Self {
         Self { random: true, ..self }
     }
@@ -112,11 +113,11 @@ impl Mix {
         (!writes || self.nontemporal == other.nontemporal) && self.random == other.random
     }
 
-    /// The mix with another read share.
+    /// This mix with the read share `read_share`.
     ///
     /// # Errors
     ///
-    /// A `read_share` that is not between 0 and 1.
+    /// If `read_share` is not between 0 and 1.
     pub fn with_read_share(self, read_share: f64) -> Result<Self, MixError> {
         Ok(Self { random: self.random, ..Self::new(read_share, self.nontemporal)? })
     }
@@ -146,8 +147,8 @@ impl FromStr for Mix {
     }
 }
 
-/// The share of reads in a text: `0.62`, `62%`, or reads to writes as `2:1`; `None` for any other
-/// text.
+/// Parses the read share in `text`: `0.62`, `62%`, or a ratio of reads to writes such as `2:1`;
+/// `None` for any other text.
 fn share(text: &str) -> Option<f64> {
     if let Some((reads, writes)) = text.split_once(':') {
         let [reads, writes]: [f64; 2] = [reads.parse().ok()?, writes.parse().ok()?];

@@ -1,23 +1,23 @@
-//! Comparison of configurations by paired runs: the order of the runs, the interval of the
-//! speed-up, and the answer.
+//! Comparison of configurations by paired runs: the order of the runs, the confidence interval of
+//! the speed-up, and the conclusion.
 //!
-//! A *round* runs each configuration once. The ratio of two runs of one round is free of
-//! disturbances that last longer than a round; the mean of its logarithm over the rounds is the
+//! A *round* runs each configuration once. Disturbances that last longer than a round cancel in the
+//! ratio of two runs of one round. The mean of the ratio's logarithm over the rounds is the
 //! logarithm of the geometric mean of the ratios ([`interval`]). Rounds come in pairs: a random
 //! order, then its reverse (ABBA). Over such a pair, a linear drift of the machine adds as much to
-//! configuration B as to A, and cancels in their ratio. With all runs of A before all runs of B
-//! (AABB) the drift counts as a difference.
+//! configuration B as to A, and cancels in their ratio. If all runs of A came before all runs of B
+//! (AABB), the drift would count as a difference.
 //!
-//! A comparison that looks at growing data repeatedly reports a false difference more often than a
-//! single look does: with an interval of 95 % and ten looks about 19 % of the time (Armitage,
-//! McPherson and Rowe, "Repeated Significance Tests on Accumulating Data", 1969). Therefore looks
-//! are few and fixed beforehand, and divide the error (1 minus the confidence) among them
-//! (Bonferroni). The first look has a tenth of the error, so it finds only large differences. The
-//! second look has four tenths, and the other looks share the rest. Example: with a confidence of
-//! 0.95 and looks after 6, 10, 20 and 40 rounds, the intervals of the looks have the confidences
-//! 0.995, 0.98, 0.9875 and 0.9875. The sum of the errors is at most 0.05, however the looks are
-//! correlated. A comparison that is interrupted between two looks is evaluated with the confidence
-//! of the next look.
+//! A comparison that evaluates growing data repeatedly reports a false difference more often than a
+//! single evaluation ("look") does: with an interval of 95 % and ten looks about 19 % of the time
+//! (Armitage, McPherson and Rowe, "Repeated Significance Tests on Accumulating Data", 1969).
+//! Therefore looks are few and fixed beforehand, and divide the error (1 minus the confidence)
+//! among them (Bonferroni). The first look has a tenth of the error, so it finds only large
+//! differences. The second look has four tenths, and the other looks share the rest. Example: with
+//! a confidence of 0.95 and looks after 6, 10, 20 and 40 rounds, the intervals of the looks have
+//! the confidences 0.995, 0.98, 0.9875 and 0.9875. The sum of the errors is at most 0.05, however
+//! the looks are correlated. A comparison that is interrupted between two looks is evaluated with
+//! the confidence of the next look.
 //!
 //! ```text
 //! interval of the speed-up, min_difference 2 %        answer
@@ -41,27 +41,28 @@ use rand_pcg::{
 };
 
 /// The numbers of rounds after which the first two looks are made. A look evaluates the rounds so
-/// far, and may end the comparison. Each later look is after twice as many rounds as the look
-/// before, and the last look is after the maximum number of rounds.
+/// far, and may end the comparison. Each later look is after twice as many rounds as the previous
+/// look; the last look is after the maximum number of rounds.
 const FIRST_LOOKS: [usize; 2] = [6, 10];
 
-/// The fractions of the allowed error (1 minus the confidence) for the first looks; later looks
-/// share the rest evenly. In a design with one or two looks, the fractions are scaled so that they
-/// sum to 1.
+/// The first two looks' fractions of the allowed error (1 minus the confidence). Later looks share
+/// the rest of the error evenly. In a design with only one or two looks, the fractions are scaled
+/// so that they sum to 1.
 const PARTS: [f64; 2] = [0.1, 0.4];
 
-/// Minimum number of rounds. The standard deviation of only two rounds would be too uncertain.
+/// Minimum number of rounds of a comparison. The standard deviation of only two rounds would be too
+/// uncertain.
 pub const ROUNDS_MIN: usize = 3;
 
-/// Values with a larger modified z-score are outliers (Iglewicz and Hoaglin, "How to Detect and
+/// The modified z-score above which a value is an outlier (Iglewicz and Hoaglin, "How to Detect and
 /// Handle Outliers", 1993, section 3.3).
 const OUTLIER_SCORE: f64 = 3.5;
 
 /// The median absolute deviation of a normal distribution divided by its standard deviation.
 const DEVIATION_OF_NORMAL: f64 = 0.6745;
 
-/// Minimum number of values among which outliers are looked for: the median absolute deviation of
-/// fewer values is too uncertain.
+/// Minimum number of values for a search for outliers: the median absolute deviation of fewer
+/// values is too uncertain.
 const OUTLIER_VALUES: usize = 5;
 
 /// The design of a comparison, fixed before its first run.
@@ -70,26 +71,25 @@ pub struct Design {
     /// The rounds after which the comparison may stop, ascending; the last is the maximum number of
     /// rounds.
     pub looks: Vec<usize>,
-    /// The least probability that the intervals of all looks cover the true ratio, such as 0.95.
+    /// The minimum probability that the intervals of all looks cover the true ratio, such as 0.95.
     pub confidence: f64,
-    /// The smallest relevant difference of a ratio from 1, such as 0.02.
+    /// The smallest difference of a ratio from 1 that matters, such as 0.02.
     pub min_difference: f64,
-    /// The seed of the random orders of rounds, and of the resamples of the bootstrap.
+    /// The seed of the random orders of the rounds, and of the bootstrap's resamples.
     pub seed: u64,
 }
 
-/// The result of the comparison of a configuration with the first configuration.
+/// The result of comparing a configuration with the first configuration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Judgement {
-    /// The speed-up over the first configuration: the cost of the first configuration divided by
-    /// the cost of this configuration.
+    /// The speed-up over the first configuration: its cost divided by the cost of this
+    /// configuration.
     pub speedup: Interval,
-    /// The conclusion from the position of the interval relative to 1 and to
-    /// [`Design::min_difference`].
+    /// The conclusion from the interval's position relative to 1 and to [`Design::min_difference`].
     pub effect: Effect,
 }
 
-/// The conclusion about a configuration that was compared with the first configuration.
+/// The conclusion from comparing a configuration with the first configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// The configuration is faster: the interval is above 1, and not wholly within `min_difference`
@@ -105,7 +105,8 @@ pub enum Effect {
 }
 
 impl Design {
-    /// A design that stops at the first look with an answer, after `rounds_max` rounds at most.
+    /// Creates a design that stops at the first look with a conclusion, after `rounds_max` rounds
+    /// at most.
     pub fn sequential(rounds_max: usize, confidence: f64, min_difference: f64, seed: u64) -> Self {
         let [first, second] = FIRST_LOOKS;
         let doubled = std::iter::successors(Some(second), |rounds| Some(2 * rounds));
@@ -115,7 +116,7 @@ impl Design {
         Self { looks, confidence, min_difference, seed }
     }
 
-    /// A design with one look, after exactly `rounds` rounds.
+    /// Creates a design with a single look, after exactly `rounds` rounds.
     pub fn fixed(rounds: usize, confidence: f64, min_difference: f64, seed: u64) -> Self {
         Self { looks: vec![rounds], confidence, min_difference, seed }
     }
@@ -125,8 +126,8 @@ impl Design {
         self.looks.last().copied().unwrap_or(0)
     }
 
-    /// The order of the configurations in the round with the 0-based index `round`: an even round
-    /// has a random order, the next round its reverse.
+    /// Returns the order of the configurations in round `round` (0-based): a random order in an
+    /// even round, and the reverse of it in the next round.
     pub fn order(&self, round: usize, configurations: usize) -> Vec<usize> {
         let mut random = stream(self.seed, (round / 2) as u64);
         let mut order: Vec<usize> = (0..configurations).collect();
@@ -137,8 +138,8 @@ impl Design {
         order
     }
 
-    /// The confidence of the interval that is computed after `rounds` rounds: the confidence of the
-    /// look after these rounds, or of the next look if there is no look after these rounds.
+    /// Returns the confidence of an interval that is computed after `rounds` rounds: that of the
+    /// look after `rounds` rounds or, if there is none, of the next look.
     fn confidence_after(&self, rounds: usize) -> f64 {
         let last = self.looks.len().saturating_sub(1);
         let look = self.looks.iter().position(|look| rounds <= *look).unwrap_or(last);
@@ -152,8 +153,9 @@ impl Design {
     }
 
     /// Compares a configuration with the first configuration. `strata` has one list for each
-    /// workload: the logarithms of the speed-ups of its rounds. The speed-up is the geometric mean
-    /// over the workloads. `None` if a workload has fewer than [`ROUNDS_MIN`] rounds.
+    /// workload, with the logarithms of the speed-ups in the rounds of the workload. The judged
+    /// speed-up is the geometric mean over the workloads. Returns `None` if a workload has fewer
+    /// than [`ROUNDS_MIN`] rounds.
     pub fn judge(&self, strata: &[Vec<f64>]) -> Option<Judgement> {
         let least = strata.iter().map(Vec::len).min()?;
         if least < ROUNDS_MIN {
@@ -175,30 +177,31 @@ impl Design {
     }
 }
 
-/// The random numbers of the stream with the index `stream`, for the seed `seed`. Different streams
-/// are independent.
+/// Returns the generator of random stream `stream` for the seed `seed`. Different streams are
+/// independent.
 fn stream(seed: u64, stream: u64) -> Pcg64Mcg {
     let mut random =
         Pcg64Mcg::seed_from_u64(seed ^ stream.wrapping_add(1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
-    // The first value is skipped: seeds that differ little have similar first values.
+    // The first value is skipped, because it is similar for seeds that differ little.
     random.next_u64();
     random
 }
 
-/// The logarithms of the speed-up of each round: the cost of the first configuration divided by the
-/// cost of the configuration `other`. All costs are above 0, one for each round.
+/// Returns the logarithm of the speed-up in each round. The speed-up is the cost of the first
+/// configuration (`first`) divided by the cost of another configuration (`other`). Both lists have
+/// one cost for each round; all costs are above 0.
 pub fn log_speedups(first: &[f64], other: &[f64]) -> Vec<f64> {
     first.iter().zip(other).map(|(first, other)| libm::log(first / other)).collect()
 }
 
-/// The geometric mean of values above 0.
+/// Returns the geometric mean of `values`, which are above 0.
 pub fn geometric_mean(values: &[f64]) -> f64 {
     let logs: Vec<f64> = values.iter().map(|value| libm::log(*value)).collect();
     libm::exp(statistics::mean(&logs))
 }
 
-/// The standard deviation of the logarithms of values above 0, which is nearly the relative
-/// standard deviation of the values. `None` if there is only one value.
+/// Returns the standard deviation of the logarithms of `values`, which are above 0. It is nearly
+/// the relative standard deviation of the values. `None` if there are fewer than two values.
 pub fn noise(values: &[f64]) -> Option<f64> {
     let logs: Vec<f64> = values.iter().map(|value| libm::log(*value)).collect();
     let mean = statistics::mean(&logs);
@@ -206,8 +209,9 @@ pub fn noise(values: &[f64]) -> Option<f64> {
     (logs.len() > 1).then(|| (squares / (logs.len() - 1) as f64).sqrt())
 }
 
-/// The indices of the outliers among `values` (above 0), by the median absolute deviation of their
-/// logarithms. There are no outliers among fewer than five values, or if most values are equal.
+/// Returns the indices of the outliers among `values`, which are above 0, by the median absolute
+/// deviation of their logarithms. Fewer than five values, or values of which most are equal, have
+/// no outliers.
 pub fn outliers(values: &[f64]) -> Vec<usize> {
     if values.len() < OUTLIER_VALUES {
         return vec![];

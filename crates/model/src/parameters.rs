@@ -1,9 +1,9 @@
 //! Parameters that change a platform: `cxl.count=4,dram.capacity=512GiB`.
 //!
 //! The parameters follow the name of the platform after a colon: `xeon6-cz122:cxl.count=4` has four
-//! of the eight expanders that the platform describes. A count scales bandwidth, capacity, static
-//! power and the limit of the queue counters of its tier in proportion. The latency at each
-//! fraction of the maximum bandwidth stays the same.
+//! of the eight expanders that the platform describes. A parameter `count` scales bandwidth,
+//! capacity, static power and the limit of the queue counters of its tier in proportion. The
+//! latency at each fraction of the maximum bandwidth stays the same.
 
 use crate::{
     configuration::{Count, scaled},
@@ -14,11 +14,11 @@ use crate::{
 
 const EXAMPLE: &str = "write TIER.count=NUMBER or TIER.capacity=SIZE, such as cxl.count=4";
 
-/// A parameter that cannot be used.
+/// A parameter that is not valid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}")]
 pub struct ParameterError {
-    /// The parameter and what is wrong with it.
+    /// The parameter, and what is wrong with it.
     pub problem: String,
     /// The allowed parameters and values.
     pub hint: String,
@@ -39,13 +39,13 @@ pub fn split(name: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// The platform with the changes that the parameters in `text` describe. The order of the
-/// parameters has no effect: a capacity in `text` is not scaled by a count. The name of the new
-/// platform is the old name, a colon and `text`.
+/// Returns `platform`, changed by the parameters in `text`. The order of the parameters has no
+/// effect: a capacity in `text` is not scaled by a count. The name of the changed platform is the
+/// name of `platform`, a colon and `text`.
 ///
 /// # Errors
-/// A tier that the platform does not have, an unknown parameter, a parameter that is given twice,
-/// or a value out of range.
+/// If the platform does not have the tier of a parameter, or if a parameter is unknown, given
+/// twice, or out of range.
 pub fn apply(platform: &Platform, text: &str) -> Result<Platform, ParameterError> {
     let mut changed = platform.clone();
     changed.name = format!("{}:{text}", platform.name);
@@ -64,7 +64,7 @@ pub fn apply(platform: &Platform, text: &str) -> Result<Platform, ParameterError
     Ok(changed)
 }
 
-/// The part of a parameter before its value: `cxl.count` of `cxl.count=4`.
+/// Returns the part of a parameter before its value: `cxl.count` of `cxl.count=4`.
 fn key(parameter: &str) -> &str {
     parameter.split_once('=').map_or(parameter, |(key, _)| key)
 }
@@ -176,7 +176,8 @@ mod tests {
         let other_order = apply(&platform, "far.capacity=64GiB,far.count=4").unwrap();
         assert_eq!(other_order.tiers[1].capacity.get(), 64 << 30);
         assert_eq!(other_order.tiers[1].curves, half.tiers[1].curves);
-        // The platform has eight expanders, so a count of 8 changes only its name.
+        // The tier has eight expanders already, so a count of 8 changes only the name of the
+        // platform.
         let all = apply(&platform, "far.count=8").unwrap();
         assert_eq!(all.tiers, platform.tiers);
     }

@@ -1,4 +1,4 @@
-//! Choices between alternatives with several merits. No merit is converted into another merit.
+//! Choices between alternatives with several merits, without converting one merit into another.
 //!
 //! One alternative *dominates* another if it is at least as good in every merit and better in one.
 //! The Pareto front has all alternatives that no other alternative dominates. Whatever a buyer
@@ -7,24 +7,25 @@
 /// The merits of an alternative as losses: a lower value is better.
 pub type Losses = Vec<f64>;
 
-/// True if `a` is at least as good as `b` in each merit, and better in one.
+/// True if `a` dominates `b`: it is at least as good as `b` in each merit, and better in one.
 pub fn dominates(a: &Losses, b: &Losses) -> bool {
     let pairs = || a.iter().zip(b);
     pairs().all(|(a, b)| a <= b) && pairs().any(|(a, b)| a < b)
 }
 
-/// The alternatives that no other alternative dominates, as indices into `alternatives`, in rising
-/// order.
+/// Returns the Pareto front: the alternatives that no other alternative dominates, as indices into
+/// `alternatives`, in rising order.
 pub fn front(alternatives: &[Losses]) -> Vec<usize> {
     let is_free = |at: &usize| !alternatives.iter().any(|by| dominates(by, &alternatives[*at]));
     (0..alternatives.len()).filter(is_free).collect()
 }
 
-/// The alternative with the least `loss`; among alternatives of equal loss, one that no other
-/// alternative dominates; `None` without alternatives. `loss` must not fall if a merit worsens.
+/// Returns the index of the alternative with the lowest `loss`; among alternatives of equal loss,
+/// one that no other alternative dominates. `None` if there are no alternatives. `loss` must not
+/// fall if a merit worsens.
 pub fn best(alternatives: &[Losses], loss: impl Fn(usize) -> f64) -> Option<usize> {
-    // If one alternative dominates another, its loss is at most the loss of the other. At least one
-    // of the alternatives with the least loss is therefore on the front.
+    // If alternative x dominates y, the loss of x is at most the loss of y. Therefore at least one
+    // alternative with the lowest loss is on the front.
     front(alternatives).into_iter().min_by(|a, b| loss(*a).total_cmp(&loss(*b)))
 }
 
@@ -49,7 +50,8 @@ mod tests {
         ) {
             let all: Vec<Losses> =
                 all.into_iter().map(|one| one.into_iter().map(f64::from).collect()).collect();
-            // A merit of weight 0 does not change the loss, so equal losses are frequent.
+            // A weight may be 0; its merit then does not change the loss. Equal losses are
+            // therefore frequent.
             let loss = |at: usize| -> f64 {
                 all[at].iter().zip(&weights).map(|(own, weight)| own * f64::from(*weight)).sum()
             };

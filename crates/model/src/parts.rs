@@ -1,15 +1,15 @@
-//! The prices and the power of the parts of a server, and the price of energy. All these figures
-//! are given by the user, in a file of prices.
+//! The prices and the power of the parts of a server, and the price of energy. The user gives all
+//! these figures in a file of prices.
 
 use std::collections::BTreeMap;
 
-/// A part that is bought by the piece.
+/// A part that is bought by the piece, with its price.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PricedPart {
     /// The price of a piece, in the currency of the file ([`Parts::currency`]).
     pub price: f64,
-    /// Power of a piece, W, for parts such as a drive, whose power is in no platform file. 0 for
-    /// parts whose power the platform counts.
+    /// Power of a piece, W, of a part whose power no platform file has, such as a drive. 0 if the
+    /// power of the part is in the platform's figures.
     pub power_w: f64,
     /// The source of price and power.
     pub source: String,
@@ -17,14 +17,14 @@ pub struct PricedPart {
     pub date: String,
 }
 
-/// The price of energy over the years that a server runs.
+/// The price of energy over the years for which a server runs.
 ///
-/// At 0.15 USD/kWh a server of 800 W that runs for 4 years takes 28,051 kWh for 4,208 USD.
+/// At 0.15 USD/kWh, a server of 800 W that runs for 4 years takes 28,051 kWh, which cost 4,208 USD.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EnergyPrice {
     /// The price of a kWh, in the currency of the file ([`Parts::currency`]).
     pub per_kwh: f64,
-    /// Years of operation.
+    /// The number of years for which the server runs.
     pub years: f64,
     /// The source of the price of a kWh and of the years of operation.
     pub source: String,
@@ -32,12 +32,12 @@ pub struct EnergyPrice {
     pub date: String,
 }
 
-/// Hours of a year.
+/// The number of hours in a year.
 const HOURS: f64 = 24.0 * 365.25;
 
 impl EnergyPrice {
-    /// The price of the energy that a constant power of `power_w` W takes in all years of
-    /// operation, in the currency of the file.
+    /// Returns the cost, in the currency of the file, of the energy that a constant power of
+    /// `power_w` W takes in all years of operation.
     pub fn of(&self, power_w: f64) -> f64 {
         self.per_kwh * power_w * 1e-3 * HOURS * self.years
     }
@@ -50,7 +50,7 @@ pub struct Parts {
     pub file: String,
     /// The currency of all prices, such as `USD`.
     pub currency: String,
-    /// The parts by name.
+    /// The parts, by the names that configurations use.
     pub parts: BTreeMap<String, PricedPart>,
     /// The price of energy; `None` leaves energy out of the cost.
     pub energy: Option<EnergyPrice>,

@@ -1,13 +1,14 @@
-//! The phases of a run, found in its bandwidth over time.
+//! Finds the phases of a run in its bandwidth over time.
 //!
-//! A run is partitioned into intervals of even bandwidth so that the sum of squared differences
-//! from the mean of each interval, plus a price for each cut between two intervals, is minimal.
-//! This is the optimal partition of Jackson et al. (2005), by dynamic programming. The price of a
-//! cut is `3 s^2 ln n`, as in Schwarz's criterion (BIC) for a change with free position and level;
-//! `s` is the noise between samples and `n` the number of samples. The noise is computed from the
-//! median of the differences between neighbouring samples, because a few jumps between phases do
-//! not change the median. Neighbouring intervals that differ by less than a tenth are one phase at
-//! any noise. A run that alternates faster than the sampling counts as even.
+//! A run is partitioned into intervals of even bandwidth. The partition minimises the sum of
+//! squared differences from the mean of each interval, plus a price for each cut between two
+//! intervals. This is the optimal partition of Jackson et al. (2005), by dynamic programming. The
+//! price of a cut is `3 s^2 ln n`, as in Schwarz's criterion (BIC) for a change with free position
+//! and level; `s` is the noise between samples, and `n` the number of samples. The noise is
+//! computed from the median of the differences between neighbouring samples, because a few jumps
+//! between phases do not change the median. Neighbouring intervals whose bandwidths differ by less
+//! than a tenth are one phase, however small the noise is. A run that alternates faster than the
+//! sampling counts as even.
 //!
 //! Example: ten samples of 100 GB/s and ten of 20 GB/s are two intervals. They are still two with 5
 //! GB/s of noise in each sample. 100 and 105 GB/s are one interval.
@@ -24,18 +25,18 @@ pub const INTERVALS_MAX: usize = 16;
 const ALIKE: f64 = 0.1;
 
 /// The least noise between samples that is assumed, as a fraction of the mean bandwidth. Counters
-/// vary by this fraction under an even load.
+/// vary by this fraction even under an even load.
 const NOISE_LEAST: f64 = 0.02;
 
-/// The median of the absolute difference of two draws of a normal distribution with standard
+/// The median of the absolute difference of two draws from a normal distribution with standard
 /// deviation 1.
 const MEDIAN_DIFFERENCE: f64 = 0.953_873;
 
-/// The price of a cut between two intervals, as a multiple of the variance times the logarithm of
-/// the number of samples.
+/// The factor in the price of a cut between two intervals: the price is this factor, times the
+/// variance of the noise, times the logarithm of the number of samples.
 const PRICE: f64 = 3.0;
 
-/// The mean bandwidth over a span of time.
+/// The mean bandwidth over a span of time: one sample of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BandwidthReading {
     /// The duration of the span, s; above 0.
@@ -44,10 +45,10 @@ pub struct BandwidthReading {
     pub gbps: f64,
 }
 
-/// Consecutive readings of even bandwidth.
+/// An interval of even bandwidth: consecutive readings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SteadyInterval {
-    /// Indices of the readings in the interval; the end is excluded.
+    /// The readings of the interval, as a range of indices.
     pub readings: Range<usize>,
     /// Total duration of the readings, s.
     pub span_s: f64,
@@ -55,8 +56,8 @@ pub struct SteadyInterval {
     pub gbps: f64,
 }
 
-/// For each n, sums over the first n readings: time, bandwidth times time, and squared bandwidth
-/// times time. The sum over an interval is the difference of the sums at its two ends.
+/// Sums over the first n readings, for each n: of time, of bandwidth times time, and of squared
+/// bandwidth times time. The sum over an interval is the difference of the sums at its two ends.
 struct Sums {
     span: Vec<f64>,
     bytes: Vec<f64>,
@@ -81,7 +82,7 @@ impl Sums {
     }
 
     /// The sum of the squared differences between the bandwidths of `readings` and their mean,
-    /// weighted by time.
+    /// weighted by time: the cost of making `readings` one interval.
     fn cost(&self, readings: &Range<usize>) -> f64 {
         let of = |sums: &[f64]| sums[readings.end] - sums[readings.start];
         let (span, gigabytes, squares) = (of(&self.span), of(&self.bytes), of(&self.squares));
@@ -89,8 +90,9 @@ impl Sums {
     }
 }
 
-/// The intervals of even bandwidth in `readings`, in order, without gaps; empty without readings.
-/// The caller leaves out readings whose duration is 0 or whose bandwidth is not a number.
+/// Returns the intervals of even bandwidth in `readings`, in order and without gaps; no intervals
+/// without readings. The caller must leave out readings whose duration is 0 or whose bandwidth is
+/// not a number.
 pub fn steady_intervals(readings: &[BandwidthReading]) -> Vec<SteadyInterval> {
     if readings.is_empty() {
         return vec![];
@@ -101,8 +103,8 @@ pub fn steady_intervals(readings: &[BandwidthReading]) -> Vec<SteadyInterval> {
     ranges.into_iter().map(|range| sums.interval(range)).collect()
 }
 
-/// The phases of a run: one phase for each of `intervals`. The result is empty with fewer than two
-/// intervals, because the bandwidth is then even.
+/// Returns the phases of a run: one phase for each of `intervals`. With fewer than two intervals
+/// the bandwidth is even, so there are no phases.
 pub fn phases(intervals: &[SteadyInterval]) -> Vec<Phase> {
     let whole: f64 = intervals.iter().map(|interval| interval.span_s).sum();
     if intervals.len() < 2 {
@@ -115,25 +117,25 @@ pub fn phases(intervals: &[SteadyInterval]) -> Vec<Phase> {
     intervals.iter().map(phase).collect()
 }
 
-/// The price of a cut between two intervals, in the unit of [`Sums::cost`].
+/// Returns the price of a cut between two intervals, in the unit of [`Sums::cost`].
 fn price(sums: &Sums, readings: &[BandwidthReading]) -> f64 {
     let count = readings.len();
     let all = sums.interval(0..count);
     let differences = readings.windows(2).map(|pair| (pair[1].gbps - pair[0].gbps).abs()).collect();
-    // With an even number of differences, the lower of the two middle differences is taken. The
-    // upper of the two may be a jump between phases.
+    // With an even number of differences, the lower of the two middle ones is taken: the upper one
+    // may be a jump between phases.
     let median = statistics::nearest_rank(&statistics::sorted(differences), 0.5).unwrap_or(0.0);
     let noise = (median / MEDIAN_DIFFERENCE).max(NOISE_LEAST * all.gbps);
     PRICE * noise * noise * libm::log(count.max(2) as f64) * all.span_s / count as f64
 }
 
-/// The partition into intervals with the lowest cost: the squared differences within the intervals,
-/// plus `price` for each cut.
+/// Returns the partition into intervals that has the lowest cost: the squared differences within
+/// the intervals, plus `price` for each cut.
 fn partition(sums: &Sums, price: f64) -> Vec<Range<usize>> {
     let count = sums.span.len() - 1;
-    // For the first 0, 1, ... readings: the minimal cost of a partition, and the index of the
-    // reading at which its last interval starts. The cost of no reading is `-price`, because the
-    // first interval needs no cut.
+    // Entry n is for the first n readings: the minimal cost of a partition, and the index of the
+    // reading at which the partition's last interval starts. The cost of no readings is `-price`,
+    // because there is no cut before the first interval.
     let mut least = vec![(-price, 0)];
     for end in 1..=count {
         let of = |start: usize| (least[start].0 + price + sums.cost(&(start..end)), start);
@@ -179,7 +181,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Readings of 200 ms.
+    /// Creates readings of 200 ms each.
     fn readings(gbps: impl IntoIterator<Item = f64>) -> Vec<BandwidthReading> {
         gbps.into_iter().map(|gbps| BandwidthReading { span_s: 0.2, gbps }).collect()
     }
@@ -193,7 +195,7 @@ mod tests {
         vec![gbps; count]
     }
 
-    /// Deterministic noise between -1 and 1, by a hash that spreads bits.
+    /// Returns deterministic noise between -1 and 1, by a hash that spreads bits.
     fn noise(at: usize, seed: u64) -> f64 {
         let mut bits = (at as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ seed;
         bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -255,8 +257,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(200))]
 
-        /// For any readings, the intervals cover all readings, and there are at most
-        /// [`INTERVALS_MAX`].
+        /// Asserts for any readings that the intervals cover all of them, and that there are at
+        /// most [`INTERVALS_MAX`] intervals.
         #[test]
         fn stretches_are_the_whole(
             all in prop::collection::vec((0.001f64..10.0, 0.0f64..1000.0), 1..80),
@@ -279,13 +281,13 @@ mod tests {
             prop_assert!(phases.is_empty() || (shares - 1.0).abs() < 1e-9);
         }
 
-        /// If all bandwidths are multiplied by a factor, as in another unit, the intervals stay the
-        /// same.
+        /// Asserts that the intervals stay the same if all bandwidths are multiplied by a factor,
+        /// as by a change of the unit.
         #[test]
         fn a_scale_changes_nothing(
             all in prop::collection::vec(0.0f64..1000.0, 1..60), power in -6i32..6,
         ) {
-            // A scale that is a power of two causes no rounding.
+            // The scale is a power of two, so that the multiplication does not round.
             let scale = f64::from(1 << (power + 6)) / 64.0;
             let scaled = ranges(all.iter().map(|gbps| gbps * scale));
             prop_assert_eq!(ranges(all.iter().copied()), scaled);

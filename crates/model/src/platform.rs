@@ -1,4 +1,4 @@
-//! Platforms: named machines with their tiers.
+//! Platforms: servers with their tiers.
 
 use crate::{
     mix::Mix,
@@ -6,16 +6,16 @@ use crate::{
     tier::{Answer, Tier},
 };
 
-/// A named machine.
+/// A named server: its cores, tiers, links and power.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Platform {
     /// The name of the platform, as written on the command line.
     pub name: String,
-    /// The general source of the platform's figures. Single figures may have a source of their own.
+    /// The source of the platform's figures. Single figures may have a source of their own instead.
     pub source: String,
     /// The cores of all domains.
     pub cpu: Cpu,
-    /// Sources of traffic; at least one.
+    /// The sources of traffic: sockets or sub-NUMA clusters; at least one.
     pub domains: Vec<Domain>,
     /// The tiers, the fastest first; at least one.
     pub tiers: Vec<Tier>,
@@ -34,7 +34,8 @@ pub struct Platform {
 pub struct Cpu {
     /// The number of cores in all domains.
     pub cores: u32,
-    /// Lines that one core can have outstanding: the limit of its memory-level parallelism.
+    /// The number of lines that one core can have outstanding: the limit of its memory-level
+    /// parallelism.
     pub outstanding_lines_per_core: f64,
     /// Round-trip latency between core and memory controller, ns.
     pub uncore_latency_ns: f64,
@@ -42,8 +43,8 @@ pub struct Cpu {
 
 /// Power of components other than tiers.
 ///
-/// With 250 W idle and 3 W a core, 100 cores that run for 10 s take (250 + 300) W x 10 s = 5.5 kJ.
-/// The power of the tiers ([`TierPower`](crate::tier::TierPower)) is added to that.
+/// With 250 W idle and 3 W for each core, 100 cores that run for 10 s take (250 + 300) W x 10 s =
+/// 5.5 kJ. The power of the tiers ([`TierPower`](crate::tier::TierPower)) is added to that.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Power {
     /// Power of the server with idle cores and without memory, W.
@@ -63,25 +64,25 @@ pub struct Domain {
     pub cores: u32,
 }
 
-/// A link that traffic to some tiers crosses.
+/// A link, such as one between sockets, that traffic to some tiers crosses.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Link {
     /// The name of the link.
     pub name: String,
-    /// Bandwidth, reads and writes together, GB/s.
+    /// Maximum bandwidth of reads and writes together, GB/s.
     pub bandwidth_gbps: f64,
     /// The tiers behind the link, as indices into [`Platform::tiers`]. No tier is behind two links.
     pub tiers: Vec<usize>,
-    /// The domains whose traffic crosses the link, as indices into [`Platform::domains`]; empty for
-    /// all domains.
+    /// The domains whose traffic to these tiers crosses the link, as indices into
+    /// [`Platform::domains`]; empty for all domains.
     pub domains: Vec<usize>,
     /// The provenance and the source of the bandwidth.
     pub figure: Figure,
 }
 
 impl Link {
-    /// The fraction of the traffic to the link's tiers that crosses the link, if the fraction
-    /// `domain_parts[i]` of the threads is in domain `i`.
+    /// Returns the fraction of the traffic to the link's tiers that crosses the link.
+    /// `domain_parts[i]` is the fraction of the threads that is in domain `i`.
     pub fn crossing(&self, domain_parts: &[f64]) -> f64 {
         if self.domains.is_empty() {
             return 1.0;
@@ -90,7 +91,7 @@ impl Link {
     }
 }
 
-/// A coupling: traffic on one tier takes bandwidth from another tier, such as on a mesh that
+/// A coupling: traffic on one tier takes bandwidth from another tier. The cause may be a mesh that
 /// carries the traffic of both tiers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Coupling {
@@ -109,22 +110,22 @@ pub struct Coupling {
 pub struct Interleaving {
     /// The number of independent page streams that represent the threads.
     ///
-    /// A thread walks some pages on one tier, then some on another, and all lines of a page come
-    /// from one tier. With perfectly spread threads, the tiers would always be loaded in the ratio
-    /// of the weights. With few streams, one tier is sometimes idle while another tier has a queue.
+    /// A thread walks some pages on one tier, then some on another; all lines of a page come from
+    /// one tier. If threads were spread perfectly, the tiers would always be loaded in the ratio of
+    /// the weights. With few streams, one tier is sometimes idle while another tier has a queue.
     /// See [`crate::equilibrium`].
     pub page_streams: u32,
     /// The provenance and the source of `page_streams`.
     pub figure: Figure,
 }
 
-/// Maximum number of page streams of a platform. More streams would change nothing: the tiers are
-/// loaded evenly with this number already.
+/// Maximum number of page streams of a platform. More streams would change nothing, because this
+/// number already loads the tiers evenly.
 pub const PAGE_STREAMS_MAX: u32 = 256;
 
 impl Default for Interleaving {
-    /// The number of streams is fitted to those measurements of the CXL white paper that have pages
-    /// on both tiers (`reproduce cxl-interleaving`).
+    /// The number of streams is fitted to the measurements of the CXL white paper in which pages
+    /// are on both tiers (`reproduce cxl-interleaving`).
     fn default() -> Self {
         Self {
             page_streams: 16,
@@ -134,22 +135,22 @@ impl Default for Interleaving {
 }
 
 impl Platform {
-    /// The fraction of threads in each domain; sums to 1. The fractions are proportional to the
-    /// cores of the domains, because Linux balances the threads of an unbound program in this way.
+    /// The fraction of threads in each domain; sums to 1. It is proportional to the cores of the
+    /// domain, because Linux balances the threads of an unbound program in this way.
     pub fn spread(&self) -> Vec<f64> {
         let cores: u32 = self.domains.iter().map(|domain| domain.cores).sum();
         let part = |domain: &Domain| f64::from(domain.cores) / f64::from(cores.max(1));
         self.domains.iter().map(part).collect()
     }
 
-    /// The fraction of threads in each domain if all threads are in `domain`: 1 for this domain, 0
-    /// for all others.
+    /// The fraction of threads in each domain if all threads are in `domain`: 1 for `domain`, 0 for
+    /// all others.
     pub fn only(&self, domain: usize) -> Vec<f64> {
         (0..self.domains.len()).map(|at| f64::from(u8::from(at == domain))).collect()
     }
 
-    /// The response of the tier with the index `tier` to traffic of `mix` from threads of which the
-    /// fraction `domain_parts[i]` is in domain `i`.
+    /// Returns the response of tier `tier` to traffic of `mix`. `domain_parts[i]` is the fraction
+    /// of the threads that is in domain `i`.
     pub fn answer(&self, tier: usize, domain_parts: &[f64], mix: Mix) -> Answer {
         let curves = &self.tiers[tier].curves;
         let parts = self.domains.iter().zip(domain_parts).filter(|(_, part)| **part > 0.0);
@@ -160,7 +161,7 @@ impl Platform {
             seen += part;
             blended = Some(match blended {
                 None => own,
-                // Domains with the same curve have the same response, so no blend is needed.
+                // If two domains have the same response, no blend is needed.
                 Some(others) if others == own => others,
                 Some(others) => Answer {
                     response: own.response.blend(part / seen, &others.response),
@@ -172,15 +173,15 @@ impl Platform {
         blended.unwrap_or_else(|| curves.answer(&self.domains[0].name, mix))
     }
 
-    /// The power of the machine without load, W: components other than tiers, and the static power
-    /// of the tiers. `None` if the platform has no power figures.
+    /// The power of the server without load, W: of the components other than tiers, plus the static
+    /// power of the tiers. `None` if the platform has no power figures.
     pub fn standing_w(&self) -> Option<f64> {
         let tiers = self.tiers.iter().filter_map(|tier| tier.power.as_ref());
         Some(self.power.as_ref()?.idle_w + tiers.map(|tier| tier.static_w).sum::<f64>())
     }
 
-    /// The power of traffic on all tiers, W, without the static power. `tier_gbps` has the traffic
-    /// of each tier.
+    /// The power of the traffic on all tiers, W, without the tiers' static power. `tier_gbps` is
+    /// the traffic of each tier, GB/s.
     pub fn traffic_w(&self, tier_gbps: &[f64]) -> f64 {
         let tiers = self.tiers.iter().zip(tier_gbps);
         tiers

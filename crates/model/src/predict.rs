@@ -1,4 +1,5 @@
-//! Predictions for several weights: of a workload, or of a mix at a given load.
+//! Predicts bandwidth, latency and speed-up for several weights: of a workload, or of a mix at a
+//! given load.
 
 mod best;
 mod fit;
@@ -17,20 +18,20 @@ use crate::{platform::Platform, provenance::Provenance, statistics, weights::Wei
 /// The probability that the interval of an [`Estimate`] contains the true value.
 pub const INTERVAL: f64 = 0.9;
 
-/// Half of the width of an interval with the probability [`INTERVAL`], for a normal distribution,
-/// in standard deviations.
+/// Half of the width, in standard deviations, of an interval that contains the fraction
+/// [`INTERVAL`] of a normal distribution.
 pub const Z_OF_INTERVAL: f64 = 1.645;
 
-/// Standard deviation of the error of a predicted figure, as a fraction of the figure. The value is
-/// the root mean square error of the speed-ups in `reproduce cxl-interleaving` and `reproduce
+/// Standard deviation of the error of a predicted figure, as a fraction of the figure. It is the
+/// root mean square error of the speed-ups in `reproduce cxl-interleaving` and `reproduce
 /// gnr120-interleaving`, with equal weight of all workloads. The second command also makes a
-/// cross-validation: it computes the intervals of each workload with the error of the other
-/// workloads, and reports the fraction of all rows within these intervals.
+/// cross-validation: it computes each workload's intervals from the error of the other workloads,
+/// and reports the fraction of all rows that are within their intervals.
 pub const MODEL_SPREAD: f64 = 0.025;
 
-/// A speed-up of `NO_GAIN` or less means that DRAM does not limit the workload; a speed-up of
-/// [`GAIN`] or more means that DRAM does. The measured runs leave the answer open if the interval
-/// of the speed-up begins at `NO_GAIN` or below and ends at [`GAIN`] or above.
+/// The highest speed-up that means that DRAM does not limit the workload. If the interval of the
+/// speed-up begins at `NO_GAIN` or below and ends at [`GAIN`] or above, the measured runs leave
+/// open whether DRAM limits the workload.
 const NO_GAIN: f64 = 1.03;
 /// The lowest speed-up that means that DRAM limits the workload. See [`NO_GAIN`].
 const GAIN: f64 = 1.15;
@@ -41,7 +42,7 @@ pub struct Estimate {
     /// The mean. In a prediction for a workload, it is the mean over all behaviours that agree with
     /// the measured runs.
     pub mean: f64,
-    /// The lower end of the interval.
+    /// The lower end of the interval, which is described at `high`.
     pub low: f64,
     /// The upper end of the interval. The interval contains the true value with the probability
     /// [`INTERVAL`]. Both ends of an exact figure are equal to its mean.
@@ -49,10 +50,10 @@ pub struct Estimate {
 }
 
 impl Estimate {
-    /// Widens the interval by the error of the model, [`MODEL_SPREAD`]. The distance of each end
-    /// from the mean and the error of the model are added as independent errors (root of the sum of
-    /// squares). The error applies to weights with pages on more than one tier, and to speeds
-    /// relative to another platform.
+    /// Widens the interval by the error of the model, [`MODEL_SPREAD`]: the distance of each end
+    /// from the mean and the error of the model are added like independent errors (root of the sum
+    /// of squares). Predictions with pages on more than one tier have this error, and so have
+    /// speeds relative to another platform.
     #[must_use]
     pub fn with_model_spread(self) -> Self {
         let miss = Z_OF_INTERVAL * MODEL_SPREAD * self.mean;
@@ -61,8 +62,8 @@ impl Estimate {
         Self { low: self.mean - wider(low), high: self.mean + wider(high), ..self }
     }
 
-    /// The mean of `values` (not empty), which have equal weight, and the interval that contains
-    /// the fraction [`INTERVAL`] of them.
+    /// The estimate from `values` (not empty) of equal weight: their mean, and the interval that
+    /// contains the fraction [`INTERVAL`] of them.
     pub fn of(values: Vec<f64>) -> Self {
         let values = statistics::sorted(values);
         let mean = statistics::mean(&values);
@@ -76,18 +77,18 @@ impl Estimate {
         Self { mean: value, low: value, high: value }
     }
 
-    /// The mean and the interval multiplied by `factor`, for a conversion to another unit.
+    /// Multiplies the mean and the interval by `factor`, for a conversion to another unit.
     pub fn scaled(self, factor: f64) -> Self {
         Self { mean: self.mean * factor, low: self.low * factor, high: self.high * factor }
     }
 }
 
-/// The prediction for given weights.
+/// The prediction for one set of weights.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// The weights that the row is for.
+    /// The weights to which the row applies.
     pub weights: Weights,
-    /// Reads and writes at the memory controllers, GB/s.
+    /// Bandwidth of reads and writes at the memory controllers, GB/s.
     pub bandwidth_gbps: Estimate,
     /// Mean bandwidth of each tier, GB/s.
     pub tier_bandwidth_gbps: Vec<f64>,
@@ -95,7 +96,7 @@ pub struct Row {
     pub tier_latency_ns: Vec<f64>,
     /// The mean latency of a line, ns.
     pub latency_ns: f64,
-    /// The result in the workload's metric; `None` for a mix.
+    /// The predicted result in the workload's own metric; `None` if the prediction is for a mix.
     pub result: Option<Estimate>,
     /// Performance divided by the performance with all pages on the first tier.
     pub speedup: Estimate,
@@ -113,14 +114,14 @@ pub struct Prediction {
     pub threads: f64,
     /// One row for each of the requested weights, in the order of the request.
     pub rows: Vec<Row>,
-    /// The best weights whose pages fit into the tiers, as an index into `rows`; `None` if no row's
+    /// The index into `rows` of the best weights whose pages fit into the tiers; `None` if no row's
     /// pages fit.
     pub best: Option<usize>,
-    /// The inputs of the prediction, each with the weakest provenance of its figures.
+    /// The names of the prediction's inputs, each with the weakest provenance of its figures.
     pub inputs: Vec<(String, Provenance)>,
-    /// The index into `rows` of the row with the highest possible speed-up, if the measured runs
-    /// leave open whether DRAM limits the workload; otherwise `None`. In this row, no speed-up and
-    /// a speed-up of 15 % or more both agree with the runs. A run with the weights of this row
+    /// `None` if the measured runs determine whether DRAM limits the workload. Otherwise the index
+    /// into `rows` of the row whose speed-up has the highest upper end: in this row, no speed-up
+    /// and a speed-up of 15 % or more both agree with the runs. A run with the weights of this row
     /// would decide.
     pub undecided: Option<usize>,
 }
@@ -131,7 +132,7 @@ impl Prediction {
         Self { threads, rows, best, inputs, undecided: None }
     }
 
-    /// Computes [`Self::undecided`] from the rows.
+    /// Determines [`Self::undecided`] from the rows.
     fn with_undecided(self) -> Self {
         let fits = self.rows.iter().enumerate().filter(|(_, row)| row.too_small.is_none());
         let undecided = widest_undecided(fits.map(|(at, row)| (at, row.speedup)));
@@ -139,16 +140,16 @@ impl Prediction {
     }
 }
 
-/// Of `speedups`, pairs of a label and a speed-up: the pair whose interval ends highest, if this
-/// interval contains both no gain and a gain of [`GAIN`] or more. The runs then leave open whether
-/// DRAM limits the workload.
+/// Each of `speedups` is a pair of a label and a speed-up. Returns the pair whose interval ends
+/// highest, if this interval contains both no gain ([`NO_GAIN`]) and a gain of [`GAIN`] or more.
+/// The runs then leave open whether DRAM limits the workload.
 fn widest_undecided<T>(speedups: impl Iterator<Item = (T, Estimate)>) -> Option<(T, Estimate)> {
     let widest = speedups.max_by(|(_, a), (_, b)| a.high.total_cmp(&b.high));
     widest.filter(|(_, speedup)| speedup.low <= NO_GAIN && speedup.high >= GAIN)
 }
 
-/// The names and the provenance of the figures behind `rows`: the curves of the tiers that the rows
-/// use, and the constants of `platform`.
+/// Returns the inputs of `rows` that come from `platform`, with their provenance: the curves of the
+/// tiers that the rows use, and the constants of `platform`.
 fn platform_provenance(platform: &Platform, rows: &[Row]) -> Vec<(String, Provenance)> {
     let used = |tier: usize| rows.iter().any(|row| row.weights.as_slice()[tier] > 0);
     let mut inputs: Vec<_> = platform

@@ -5,12 +5,12 @@
 
 use std::{fmt, str::FromStr};
 
-/// The origin of a figure. The variants are in order, from the strongest to the weakest.
+/// The origin of a figure. The variants are in order from the strongest to the weakest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Provenance {
-    /// Measured on the machine that is described.
+    /// Measured on the machine to which the figure applies.
     Measured,
-    /// Published for the machine or the device that is described.
+    /// Published for the machine or the device to which the figure applies.
     Published,
     /// The result of a simulation.
     Simulated,
@@ -19,10 +19,10 @@ pub enum Provenance {
 }
 
 impl Provenance {
-    /// All origins, from the strongest to the weakest.
+    /// All variants, from the strongest to the weakest.
     pub const ALL: [Self; 4] = [Self::Measured, Self::Published, Self::Simulated, Self::Assumed];
 
-    /// The name in files and documents.
+    /// The name of the provenance in files and documents.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Measured => "measured",
@@ -39,7 +39,7 @@ impl fmt::Display for Provenance {
     }
 }
 
-/// A name that is not a provenance.
+/// The text that is not the name of a provenance.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("\"{0}\" is none of measured, published, simulated, assumed")]
 pub struct ProvenanceError(pub String);
@@ -60,17 +60,17 @@ impl FromStr for Provenance {
 pub struct Figure {
     /// The origin of the figure: measured, published, simulated or assumed.
     pub provenance: Provenance,
-    /// The paper or record with the section or table, or the reason of an assumption.
+    /// The paper or record, with the section or table; for an assumption, its reason.
     pub source: String,
 }
 
 impl Figure {
-    /// A figure assumed for this `reason`.
+    /// Creates a figure that is assumed for the reason `reason`.
     pub fn assumed(reason: &str) -> Self {
         Self { provenance: Provenance::Assumed, source: reason.into() }
     }
 
-    /// A figure published in `source`.
+    /// Creates a figure that is published in `source`.
     pub fn published(source: &str) -> Self {
         Self { provenance: Provenance::Published, source: source.into() }
     }

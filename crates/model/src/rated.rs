@@ -1,9 +1,9 @@
 //! A platform from ratings alone: its bandwidths and latencies are the figures of firmware tables,
 //! and the shape of its curves was measured on another machine.
 //!
-//! The platform serves policies that need curves on a machine without measured curves. All figures
-//! have the provenance `assumed`. Each tier has one curve for all mixes, which ends at the rated
-//! bandwidth.
+//! The platform serves policies that need curves, on a machine whose curves were not measured. All
+//! of its figures have the provenance `assumed`. Each tier has one curve for all mixes, which ends
+//! at the rated bandwidth.
 
 use crate::{
     curve::{Curve, CurvePoint},
@@ -16,9 +16,8 @@ use crate::{
 };
 use core::ops::RangeInclusive;
 
-/// The shape of the curve of DRAM for reads, from dram.csv of the platform `xeon6-cz122`. Each pair
-/// has a fraction of the maximum bandwidth, and the latency at this fraction divided by the idle
-/// latency.
+/// The shape of a DRAM curve for reads, from dram.csv of the platform `xeon6-cz122`: pairs of a
+/// fraction of the maximum bandwidth, and the latency at this fraction divided by the idle latency.
 const DRAM: [(f64, f64); 8] = [
     (0.0, 1.0),
     (0.25, 1.1),
@@ -30,29 +29,30 @@ const DRAM: [(f64, f64); 8] = [
     (1.0, 3.2),
 ];
 
-/// The shape of the curve of an expander for reads, which is used for NVRAM and storage too. It
-/// follows cxl.csv of the platform `xeon6-cz122` up to 0.97 of the maximum bandwidth; above, its
-/// latencies are lower. Each pair has a fraction of the maximum bandwidth, and the latency at this
-/// fraction divided by the idle latency.
+/// The shape of an expander's curve for reads: pairs of a fraction of the maximum bandwidth, and
+/// the latency at this fraction divided by the idle latency. Up to 0.97 of the maximum bandwidth,
+/// it follows cxl.csv of the platform `xeon6-cz122`; above, its latencies are lower. NVRAM and
+/// storage have this shape too.
 const EXPANDER: [(f64, f64); 7] =
     [(0.0, 1.0), (0.5, 1.07), (0.8, 1.22), (0.92, 1.45), (0.97, 1.8), (0.99, 2.5), (1.0, 4.5)];
 
-/// Maximum number of outstanding lines of a core, assumed to be that of `xeon6-cz122`.
+/// Maximum number of outstanding lines of a core: the number of `xeon6-cz122`, assumed for every
+/// machine.
 const OUTSTANDING_LINES: f64 = 48.0;
 
-/// Uncore latency (round trip between a core and the memory controller), ns, assumed to be that of
-/// `xeon6-cz122`.
+/// Uncore latency (round trip between a core and the memory controller), ns: the latency of
+/// `xeon6-cz122`, assumed for every machine.
 const UNCORE_NS: f64 = 60.0;
 
-/// The valid range of a rated read bandwidth, GB/s. Firmware with a wrong base unit in its HMAT
-/// gives figures far outside of this range.
+/// The valid range of a rated read bandwidth, GB/s. Firmware whose HMAT has a wrong base unit gives
+/// figures far outside of this range.
 pub const BANDWIDTH_GBPS: RangeInclusive<f64> = 1e-3..=1e5;
 
 /// The valid range of a rated idle latency, ns: up to 1 ms.
 pub const LATENCY_NS: RangeInclusive<f64> = 1.0..=1e6;
 
 /// Builds the platform of a machine from the rated bandwidths and latencies in `layout`. The caller
-/// has checked that the ratings are within [`BANDWIDTH_GBPS`] and [`LATENCY_NS`].
+/// must have checked that they are within [`BANDWIDTH_GBPS`] and [`LATENCY_NS`].
 pub fn platform(layout: &Layout) -> Platform {
     let domains = layout.domains.iter();
     Platform {
@@ -74,9 +74,8 @@ pub fn platform(layout: &Layout) -> Platform {
     }
 }
 
-/// The share of pages on each tier of the machine, for threads in the domain with the index
-/// `domain`. The tiers near this domain have shares in the ratio of their rated bandwidths, all
-/// other tiers have 0.
+/// Returns the share of pages on each tier of the machine for threads in domain `domain`. The tiers
+/// near this domain have shares in the ratio of their rated bandwidths; all other tiers have 0.
 pub fn shares(layout: &Layout, domain: usize) -> Vec<f64> {
     let near = &layout.domains[domain].tiers;
     let all: f64 = near.iter().map(|at| layout.tiers[*at].rated_gbps).sum();
@@ -126,8 +125,8 @@ mod tests {
     }
 
     proptest! {
-        /// For any valid ratings of two tiers, the curve of each tier has the rated latency as its
-        /// idle latency and the rated bandwidth as its maximum.
+        /// Asserts for any valid ratings of two tiers that the curve of each tier has the rated
+        /// latency as its idle latency, and the rated bandwidth as its maximum.
         #[test]
         fn curves_are_as_rated(log_gbps in -2.5..=5.0f64, log_ns in 0.0..=5.6f64) {
             let (gbps, ns) = (libm::pow(10.0, log_gbps), libm::pow(10.0, log_ns));

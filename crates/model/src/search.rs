@@ -1,17 +1,17 @@
-//! A search for the best division of a workload's pages among tiers, in whole percentage points.
+//! Searches for the best division of a workload's pages among tiers, in whole percentage points.
 
-/// Step sizes of the first, coarse search over all divisions of the pages among tiers, in
+/// Possible step sizes of the first, coarse search over all divisions of the pages among tiers, in
 /// percentage points; the finest step is first.
 const COARSE: [u16; 5] = [5, 10, 20, 25, 50];
 
-/// Maximum number of divisions that the coarse search tries. The coarse search uses the finest step
-/// within this limit.
+/// Maximum number of divisions that the coarse search tries. The search uses the finest step of
+/// `COARSE` with which it tries no more.
 const TRIES_MAX: u64 = 60_000;
 
 /// Returns the division of 100 percentage points among `tiers` tiers with the highest score, and
-/// the score. A first, coarse search tries all divisions in steps of five points (larger steps with
-/// more than six tiers). A second search climbs in steps of one point from the best coarse
-/// division. `score` is `None` for a division that is not allowed. The result is `None` if the
+/// this score. A first, coarse search tries all divisions in steps of five points (larger steps
+/// with more than six tiers). A second search climbs in steps of one point from the best coarse
+/// division. `score` returns `None` for a division that is not allowed. The result is `None` if the
 /// coarse search finds no allowed division.
 ///
 /// Among divisions of the coarse search with the same score, the division with the most points on
@@ -52,15 +52,15 @@ pub fn best_points(
     }
 }
 
-/// The number of ways to divide `sum` points among `parts` tiers: the binomial coefficient of
-/// `parts + sum - 1` over `sum`.
+/// Returns the number of ways to divide `sum` points among `parts` tiers: the binomial coefficient
+/// of `parts + sum - 1` over `sum`.
 fn tries(sum: u16, parts: usize) -> u64 {
     let parts = parts.max(1) as u64;
     (1..=u64::from(sum)).fold(1, |ways: u64, n| ways.saturating_mul(parts + n - 1) / n)
 }
 
-/// All ways to divide `sum` points among `parts` tiers, in falling order of the first tier's
-/// points.
+/// Returns all ways to divide `sum` points among `parts` tiers, in falling order of the points of
+/// the first tier.
 fn compositions(sum: u16, parts: usize) -> Vec<Vec<u16>> {
     if parts <= 1 {
         return vec![vec![sum]; parts];

@@ -1,30 +1,31 @@
 //! Mean and quantiles of samples.
 //!
 //! Two definitions of a quantile are in use (Hyndman and Fan, "Sample Quantiles in Statistical
-//! Packages", 1996). [`quantile`] interpolates between neighbours (type 7, the default of R and
-//! NumPy) and suits estimates from few values. [`nearest_rank`] returns one of the values (type 1)
-//! and suits a percentile of observed samples.
+//! Packages", 1996). [`quantile`] interpolates between neighbouring values (type 7, the default of
+//! R and NumPy), which suits estimates from few values. [`nearest_rank`] returns one of the values
+//! (type 1), which suits a percentile of observed samples.
 
-/// Sorts values in ascending order, as [`f64::total_cmp`] does: a positive NaN is last.
+/// Sorts values in ascending order by [`f64::total_cmp`], so that a positive NaN is last.
 pub fn sorted(mut values: Vec<f64>) -> Vec<f64> {
     values.sort_by(f64::total_cmp);
     values
 }
 
-/// The arithmetic mean; NaN without values.
+/// Returns the arithmetic mean; NaN if there are no values.
 pub fn mean(values: &[f64]) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
 }
 
-/// The quantile at `part` (0 to 1) of sorted values (not empty), interpolated between neighbours.
+/// Returns the quantile at `part` (0 to 1) of `sorted` (ascending, not empty), interpolated between
+/// neighbouring values.
 pub fn quantile(sorted: &[f64], part: f64) -> f64 {
     let at = part * (sorted.len() - 1) as f64;
     let (below, above) = (sorted[at.floor() as usize], sorted[at.ceil() as usize]);
     below + (above - below) * at.fract()
 }
 
-/// The smallest value in `sorted` such that at least the fraction `part` (0 to 1) of all values is
-/// not larger than this value; `None` without values. At 0.5 the result is the lower median.
+/// Returns the smallest value in `sorted` to which at least the fraction `part` (0 to 1) of all
+/// values is equal or smaller; `None` without values. At 0.5 it is the lower median.
 pub fn nearest_rank(sorted: &[f64], part: f64) -> Option<f64> {
     let rank = (part * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.clamp(1, sorted.len().max(1)) - 1).copied()

@@ -11,13 +11,13 @@ use std::{fmt, str::FromStr};
 /// The kind of memory of a tier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TierKind {
-    /// DIMMs on the processor's own channels.
+    /// DIMMs on the channels of the processor itself.
     Dram,
     /// An expander behind a CXL link.
     Cxl,
-    /// Non-volatile memory, addressed as memory.
+    /// Non-volatile memory that programs address as memory.
     Nvram,
-    /// A file or a drive.
+    /// A file or a drive that stores pages.
     Storage,
 }
 
@@ -47,7 +47,7 @@ impl FromStr for TierKind {
     }
 }
 
-/// A pool of memory, with its curves.
+/// A pool of memory with uniform speed, and its curves.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tier {
     /// The name of the tier, unique on the platform.
@@ -56,86 +56,89 @@ pub struct Tier {
     pub kind: TierKind,
     /// The capacity of the tier.
     pub capacity: Bytes,
-    /// The curves of each domain and mix.
+    /// The curves, for each domain and mix.
     pub curves: Curves,
-    /// The power of the tier; `None` without power figures.
+    /// The power of the tier; `None` if the platform has no figures for it.
     pub power: Option<TierPower>,
     /// The limit of the counters of the tier's queue; `None` if no limit is known.
     pub queue_counters: Option<QueueCounters>,
-    /// The number of channels or expanders that the curves and the capacity describe, if known.
+    /// The number of channels or expanders to which the curves and the capacity apply; `None` if
+    /// unknown.
     pub count: Option<u32>,
 }
 
-/// A limit of the counters that observe the queue of a tier.
+/// The limit of the counters that observe the request queue of a tier.
 ///
 /// Reads beyond the limit wait before the queue and are not counted. The latency that Little's law
-/// gives from the counts is then lower than the latency that threads observe. Example: 500 GB/s of
-/// reads are 7.8 lines/ns, so 1,150 counted reads give 147 ns, however long the threads wait.
+/// gives from the counted reads is then lower than the latency that threads observe. Example: 500
+/// GB/s of reads are 7.8 lines/ns, so 1,150 counted reads give 147 ns, however long the threads
+/// wait.
 #[derive(Clone, Debug, PartialEq)]
 pub struct QueueCounters {
-    /// Maximum number of outstanding reads that the queue counters count.
+    /// Maximum number of outstanding reads that the counters count.
     pub reads_max: f64,
     /// The provenance and the source of `reads_max`.
     pub figure: Figure,
 }
 
-/// The power of a tier, static and proportional to its traffic.
+/// The power of a tier: a static part, and a part that is proportional to the traffic.
 ///
 /// At 15 pJ/bit, 500 GB/s take 500e9 x 8 x 15e-12 = 60 W.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TierPower {
-    /// Power of all devices without traffic, W.
+    /// Power of all devices of the tier without traffic, W.
     pub static_w: f64,
-    /// Energy of each bit read or written, on its whole path, pJ.
+    /// Energy of each bit that is read or written, pJ, on the bit's whole path.
     pub energy_pj_per_bit: f64,
     /// The provenance and the source of `static_w` and `energy_pj_per_bit`.
     pub figure: Figure,
 }
 
-/// Watts for one GB/s at one pJ a bit: 8 x 10^9 x 10^-12.
+/// The power, W, of traffic of 1 GB/s at 1 pJ/bit: 8 x 10^9 x 10^-12.
 const W_PER_GBPS_PJ: f64 = 8e-3;
 
 impl TierPower {
-    /// Power of traffic of `gbps`, W, without the static power.
+    /// The power of traffic of `gbps` GB/s, W, without the static power.
     pub fn traffic_w(&self, gbps: f64) -> f64 {
         W_PER_GBPS_PJ * gbps * self.energy_pj_per_bit
     }
 }
 
-/// The curve of a tier for one mix, for the traffic of one domain or of all domains.
+/// The curve of a tier for one mix. It applies to the traffic of one domain or of all domains.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MixCurve {
-    /// The domain of the traffic; `None` for every domain without a curve of its own for this mix.
+    /// The domain whose traffic has this curve. `None` stands for every domain that has no curve of
+    /// its own for this mix.
     pub domain: Option<String>,
     /// The mix of the traffic.
     pub mix: Mix,
-    /// Latency against bandwidth.
+    /// Loaded latency against bandwidth.
     pub curve: Curve,
 }
 
-/// The curves of a tier.
+/// The curves of a tier, for all domains and mixes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curves(Vec<MixCurve>);
 
-/// Invalid curves of a tier.
+/// The reason why curves are not valid as the curves of a tier.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CurvesError {
     /// The tier has no curve.
     #[error("there is no curve")]
     Empty,
-    /// Two curves have the same mix and the same domain. The field is the mix.
+    /// Two curves have the same mix and the same domain. The field is the text of the mix.
     #[error("the mix {0} has two curves")]
     Twice(String),
 }
 
-/// The response of a tier to a mix, and its provenance.
+/// The response of a tier to a mix, with its provenance.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
     /// Bandwidth and latency against bytes in flight.
     pub response: Response,
     /// The reason for an extrapolation; `None` if the response is not extrapolated.
     pub extrapolated: Option<String>,
-    /// The weakest provenance of the curves used.
+    /// The weakest provenance of the curves from which the response was made.
     pub provenance: Provenance,
 }
 
@@ -157,30 +160,30 @@ impl Curves {
         Ok(Self(curves))
     }
 
-    /// The curves with all bandwidths multiplied by `factor`.
+    /// Returns the curves with all bandwidths multiplied by `factor`.
     ///
     /// # Errors
     ///
-    /// A bandwidth out of range.
+    /// If a bandwidth is then out of range.
     pub fn scaled(&self, factor: f64) -> Result<Self, CurveError> {
         self.scaled_by(|_| factor)
     }
 
-    /// The curves with changed bandwidths: `factor` is called with the mix of each curve, and
-    /// returns the factor by which all bandwidths of the curve are multiplied.
+    /// Returns the curves with changed bandwidths: `factor` is called with the mix of each curve,
+    /// and returns the factor by which all bandwidths of the curve are multiplied.
     ///
     /// # Errors
     ///
-    /// A bandwidth out of range.
+    /// If a bandwidth is then out of range.
     pub fn scaled_by(&self, factor: impl Fn(Mix) -> f64) -> Result<Self, CurveError> {
         self.each(|own| own.curve.scaled(factor(own.mix)))
     }
 
-    /// The curves with all latencies multiplied by `factor`.
+    /// Returns the curves with all latencies multiplied by `factor`.
     ///
     /// # Errors
     ///
-    /// A latency out of range.
+    /// If a latency is then out of range.
     pub fn slowed(&self, factor: f64) -> Result<Self, CurveError> {
         self.each(|own| own.curve.slowed(factor))
     }
@@ -198,20 +201,21 @@ impl Curves {
         self.0.iter()
     }
 
-    /// The first curve of exactly this mix, for any domain; `None` if the tier has no curve of this
-    /// mix.
+    /// The first curve of exactly the mix `mix`, for any domain; `None` if the tier has no curve of
+    /// this mix.
     pub fn of(&self, mix: Mix) -> Option<&Curve> {
         self.0.iter().find(|curve| curve.mix == mix).map(|curve| &curve.curve)
     }
 
-    /// The response of the tier to `mix` from `domain`.
+    /// Returns the response of the tier to `mix` from `domain`.
     ///
     /// A mix between two known mixes of its family ([`Mix::is_of_family`]) is interpolated by read
-    /// share. In three cases the answer is marked as an extrapolation. A mix outside of the known
-    /// read shares has the curve of the nearest read share. A mix with a kind of stores or an order
-    /// of accesses that no curve has is interpolated between the curves of reads in its order of
-    /// accesses, or, if there are none, between all curves. A domain for which no curve is valid
-    /// has the curves of all domains.
+    /// share. In three cases the answer is marked as an extrapolation:
+    ///
+    /// - A mix outside of the known read shares gets the curve of the nearest read share.
+    /// - A mix whose kind of stores or order of accesses no curve has is interpolated between the
+    ///   curves of reads in its order of accesses or, if there are none, between all curves.
+    /// - A domain for which no curve is valid gets the curves of all domains.
     pub fn answer(&self, domain: &str, mix: Mix) -> Answer {
         let own = |curve: &&MixCurve| curve.domain.as_deref() == Some(domain);
         let mut seen: Vec<&MixCurve> = self.0.iter().filter(own).collect();
@@ -242,9 +246,9 @@ impl Curves {
     }
 }
 
-/// The answer for `read_share`, interpolated between the curve of the next lower and the curve of
-/// the next higher read share in `curves` (not empty). If there is no lower or no higher read
-/// share, returns the answer of the other curve, and true.
+/// Interpolates between the two curves of `curves` (not empty) whose read shares are next below and
+/// next above `read_share`. If one of them does not exist, returns the answer of the other curve,
+/// and true.
 fn interpolate(curves: &[&MixCurve], read_share: f64) -> (Answer, bool) {
     let share = |curve: &MixCurve| curve.mix.read_share();
     let below = curves

@@ -1,12 +1,12 @@
-//! Finds the best static weights in few runs. From the results of the runs so far, [`Search::next`]
-//! returns the weights to run next, or the best weights.
+//! Finds the best static weights in few runs. [`Search::next`] takes the results of the runs so
+//! far, and returns the weights to run next or, at the end, the best weights.
 //!
 //! Weights are proposed from rated bandwidths or curves. The proposal may be wrong, so runs decide.
-//! The first run has all pages on the first tier (the reference), the next run has the proposed
-//! weights. Later runs have weights that may be better still. Lower bounds of the run time exclude
-//! all other weights. The bounds hold for every curve of the run time over the share on the first
-//! tier that satisfies the assumptions of [`curve`]. Example: the optimum is 3:1, and the machine
-//! is rated 22:9:
+//! The first run has all pages on the first tier (the reference); the next run has the proposed
+//! weights. Later runs have weights that may be better still. All other weights are excluded by
+//! lower bounds of the run time. The bounds hold for every curve of the run time over the share on
+//! the first tier that satisfies the assumptions of [`curve`]. Example: the optimum is 3:1, and the
+//! machine is rated 22:9:
 //!
 //! ```text
 //! run  weights  time    conclusion
@@ -18,14 +18,14 @@
 //!   6  1:0      1.331   repetition: 3:1 is 1.33 times as fast, +- 0.02
 //! ```
 //!
-//! Then runs are repeated while it is uncertain which weights are better. The repetitions end if no
-//! run is left, or if the remaining runs could not decide. Intervals are computed with Student's t
-//! at [`INTERVAL`]. The noise of a run is pooled over all weights; the expected noise
-//! ([`Search::noise`]) is pooled with it, and weighs as much as two degrees of freedom of measured
-//! noise.
+//! Then runs are repeated while it is uncertain which weights are better. The repetitions end when
+//! no run is left, or when the remaining runs could not decide. Intervals are computed with
+//! Student's t at the probability [`INTERVAL`]. The noise of a run is pooled over all weights; the
+//! expected noise ([`Search::noise`]) is pooled with it, and weighs as much as two degrees of
+//! freedom of measured noise.
 //!
-//! With more than two tiers, the tiers behind the first divide the rest in the ratio of the
-//! proposal: the search has one variable, not several.
+//! With more than two tiers, the tiers after the first divide the remaining pages in the ratio of
+//! the proposal. The search therefore has one variable, the share of the first tier.
 
 mod curve;
 mod noise;
@@ -38,43 +38,43 @@ use crate::{
 use curve::TimeCurve;
 use noise::Noise;
 
-/// The lower bound of the run time is evaluated at shares of pages on the first tier from 0 to 1,
-/// in this number of equal steps.
+/// The number of equal steps from 0 to 1 in the share of pages on the first tier. The lower bound
+/// of the run time is evaluated at each step.
 const STEPS: u32 = 1000;
 
-/// Minimum tolerance of [`Search::along`]: weights are accepted if the share of pages on each tier
+/// Minimum tolerance of [`Search::along`]. Weights are accepted if the share of pages on each tier
 /// (0 to 1) differs from the wanted share by at most the tolerance.
 const NEAR_LEAST: f64 = 1e-3;
 
 /// Maximum number of pages in a round of the weights that [`Search::along`] proposes.
 const ROUND_MAX: u16 = 100;
 
-/// The next run has at least this fraction of the smallest share of pages on the first tier that
-/// was run so far. A run at a much smaller share may take ten times as long, and tightens the
-/// bounds only a little.
+/// The smallest share of pages on the first tier that the next run may have, as a fraction of the
+/// smallest such share in the runs so far. A run at a much smaller share may take ten times as
+/// long, and tightens the bounds only a little.
 const REACH: f64 = 0.5;
 
-/// If the smallest share of pages on the first tier in the runs so far is at most `LEAST_SHARE`,
-/// [`REACH`] does not apply: the next run may have any smaller share, down to 0.
+/// Once a run had at most this share of pages on the first tier, [`REACH`] does not apply: the next
+/// run may have any smaller share, down to 0.
 const LEAST_SHARE: f64 = 0.2;
 
 /// Two weights are equally good if the mean natural logarithms of their results differ by less than
-/// this: by less than 0.0001 % of the result.
+/// this, which is 0.0001 % of the result.
 const SAME: f64 = 1e-6;
 
-/// The weights that a search may run, and its stop conditions.
+/// The weights that a search may run, and the conditions under which it stops.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Search {
     /// The proposed weights, which are run after the first tier alone; one weight for each tier.
     pub proposal: Weights,
-    /// If given, only these weights and the first tier alone are run.
+    /// If given, the search runs only these weights and the first tier alone.
     pub only: Option<Vec<Weights>>,
     /// Maximum number of runs.
     pub runs: usize,
-    /// Minimum gain that counts, as a fraction, such as 0.02.
+    /// Minimum gain that matters, as a fraction, such as 0.02.
     pub min_gain: f64,
     /// The expected standard deviation of the values of runs with the same weights, as a fraction
-    /// of these values.
+    /// of the values.
     pub noise: f64,
 }
 
@@ -83,7 +83,7 @@ pub struct Search {
 pub struct Run {
     /// The weights by which the pages were placed in the run.
     pub weights: Weights,
-    /// The measured value, such as the run time: above 0, lower is better.
+    /// The measured value, such as the run time. It is above 0; a lower value is better.
     pub value: f64,
 }
 
@@ -96,19 +96,19 @@ pub enum Step {
     Done(Finding),
 }
 
-/// The reason of a run.
+/// The reason why a run is made.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Why {
     /// All pages on the first tier: the reference.
     First,
     /// The weights are [`Search::proposal`].
     Proposed,
-    /// The user listed the weights.
+    /// The weights are in `Search::only`, the user's list.
     Listed,
     /// The weights may be better than the best weights so far. The field is the possible gain, as a
-    /// fraction of the value of the best weights.
+    /// fraction of the best weights' value.
     Promising(f64),
-    /// A repetition of earlier weights: the second run of the best weights and of the first tier
+    /// A repetition of earlier weights: the second run of the best weights or of the first tier
     /// alone, or a further run because the results are too noisy to decide.
     Again,
 }
@@ -116,16 +116,17 @@ pub enum Why {
 /// The result of a search.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
-    /// The best weights.
+    /// The best weights that were run.
     pub best: Weights,
     /// The value of the best weights.
     pub value: Estimate,
-    /// The value of the first tier alone, divided by the value of the best weights.
+    /// The speed-up by the best weights: the value of the first tier alone, divided by the value of
+    /// the best weights.
     pub speedup: Estimate,
     /// True if the best weights gain more than [`Search::min_gain`] over the first tier alone, and
     /// the interval of [`Finding::speedup`] is above 1.
     pub is_better: bool,
-    /// The standard deviation of the values of runs with the same weights, as a fraction of these
+    /// The standard deviation of the values of runs with the same weights, as a fraction of the
     /// values.
     pub noise: f64,
     /// The reason why the search stopped.
@@ -138,37 +139,37 @@ pub enum Stop {
     /// No other weights can be better by [`Search::min_gain`] or more.
     Settled,
     /// The best weights and other weights differ by less than the noise, and the remaining runs
-    /// would not be enough to decide between them.
+    /// would be too few to decide between them.
     Noise,
     /// The maximum number of runs was made.
     Runs,
 }
 
-/// The runs with the same weights.
+/// All runs with the same weights.
 #[derive(Clone, Debug)]
 struct Repetitions {
     weights: Weights,
     /// The share of pages on the first tier.
     share: f64,
-    /// Logarithms of the measured values.
+    /// The logarithms of the runs' values.
     logs: Vec<f64>,
 }
 
 impl Repetitions {
-    /// The mean of the logarithms.
+    /// The mean logarithm of the runs' values.
     fn mean(&self) -> f64 {
         statistics::mean(&self.logs)
     }
 }
 
 impl Search {
-    /// The weights that are certain to be tried, besides the first tier alone: the proposal, or the
-    /// listed weights.
+    /// The weights that the search certainly runs, besides the first tier alone: the proposal, or
+    /// the listed weights.
     pub fn tried(&self) -> &[Weights] {
         self.only.as_deref().unwrap_or(std::slice::from_ref(&self.proposal))
     }
 
-    /// The next step after `runs`, which are in any order.
+    /// Returns the next step after the runs `runs`, which may be in any order.
     pub fn next(&self, runs: &[Run]) -> Step {
         let first = Weights::first_tier(self.proposal.as_slice().len());
         let points = points(runs);
@@ -190,8 +191,8 @@ impl Search {
                 return Step::Run(self.proposal.clone(), Why::Proposed);
             }
             None => {
-                // The last run is not used for promising weights. It is kept for a repetition of
-                // the best weights.
+                // The last run is not used for promising weights, but kept for a repetition of the
+                // best weights.
                 if runs.len() + 1 < self.runs
                     && let Some((weights, part)) = judged.promising()
                 {
@@ -205,8 +206,8 @@ impl Search {
         }
     }
 
-    /// The result of `runs`, even if the search has not ended; `None` before the first run with all
-    /// pages on the first tier.
+    /// Returns the result of `runs`, even if the search has not ended; `None` if no run has all
+    /// pages on the first tier yet.
     pub fn finding_so_far(&self, runs: &[Run]) -> Option<Finding> {
         let points = points(runs);
         let first = Weights::first_tier(self.proposal.as_slice().len());
@@ -214,10 +215,10 @@ impl Search {
         Some(Judged::new(self, points, runs.len()).finding(Stop::Runs))
     }
 
-    /// Weights with `share` of the pages on the first tier, within a tolerance. The other tiers
-    /// divide the rest in the ratio of the proposal. Of all such weights, those with the fewest
-    /// pages in a round are returned. If even these have more than [`ROUND_MAX`] pages in a round,
-    /// the nearest whole percentages are returned.
+    /// Returns weights with about the fraction `share` of the pages on the first tier. The other
+    /// tiers divide the rest in the ratio of the proposal. Of all weights within a tolerance, those
+    /// with the fewest pages in a round are returned. If even these have more than [`ROUND_MAX`]
+    /// pages in a round, the nearest whole percentages are returned.
     fn along(&self, share: f64) -> Weights {
         let proposed = &self.proposal.shares()[1..];
         let rest: f64 = proposed.iter().sum();
@@ -225,9 +226,10 @@ impl Search {
         let part = |of: &f64| if rest > 0.0 { of / rest } else { even };
         let mut shares = vec![share];
         shares.extend(proposed.iter().map(|of| (1.0 - share) * part(of)));
-        // By the assumptions of [`curve`], a change of the share by 1 % of its distance from 0 or 1
-        // changes the run time by at most about 1 %. The tolerance is therefore a fraction of the
-        // shorter distance. At a share of 0 or 1 the tolerance would be 0, so it has a minimum.
+        // By the assumptions of [`curve`], a change of the share by 1 % of its distance from 0 or
+        // from 1 changes the run time by at most about 1 %. The tolerance is therefore a fraction
+        // of the shorter of the two distances. It has a minimum, because it would be 0 at a share
+        // of 0 or 1.
         let near = (self.min_gain / 2.0 * share.min(1.0 - share)).max(NEAR_LEAST);
         let simple = |round: u16| {
             let parts = shares.iter().map(|share| libm::round(share * f64::from(round)) as u16);
@@ -245,7 +247,7 @@ impl Search {
     }
 }
 
-/// Groups runs by weights, in the order of their first runs.
+/// Groups `runs` by their weights. The groups are in the order of their first runs.
 fn points(runs: &[Run]) -> Vec<Repetitions> {
     let mut points: Vec<Repetitions> = vec![];
     for Run { weights, value } in runs {
@@ -261,22 +263,22 @@ fn points(runs: &[Run]) -> Vec<Repetitions> {
     points
 }
 
-/// True if two weights give the same placement.
+/// True if `a` and `b` give the same placement of pages.
 fn is_same(a: &Weights, b: &Weights) -> bool {
     let (a, b) = (a.shares(), b.shares());
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-9)
 }
 
-/// The evaluation of some runs, one of which has all pages on the first tier.
+/// The evaluation of the runs so far, at least one of which has all pages on the first tier.
 struct Judged<'a> {
     search: &'a Search,
     points: Vec<Repetitions>,
     noise: Noise,
-    /// The curve of the run time, fitted to the runs; `None` in a search among listed weights.
+    /// The curve of the run time, fitted to the runs; `None` if the search is among listed weights.
     curve: Option<TimeCurve>,
-    /// The index in `points` of the runs with all pages on the first tier ([`Why::First`]).
+    /// The index, in `points`, of the weights with all pages on the first tier ([`Why::First`]).
     first: usize,
-    /// The index in `points` of the runs with the best weights.
+    /// The index, in `points`, of the best weights.
     best: usize,
     /// The number of further runs that the search may make.
     left: usize,
@@ -297,16 +299,16 @@ impl<'a> Judged<'a> {
         };
         let lowest = |a: &usize, b: &usize| value(*a).total_cmp(&value(*b));
         let best = (0..points.len()).min_by(lowest).unwrap_or(first);
-        // If the best weights are no better than the first tier alone, the first tier alone counts
-        // as the best.
+        // If no weights are better than the first tier alone, the first tier alone counts as the
+        // best.
         let gains = points[first].mean() > points[best].mean() + SAME;
         let best = if gains { best } else { first };
         Self { search, points, noise, curve, first, best, left: search.runs.saturating_sub(made) }
     }
 
-    /// Returns weights that have not been run and may be better than the best weights so far by
-    /// more than the minimum gain. Also returns the possible gain, as a fraction of the value of
-    /// the best weights.
+    /// Returns weights that were not run yet and may be better than the best weights so far by more
+    /// than the minimum gain. The number with them is the possible gain, as a fraction of the best
+    /// weights' value.
     fn promising(&self) -> Option<(Weights, f64)> {
         let curve = self.curve.as_ref()?;
         let best = curve.least();
@@ -329,7 +331,7 @@ impl<'a> Judged<'a> {
         Some((weights, 1.0 - bound / best))
     }
 
-    /// The index in `points` of the weights to run again, or the reason to stop.
+    /// Returns the index, in `points`, of the weights to run again, or the reason to stop.
     fn again(&self) -> Result<usize, Stop> {
         let runs = |at: usize| self.points[at].logs.len();
         let fewer = |a: usize, b: usize| if runs(a) <= runs(b) { a } else { b };
@@ -338,7 +340,8 @@ impl<'a> Judged<'a> {
         }
         let min_gain = libm::log1p(self.search.min_gain);
         let gain = self.behind(self.first);
-        // Half of the width of the gain's interval if all remaining runs were made.
+        // Half of the width that the interval of the gain would have if all remaining runs were
+        // made.
         let most = self
             .noise
             .half(runs(self.best) + self.left.div_ceil(2), runs(self.first) + self.left / 2);
@@ -358,13 +361,13 @@ impl<'a> Judged<'a> {
         }
     }
 
-    /// The mean logarithm of the values of `points[at]`, minus the mean logarithm of the values of
-    /// the best weights.
+    /// The mean logarithm of the values of `points[at]`, minus that of the best weights: positive
+    /// if `points[at]` is worse.
     fn behind(&self, at: usize) -> f64 {
         self.points[at].mean() - self.points[self.best].mean()
     }
 
-    /// Half of the width of the confidence interval of [`Judged::behind`], in logarithms of the
+    /// Half of the width of the confidence interval of [`Judged::behind`], as a logarithm of the
     /// value.
     fn half(&self, at: usize) -> f64 {
         self.noise.half(self.points[at].logs.len(), self.points[self.best].logs.len())
@@ -392,9 +395,9 @@ impl<'a> Judged<'a> {
 }
 
 // The table of quantiles in the module `noise` is for an interval with the probability 0.9. If
-// [`INTERVAL`] changes, the table has to change with it.
+// [`INTERVAL`] changes, the table must change with it.
 const _: () = assert!(INTERVAL == 0.9);
 
-// The weights that [`Search::along`] proposes have at most `ROUND_MAX` pages in a round, so the
-// kernel accepts them.
+// The kernel must accept the weights that [`Search::along`] proposes, which have at most
+// `ROUND_MAX` pages in a round.
 const _: () = assert!(ROUND_MAX <= WEIGHT_MAX);

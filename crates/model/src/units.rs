@@ -1,22 +1,21 @@
 //! Quantities with a unit, and their text form.
 //!
-//! A bare number is refused: the unit is part of the value. GB/s is 10^9 bytes a second, GiB is
-//! 2^30 bytes.
+//! A number without a unit is refused. GB/s is 10^9 bytes a second, GiB is 2^30 bytes.
 
 use std::{fmt, str::FromStr};
 
 /// Bytes in a cache line, the unit of memory requests.
 pub const LINE_BYTES: f64 = 64.0;
 
-/// A text that is not a quantity of the expected kind.
+/// The reason why a text is not a quantity of the expected kind.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("\"{text}\" is not a {kind}: {reason}")]
 pub struct UnitError {
     /// The text that was refused.
     pub text: String,
-    /// The expected quantity, such as "size".
+    /// The kind of quantity that was expected, such as "size".
     pub kind: &'static str,
-    /// The error in the text, as a message.
+    /// The problem of the text, as part of the error message.
     pub reason: String,
     /// The allowed units, separated by commas, for the hint of an error message.
     pub allowed: String,
@@ -39,7 +38,7 @@ const SIZE_UNITS: [(&str, f64); 9] = [
 ];
 
 impl Bytes {
-    /// A number of bytes.
+    /// Creates a size from a number of bytes.
     pub const fn new(bytes: u64) -> Self {
         Self(bytes)
     }
@@ -71,7 +70,7 @@ impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (unit, scale) =
             SIZE_UNITS[..5].iter().rev().find(|(_, scale)| self.0 as f64 >= *scale).unwrap_or(
-                // 0 is smaller than one of any unit, so no unit is found, and 0 is printed in
+                // No unit is found for 0, which is smaller than one of any unit. It is printed in
                 // bytes.
                 &SIZE_UNITS[0],
             );
@@ -125,11 +124,11 @@ pub struct Time(f64);
 const TIME_UNITS: [(&str, f64); 6] =
     [("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9), ("min", 60.0), ("h", 3600.0)];
 
-/// The longest `Time`, s: about 300 years. In nanoseconds, this time fits in 64 bits.
+/// The longest `Time`, s: about 300 years. In nanoseconds, it fits in 64 bits.
 const TIME_MAX_S: f64 = 1e10;
 
 impl Time {
-    /// A time in seconds, limited to the range from 0 to about 300 years.
+    /// Creates a time from seconds, limited to the range from 0 to about 300 years.
     pub const fn from_seconds(seconds: f64) -> Self {
         Self(seconds.clamp(0.0, TIME_MAX_S))
     }
@@ -139,7 +138,7 @@ impl Time {
         self.0
     }
 
-    /// The time in whole nanoseconds.
+    /// The time in nanoseconds, rounded to a whole number.
     pub fn nanoseconds(self) -> u64 {
         (self.0 * 1e9).round() as u64
     }
@@ -164,7 +163,7 @@ impl FromStr for Time {
 
 impl fmt::Display for Time {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Seconds are the largest unit in which a time is written: 90 s is clearer than 1.5 min.
+        // Times are printed in units up to the second: 90 s is clearer than 1.5 min.
         let (unit, scale) =
             TIME_UNITS[..4].iter().find(|(_, scale)| self.0 >= *scale).unwrap_or(&TIME_UNITS[0]);
         // The value is rounded, because 30 x 1e-9 is not exactly 3e-8.
@@ -180,10 +179,10 @@ pub struct Percent(f64);
 const PERCENT_UNITS: [(&str, f64); 1] = [("%", 1.0)];
 
 impl Percent {
-    /// 0 %.
+    /// The percentage zero.
     pub const ZERO: Self = Self(0.0);
 
-    /// The fraction: 5 % is 0.05.
+    /// The percentage as a fraction: 5 % is 0.05.
     pub const fn fraction(self) -> f64 {
         self.0 / 100.0
     }
@@ -203,7 +202,7 @@ impl fmt::Display for Percent {
     }
 }
 
-/// Like [`signed_quantity`], but refuses negative numbers.
+/// Parses a quantity like [`signed_quantity`], but refuses negative numbers.
 fn quantity(text: &str, kind: &'static str, units: &[(&str, f64)]) -> Result<f64, UnitError> {
     let value = signed_quantity(text, kind, units)?;
     if value < 0.0 {
@@ -213,8 +212,8 @@ fn quantity(text: &str, kind: &'static str, units: &[(&str, f64)]) -> Result<f64
     Ok(value)
 }
 
-/// Splits `text` into a number and the name of a unit, and returns the number multiplied by the
-/// scale of the unit. Each of `units` is a pair of a name and a scale.
+/// Parses `text`, a number and the name of a unit. Returns the number multiplied by the scale of
+/// the unit. Each of `units` is a pair of a name and a scale.
 fn signed_quantity(
     text: &str,
     kind: &'static str,

@@ -1,18 +1,18 @@
-//! Weights of an interleaving: pages on each tier in one round.
+//! Weights of interleaved pages: the number of pages on each tier in one round.
 
 use core::ops::Rem;
 use std::{fmt, str::FromStr};
 
-/// Maximum number of pages of one tier in a round: the kernel's limit of a weight.
+/// Maximum number of pages of one tier in a round: the kernel's limit for a weight.
 pub const WEIGHT_MAX: u16 = 255;
 
-/// Pages on each tier in one round, such as `3:1`. The weights are kept as given: `6:2` is not
-/// reduced to `3:1`. At least one weight is not zero. A tier with the weight zero gets no pages;
-/// for the kernel, such a tier is excluded by a node mask.
+/// The number of pages on each tier in one round, such as `3:1`. The weights are kept as given:
+/// `6:2` is not reduced to `3:1`. At least one weight is not zero. A tier with the weight zero gets
+/// no pages. The kernel has no weight of zero; for it, such a tier is excluded by a node mask.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Weights(Vec<u16>);
 
-/// A text that is not a set of weights.
+/// The reason why a text or a list of numbers is not a set of weights.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WeightsError {
     /// One of the weights is not a whole number from 0 to 255.
@@ -32,7 +32,7 @@ pub enum WeightsError {
         if *given == 1 { "" } else { "s" }
     )]
     Count {
-        /// The weights as written.
+        /// The weights, as text.
         weights: String,
         /// The number of weights given.
         given: usize,
@@ -43,17 +43,17 @@ pub enum WeightsError {
     },
 }
 
-/// The words of the error message that quote the whole `text` after the invalid weight `part`;
-/// empty if `part` is the whole text.
+/// Returns the part of an error message that quotes the whole `text` after the invalid weight
+/// `part`; empty if `part` is the whole text.
 fn within(part: &str, text: &str) -> String {
     if part == text { String::new() } else { format!(" in \"{text}\"") }
 }
 
 impl Weights {
-    /// Creates weights, one for each tier in the order of the tiers.
+    /// Creates weights from one number for each tier, in the order of the tiers.
     ///
     /// # Errors
-    /// If a weight is above 255 or all weights are zero.
+    /// If a weight is above 255, or if all weights are zero.
     pub fn new(weights: Vec<u16>) -> Result<Self, WeightsError> {
         let text = || join(&weights);
         if let Some(part) = weights.iter().find(|weight| **weight > WEIGHT_MAX) {
@@ -65,8 +65,8 @@ impl Weights {
         Ok(Self(weights))
     }
 
-    /// The whole percentages nearest to `shares` (which sum to 1). The percentages sum to 100: the
-    /// shares with the largest remainders are rounded up.
+    /// Returns the whole percentages nearest to `shares`, which sum to 1. The percentages sum to
+    /// 100: those with the largest remainders are rounded up.
     pub fn percent(shares: &[f64]) -> Self {
         let exact: Vec<f64> = shares.iter().map(|share| 100.0 * share.clamp(0.0, 1.0)).collect();
         let mut points: Vec<u16> = exact.iter().map(|points| (points + 1e-9) as u16).collect();
@@ -81,13 +81,13 @@ impl Weights {
         Self(points)
     }
 
-    /// All pages on the first of `tiers` tiers.
+    /// Returns the weights with all pages on the first of `tiers` tiers.
     pub fn first_tier(tiers: usize) -> Self {
         Self((0..tiers.max(1)).map(|tier| u16::from(tier == 0)).collect())
     }
 
-    /// The weights of every distinct ratio of `tiers` whole numbers from 0 to `limit`, in falling
-    /// order of the share on the first tier.
+    /// Returns weights for every distinct ratio of `tiers` whole numbers from 0 to `limit`, in
+    /// falling order of the first tier's share.
     pub fn every_ratio(tiers: usize, limit: u16) -> Vec<Self> {
         let mut all = vec![vec![]];
         for _ in 0..tiers {
@@ -124,7 +124,7 @@ impl Weights {
         self.0.iter().map(|weight| f64::from(*weight) / sum).collect()
     }
 
-    /// Checks that each of `names` has a weight.
+    /// Checks that there is one weight for each of `names`, the names of the tiers.
     ///
     /// # Errors
     ///
@@ -166,7 +166,7 @@ fn join(weights: &[u16]) -> String {
     weights.iter().map(u16::to_string).collect::<Vec<_>>().join(":")
 }
 
-/// The greatest common divisor of two whole numbers; if one of them is 0, the other number.
+/// Returns the greatest common divisor of two whole numbers; if one of them is 0, the other number.
 pub fn gcd<T: Copy + Default + PartialEq + Rem<Output = T>>(a: T, b: T) -> T {
     if b == T::default() { a } else { gcd(b, a % b) }
 }

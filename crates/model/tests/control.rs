@@ -1,4 +1,4 @@
-//! The control loop and the policies on a synthetic machine.
+//! Tests of the control loop and of all policies on a synthetic machine.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -28,11 +28,11 @@ const MS: fn(u64) -> Duration = Duration::from_millis;
 
 // --- A synthetic machine -------------------------------------------------------------------------
 
-/// A machine with a DRAM and a CXL tier for each domain: all DRAM tiers, then all CXL tiers. The
-/// demand, the tiers and the shares of the pages determine the bandwidth of a domain.
+/// A machine with a DRAM tier and a CXL tier for each domain, first all DRAM tiers, then all CXL
+/// tiers. A domain's bandwidth follows from its demand, its tiers and the shares of its pages.
 struct Fake {
     layout: Layout,
-    /// The share of each scope's pages on each tier: `placed` at present, `goals` as decided.
+    /// Shares of each scope's pages on the tiers: `placed` now, `goals` by the last decision.
     placed: Vec<Vec<f64>>,
     goals: Vec<Vec<f64>>,
     /// The demand of the threads of each domain, GB/s.
@@ -41,13 +41,13 @@ struct Fake {
     lag: Duration,
     delay: Duration,
     now: Duration,
-    /// Start and end of the migration; `None` without a migration.
+    /// Start and end of the migration, as times of `now`; `None` without a migration.
     moving: Option<[Duration; 2]>,
-    /// The counters show this many times the true bandwidth during a migration.
+    /// During a migration, the counters show the true bandwidth multiplied by this factor.
     useless: f64,
     counts_bytes: bool,
     counts_latency: bool,
-    /// The 1-based indices of the observation and of the decision that fail; `None` for no failure.
+    /// The 1-based indices of the observation and of the decision that fail; `None` if none fails.
     fails_at: (Option<usize>, Option<usize>),
     spans: Vec<Duration>,
     applied: Vec<Decision>,
@@ -112,14 +112,14 @@ impl Fake {
         self.moving.is_some_and(|[begin, _]| begin <= self.now)
     }
 
-    /// The bandwidth of `domain` with the fraction `first` of its pages on its first tier, GB/s.
+    /// The bandwidth of `domain`, GB/s, if the fraction `first` of its pages is on its first tier.
     fn reaches(&self, domain: usize, first: f64) -> f64 {
         let most = |share: f64, gbps: f64| if share > 0.0 { gbps / share } else { f64::INFINITY };
         let carried = most(first, CARRIES_GBPS[0]).min(most(1.0 - first, CARRIES_GBPS[1]));
         self.demand_gbps[domain].min(carried)
     }
 
-    /// The fraction of the pages of `domain` on its first tier.
+    /// The fraction of the pages of `domain` that is on its first tier.
     fn first(&self, domain: usize) -> f64 {
         let own = |(scope, _): &(&ScopeLayout, _)| scope.domain == domain;
         let scopes = self.layout.scopes.iter().zip(&self.placed).filter(own);
@@ -136,7 +136,7 @@ impl Fake {
             (true, 0) => first,
             (true, _) => 1.0 - first,
         };
-        // Counters are wrong during a migration, to test that a policy does not use them.
+        // Counters are wrong during a migration, to test that no policy uses such samples.
         let useless = if self.moves() { self.useless } else { 1.0 };
         let gbps = useless * share * self.reaches(domain, first);
         let bytes = gbps * span.as_nanos() as f64;
@@ -197,7 +197,7 @@ impl Machine for Fake {
         }
         let begin = self.now + self.lag;
         let moves = self.goals != self.placed && !self.delay.is_zero();
-        // A further decision does not delay a migration in progress.
+        // A further decision does not delay a migration that is in progress.
         self.moving = moves.then(|| self.moving.unwrap_or([begin, begin + self.delay]));
         if !moves {
             self.placed.clone_from(&self.goals);
@@ -206,11 +206,11 @@ impl Machine for Fake {
     }
 }
 
-/// The observations that a [`Script`] received.
+/// The observations that a [`Script`] received. The test and the policy share them.
 type Shown = Rc<RefCell<Vec<Observation>>>;
 
-/// A policy that decides on `firsts[i]`, the share of the first tier, in period `i`. It can decide
-/// early, after `enough` quiet samples. `shown` records the observations of the policy.
+/// A policy that decides on the share `firsts[i]` for the first tier in period `i`. After `enough`
+/// quiet samples, it can decide before the period ends. It adds its observations to `shown`.
 struct Script {
     firsts: Vec<f64>,
     enough: usize,
@@ -237,7 +237,7 @@ impl Policy for Script {
     }
 }
 
-/// A control loop over `machine` with a [`Script`] for each domain.
+/// Creates a control loop over `machine` with a [`Script`] for each domain.
 fn scripted(machine: &Fake, settings: Settings, scripts: &[&[f64]]) -> (Controller, Vec<Shown>) {
     paced(machine, settings, scripts, usize::MAX)
 }
@@ -280,7 +280,7 @@ fn a_period_is_made_of_samples() {
     assert!((seen.tiers[0].latency_ns.unwrap() - 360.0).abs() < 1e-9);
     assert_eq!((seen.tiers[1].read_share, seen.tiers[1].latency_ns), (None, None));
     assert_eq!(period.domains[0].seen, Some(seen));
-    // A sample takes 200 ms, so the last sample of a period of 500 ms is shorter.
+    // A sample takes 200 ms, so the last sample of a period of 500 ms must be shorter.
     machine.spans.clear();
     let period = controller.period(&mut machine, MS(500)).unwrap();
     assert_eq!(machine.spans, [MS(200), MS(200), MS(100)]);
@@ -310,8 +310,8 @@ fn samples_with_migration_are_not_judged() {
 
 #[test]
 fn decisions_use_the_actual_placement() {
-    // Pages begin to migrate in the middle of a period. The samples before the migration are quiet
-    // and show the old placement, so decisions must not use them.
+    // Pages begin to migrate in the middle of a period. The samples before the migration are quiet,
+    // but show the old placement. Asserts that decisions do not use them.
     let mut machine = Fake::new(1, &[(0, true)]);
     (machine.lag, machine.delay) = (MS(3000), MS(1000));
     let script = [0.9, 0.8, 0.7, 0.8];
@@ -333,7 +333,7 @@ fn decisions_wait_for_migration_up_to_a_limit() {
     let periods = periods(&mut controller, &mut machine, 10);
     let judged: Vec<bool> = periods.iter().map(|period| period.domains[0].seen.is_some()).collect();
     // The first decision is made before any migration. Each later decision is made after three
-    // periods of waiting (`hold_off_max`), because the migration of an hour does not end.
+    // periods of waiting (`hold_off_max`), because the migration takes an hour.
     let expected = [true, false, false, false, true, false, false, false, true, false];
     assert_eq!(judged, expected);
     assert_eq!(shown[0].borrow()[1].quiet, 30, "then all samples count");
@@ -349,7 +349,7 @@ fn decisions_wait_for_migration_up_to_a_limit() {
 
 #[test]
 fn too_few_quiet_samples_are_none() {
-    // Of 30 samples, 4.8 s of migration (`delay`) leave 6 quiet samples; 5.2 s leave 4: too few.
+    // A migration (`delay`) of 4.8 s leaves 6 of 30 samples quiet; one of 5.2 s leaves 4: too few.
     for (delay, judged) in [(MS(4800), true), (MS(5000), true), (MS(5200), false)] {
         let mut machine = Fake::new(1, &[(0, true)]);
         machine.delay = delay;
@@ -387,7 +387,7 @@ fn a_period_lasts_until_every_domain_has_enough() {
 #[test]
 fn a_change_that_makes_things_worse_is_taken_back() {
     let mut machine = Fake::new(1, &[(0, true)]);
-    // The machine has 625 GB/s with 0.8 of the pages on the first tier, and 417 GB/s with 0.4.
+    // The bandwidth is 625 GB/s with 0.8 of the pages on the first tier, but only 417 with 0.4.
     let (mut controller, _) = scripted(&machine, Settings::default(), &[&[0.8, 0.4, 0.4, 0.4]]);
     let periods = periods(&mut controller, &mut machine, 4);
     let verdicts = periods.iter().map(|period| &period.domains[0].verdict);
@@ -406,7 +406,7 @@ fn errors_pass_through() {
     let broken = controller.period(&mut machine, Duration::MAX);
     assert_eq!(broken, Err(Broken::Counter(33)));
     assert_eq!(machine.applied.len(), 1, "nothing is decided on half a period");
-    // The control loop continues after a period that ended with an error.
+    // The control loop must work again after a period that ended with an error.
     assert!(controller.period(&mut machine, Duration::MAX).is_ok());
 
     machine.fails_at = (None, Some(3));
@@ -431,7 +431,7 @@ fn each_domain_decides_for_its_own_scopes() {
             assert_eq!(target.shares, [0.0, other, 0.0, 1.0 - other]);
         }
     }
-    // Each policy observes the traffic of its own domain, on the tiers near this domain.
+    // Each policy must observe only the traffic of its own domain, on the tiers near this domain.
     let shown = shown.iter().map(|shown| shown.borrow()[0].mean_gbps);
     let means: Vec<f64> = shown.collect();
     assert!((means[0] - 500.0).abs() < 1e-9 && (means[1] - 300.0).abs() < 1e-9, "{means:?}");
@@ -439,7 +439,7 @@ fn each_domain_decides_for_its_own_scopes() {
 
 // --- Every policy -------------------------------------------------------------------------------
 
-/// The platform that policies use. Its first two curves end at the bandwidths of [`Fake`]'s tiers.
+/// The platform whose curves the policies use; the first two curves end at [`Fake`]'s bandwidths.
 fn platform(tiers: usize) -> Platform {
     let figure = || Figure::assumed("test");
     let tier = |at: usize| {
@@ -485,7 +485,7 @@ fn layouts(platform: &Platform) -> Vec<TierLayout> {
     platform.tiers.iter().map(layout).collect()
 }
 
-/// One policy of each kind, for a domain that reaches all tiers of a platform of `tiers` tiers.
+/// Creates one policy of each kind, for a domain near all tiers of a platform of `tiers` tiers.
 fn every_policy(tiers: usize) -> Vec<(PolicyKind, Box<dyn Policy>)> {
     let believed = platform(tiers);
     let near: Vec<usize> = (0..tiers).collect();
@@ -509,7 +509,7 @@ fn check(kind: PolicyKind, shares: &[f64], tiers: usize) -> Result<(), TestCaseE
     Ok(())
 }
 
-/// Random observations of a tier: bandwidth (GB/s), read share, latency (ns) and free bytes.
+/// Generates observations of a tier: bandwidth (GB/s), read share, latency (ns) and free bytes.
 fn any_tier() -> impl Strategy<Value = TierObservation> {
     let gbps = prop_oneof![1 => Just(0.0), 6 => 0.0..900.0f64, 1 => 0.0..1e-3];
     let some = |range| prop::option::weighted(0.9, range);
@@ -523,7 +523,7 @@ fn any_tier() -> impl Strategy<Value = TierObservation> {
     )
 }
 
-/// Random observations of a period on `tiers` tiers. The target is not set.
+/// Generates random observations of a period on `tiers` tiers. The caller sets the target.
 fn any_observation(tiers: usize) -> impl Strategy<Value = Observation> {
     let steered = prop::option::of(prop_oneof![Just(0), 1..2000 * GB]);
     let seen = prop::collection::vec(any_tier(), tiers);
@@ -549,7 +549,7 @@ fn observations(length: usize) -> impl Strategy<Value = Vec<Observation>> {
         .prop_flat_map(move |tiers| prop::collection::vec(any_observation(tiers), 1..=length))
 }
 
-/// The counters of a sample that have the bandwidths and latencies of the observation `seen`.
+/// Returns counters of a sample that have the bandwidths and latencies of the observation `seen`.
 fn reading(seen: &Observation) -> Reading {
     let tier = |tier: &TierObservation| {
         let inserts_per_ns = tier.bandwidth_gbps / 64.0;
@@ -562,7 +562,7 @@ fn reading(seen: &Observation) -> Reading {
     Reading { tiers: seen.tiers.iter().map(tier).collect(), migrating: false }
 }
 
-/// The verdict of `policy` in period `at`, with the pages at the shares `target`.
+/// Returns the verdict of `policy` on `seen` in period `at`, with the pages at the shares `target`.
 fn decide(policy: &mut dyn Policy, seen: &Observation, target: &[f64], at: usize) -> Verdict {
     let seen = Observation { time_s: 6.0 * at as f64, target: target.to_vec(), ..seen.clone() };
     for _ in 0..seen.quiet {
@@ -589,8 +589,8 @@ proptest! {
         }
     }
 
-    /// With the same observation in each period, all policies come to rest, except Colloid's: at
-    /// constant latencies, each rule of Colloid moves the share in one direction only.
+    /// With constant observations, all policies must come to rest, except Colloid's: at constant
+    /// latencies, each rule of Colloid moves the share in one direction only.
     #[test]
     fn constant_observations_never_make_a_policy_oscillate(seen in observations(1)) {
         let seen = &seen[0];
@@ -656,7 +656,7 @@ proptest! {
     }
 }
 
-/// A control loop over `machine` with the policy `kind` for each domain.
+/// Creates a control loop over `machine` with a policy of the kind `kind` for each domain.
 fn under(kind: PolicyKind, machine: &Fake, settings: Settings) -> Controller {
     let believed = platform(2);
     Controller::new(&machine.layout, settings, |_, tiers| {
@@ -702,9 +702,9 @@ fn policies_use_bandwidth_if_latency_is_not_counted() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// On a machine whose migrations take up to 5 s, all policies settle except Colloid's: the
-    /// closed form overshoots if both tiers are nearly saturated, and the averages of the counters
-    /// lag behind the migration.
+    /// Asserts that all policies except Colloid's settle on a machine whose migrations take up to 5
+    /// s. Colloid's closed form overshoots if both tiers are nearly saturated, and its averages of
+    /// the counters lag behind the migration.
     #[test]
     fn policies_settle_on_a_responding_machine(demand in 20.0..1200.0f64, delay_ms in 0..5000u64) {
         for (kind, ..) in PolicyKind::ALL {
@@ -725,8 +725,8 @@ proptest! {
         }
     }
 
-    /// The demand saturates the first tier, then falls below saturation. The tested policies return
-    /// all pages to the first tier, because pages on the other tier gain nothing.
+    /// The demand saturates the first tier, then falls below saturation: pages on the second tier
+    /// gain nothing any more, and the tested policies must return all of them.
     #[test]
     fn unsaturated_stays_local(demand in 20.0..210.0f64) {
         for kind in [PolicyKind::Dmi, PolicyKind::DmiPrototype, PolicyKind::Guided] {

@@ -1,4 +1,4 @@
-//! Properties of every equilibrium, on random platforms.
+//! Tests of properties that every equilibrium has, on random platforms.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -17,8 +17,8 @@ fn figure() -> Figure {
     Figure::assumed("test")
 }
 
-/// Curves from random steps of bandwidth and latency. With `bend`, the curve bends back: the last
-/// point has less bandwidth than the point before.
+/// Generates curves from random steps of bandwidth and latency. If `bend` is true, the curve bends
+/// back: the last point has less bandwidth than the point before.
 fn curve(bend: bool) -> impl Strategy<Value = Curve> {
     let steps = prop::collection::vec((1.0..200.0f64, 0.0..200.0f64), 1..6);
     (50.0..800.0f64, steps, 0.7..1.0f64).prop_map(move |(idle, steps, back)| {
@@ -35,9 +35,10 @@ fn curve(bend: bool) -> impl Strategy<Value = Curve> {
             points.push(point(bandwidth, latency));
         }
         if bend {
-            // The bytes in flight rise along the whole line to this point if they still rise at the
-            // end of the line. Their slope there is positive if 4 - back - 2 / back is above 0: for
-            // `back` above 0.59. The rise of latency then outweighs the loss of bandwidth.
+            // The curve is valid if the bytes in flight rise along the whole line to this point.
+            // They do if they still rise at its end. Their slope there is positive if 4 - back - 2
+            // / back is above 0: for `back` above 0.59. The rise of latency then outweighs the loss
+            // of bandwidth.
             points.push(point(bandwidth * back, latency * 2.0 / back));
         }
         Curve::new(points).unwrap()
@@ -67,7 +68,8 @@ fn platform_of(curves: Vec<Curve>, page_streams: u32) -> Platform {
     }
 }
 
-/// A platform of 1 to `most` tiers, and the share of the traffic on each tier, which may be zero.
+/// Generates a platform of 1 to `most` tiers, and a share of the traffic for each tier. A share may
+/// be zero.
 fn platform_and_shares(most: usize, bend: bool) -> impl Strategy<Value = (Platform, Vec<f64>)> {
     let tier = (curve(bend), 0..10u32);
     (prop::collection::vec(tier, 1..=most), 1..33u32)
@@ -97,7 +99,7 @@ fn alone(platform: &Platform, load: &Load) -> LoadEquilibrium {
     solve(platform, std::slice::from_ref(load)).loads.remove(0)
 }
 
-/// The total bandwidth, GB/s, at which the first of the tiers saturates, if the fraction
+/// Returns the total bandwidth, GB/s, at which one of the tiers saturates first, if the fraction
 /// `shares[i]` of the traffic goes to tier `i`.
 fn limit(platform: &Platform, shares: &[f64]) -> f64 {
     let most = |tier: &Tier| tier.curves.of(Mix::READ).unwrap().max_bandwidth_gbps();
@@ -123,8 +125,8 @@ fn assert_little(platform: &Platform, shares: &[f64], threads: f64) -> Result<()
     Ok(())
 }
 
-/// The number of cases in each test. Failing seeds are not stored: proptest stores them beside a
-/// folder `src`, and an integration test is not below such a folder.
+/// Returns the configuration of a test with `cases` cases. Failing seeds are not stored: proptest
+/// would store them beside a folder `src`, and an integration test is not in such a folder.
 fn config(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
@@ -185,8 +187,8 @@ proptest! {
         prop_assert!(coupled.bandwidth_gbps <= free.bandwidth_gbps * (1.0 + 1e-6));
     }
 
-    /// Without compute time, all circulating bytes are in flight, so bandwidth times latency equals
-    /// the circulating bytes.
+    /// Asserts Little's law. Without compute time, all circulating bytes are in flight, so
+    /// bandwidth times latency must equal the circulating bytes.
     #[test]
     fn littles_law_holds(
         (platform, shares) in platform_and_shares(8, true), threads in 0.1..1e4f64,
@@ -194,8 +196,9 @@ proptest! {
         assert_little(&platform, &shares, threads)?;
     }
 
-    /// All tiers are behind one link: bandwidth times latency still equals the circulating bytes.
-    /// Bytes queued at the link count as in flight, and are not counted again at their tier.
+    /// All tiers are behind one link. Asserts that bandwidth times latency still equals the
+    /// circulating bytes. Bytes that wait at the link are in flight, but must not be counted again
+    /// at their tier.
     #[test]
     fn littles_law_holds_behind_a_link(
         (mut platform, shares) in platform_and_shares(8, true), threads in 0.1..1e4f64,
@@ -208,7 +211,7 @@ proptest! {
 }
 
 proptest! {
-    // Loads that share tiers need many rounds, so there are fewer cases.
+    // Loads that share tiers take many rounds to solve, so there are fewer cases.
     #![proptest_config(config(48))]
 
     #[test]

@@ -1,4 +1,4 @@
-//! Forecasts of workloads, and their uncertainty.
+//! Tests of the forecasts of workloads, and of their uncertainty.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -50,8 +50,8 @@ fn several_thread_counts_say_more_than_one() {
     };
     let (many, one) = (row(&platform, &all, 60.0, "3:1"), row(&platform, &only(60), 60.0, "3:1"));
     assert!(width(&one) > 1.5 * width(&many), "{:?} and {:?}", one.speedup, many.speedup);
-    // A single run without a counted bandwidth leaves a wider interval than all runs with counted
-    // bandwidths.
+    // The interval must be wider after a single run without a counted bandwidth than after all runs
+    // with counted bandwidths.
     let mut blind = only(60);
     blind.local.iter_mut().for_each(|run| run.bandwidth_gbps = None);
     let blind = row(&platform, &blind, 60.0, "3:1");
@@ -73,8 +73,8 @@ fn the_runs_are_met_where_they_were_made() {
     }
 }
 
-/// A forecast agrees exactly with the runs that have a counted bandwidth. It may differ from runs
-/// without a counted bandwidth.
+/// Asserts that a forecast agrees exactly with the runs that have a counted bandwidth, and that it
+/// may differ from runs without a counted bandwidth.
 #[test]
 fn runs_without_a_counted_bandwidth_may_be_missed() {
     let platform = platform("gnr120-cz122");
@@ -165,7 +165,8 @@ fn a_bigger_machine_is_faster() {
     assert!(gain > 1.5 && gain <= 2.0, "STREAM on twice the bandwidth: {gain}");
 }
 
-/// The columns of the Mess plotter, with a curve that bends back and an outlier.
+/// A file with the columns of the Mess plotter. Its curves include one that bends back, and an
+/// outlier.
 const MESS: &str = "\
 read_pct_rounded,pause,bandwidth_mean,bandwidth_std,rd_percentage_actual_mean,latency_mean,\
 latency_std,bandwidth_smooth,latency_smooth,rw_ratio
@@ -193,8 +194,9 @@ fn mess_curves() {
     assert_eq!(read.curves.of(Mix::READ).unwrap().points().len(), 3);
 }
 
-/// A program in two phases: 60 s with all threads, then 30 s with a tenth of the threads. The first
-/// phase behaves like the original run. In the second phase the first tier alone is the best.
+/// A program in two phases: 60 s with all threads, then 30 s with a tenth of the threads. Asserts
+/// that the first phase behaves like the original run, and that the first tier alone is the best in
+/// the second phase.
 #[test]
 fn a_run_may_come_and_go() {
     let platform = platform("gnr120-cz122");
@@ -222,8 +224,8 @@ fn a_run_may_come_and_go() {
     assert!(speed(&program, 1, 0.7) < 1.0);
 }
 
-/// Threads on two sockets, all pages interleaved over both: each socket does half of the work, as
-/// fast as one socket alone with its own pages.
+/// Threads run on two sockets, with all pages interleaved over both. Asserts that each socket does
+/// half of the work, as fast as a socket that runs alone with its own pages.
 #[test]
 fn threads_are_spread_over_the_domains() {
     let one = platform("gnr120-cz122");
@@ -236,21 +238,22 @@ fn threads_are_spread_over_the_domains() {
     };
     let (alone, both) = (at(&one, 120.0, "7:3"), at(&two, 240.0, "7:7:3:3"));
     let gain = both.bandwidth_gbps.mean / alone.bandwidth_gbps.mean;
-    // The gain is about two at most. It may be lower: both platforms have 16 page streams, but on
-    // the platform `two` they are divided among four tiers instead of two, so the tiers are loaded
-    // less evenly.
+    // The gain should be about two. It may be lower: both platforms have 16 page streams, but those
+    // of the platform `two` are divided among four tiers instead of two, so that the tiers are
+    // loaded less evenly.
     assert!((1.7..2.02).contains(&gain), "{gain}");
     for (near, far) in [(0, 1), (2, 3)] {
         let [near, far] = [near, far].map(|tier| both.tier_latency_ns[tier]);
         assert!((near / far - 1.0).abs() < 1e-9, "{near} {far}");
     }
-    // With threads on both sockets, the bandwidth is the same with all pages on either socket.
+    // If threads run on both sockets, the bandwidth must be the same with all pages on either
+    // socket.
     let [left, right] = ["1:0:0:0", "0:1:0:0"].map(|weights| at(&two, 240.0, weights));
     assert!((left.bandwidth_gbps.mean / right.bandwidth_gbps.mean - 1.0).abs() < 1e-9);
 }
 
-/// Half of the traffic to each tier crosses the link to its socket. A link of 50 GB/s in each
-/// direction therefore allows 100 GB/s on the tiers of either socket.
+/// Half of the traffic to each tier crosses the link to the tier's socket. Asserts that links of 50
+/// GB/s therefore allow 100 GB/s on the tiers of either socket.
 #[test]
 fn a_link_between_sockets_carries_the_part_of_the_traffic_that_crosses_it() {
     let mut two = platform("two-sockets");
@@ -265,7 +268,7 @@ fn a_link_between_sockets_carries_the_part_of_the_traffic_that_crosses_it() {
     }
 }
 
-/// A row that is computed alone equals the row that is computed together with other rows.
+/// Asserts that a row that is computed alone equals the row that is computed together with others.
 #[test]
 fn rows_are_computed_one_by_one_as_together() {
     let platform = platform("gnr120-cz122");
@@ -278,9 +281,9 @@ fn rows_are_computed_one_by_one_as_together() {
     assert_eq!(at.prediction(rows), forecast.predict(119.0, &weights));
 }
 
-/// The upper bounds of the speed-up hold for all tested weights: with few threads (limited by
-/// latency) and with many (limited by bandwidth), with phases and without. The bounds matter
-/// because a search skips weights whose upper bound is too low.
+/// Asserts that the upper bounds of the speed-up hold for all tested weights: with few threads
+/// (limited by latency) and with many (limited by bandwidth), with phases and without. A search
+/// depends on this, because it skips weights whose upper bound is too low.
 #[test]
 fn no_speedup_exceeds_its_limit() {
     let measured_on = platform("gnr120-cz122");

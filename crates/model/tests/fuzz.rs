@@ -1,5 +1,5 @@
-//! Mutated files: no parser panics, each error names the file and the line, and predictions from
-//! accepted files are finite.
+//! Tests with mutated files: no parser panics, each error names the file and the line, and
+//! predictions from accepted files are finite.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -15,7 +15,7 @@ use interleaf_model::{
 use proptest::{prelude::*, sample::Index};
 use std::{fs, path::PathBuf, sync::LazyLock};
 
-/// A built-in file: its name and its text.
+/// A file of the repository's `platforms` or `workloads`: its name and its text.
 struct Shipped {
     name: String,
     text: String,
@@ -32,7 +32,8 @@ fn folder(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..").join(name)
 }
 
-/// The TOML files of a folder, sorted by name, so that the same seed always mutates the same file.
+/// Returns the TOML files of the folder `name`. They are sorted by name, so that the same seed
+/// always mutates the same file.
 fn shipped(name: &str) -> Vec<Shipped> {
     let mut paths: Vec<PathBuf> =
         fs::read_dir(folder(name)).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -48,19 +49,20 @@ fn shipped(name: &str) -> Vec<Shipped> {
 }
 
 fn curves_beside(path: &str) -> Result<String, String> {
-    // A mutated path must not leave the folder: reading `/dev/zero`, for example, would never end.
+    // A mutated path must not lead out of the folder: reading `/dev/zero`, for example, would never
+    // end.
     if path.contains("..") || path.starts_with('/') {
         return Err("it is elsewhere".into());
     }
     fs::read_to_string(folder("platforms").join(path)).map_err(|why| why.to_string())
 }
 
-/// A small table in the format of the Mess benchmark.
+/// A small file in the format of the Mess benchmark.
 const MESS: &str = "read_pct_rounded,pause,bandwidth_mean,latency_mean\n\
                     100,1000,10,100\n100,100,50,120\n100,0,60,300\n\
                     50,1000,10,110\n50,100,40,130\n50,0,45,400\n";
 
-/// A mutation of a file.
+/// A mutation of a file. The index chooses the place in the file.
 #[derive(Clone, Debug)]
 enum Mutation {
     Character(Index, char),
@@ -92,7 +94,8 @@ fn mutation() -> impl Strategy<Value = Mutation> {
         1 => (any::<Index>(), any::<u8>()).prop_map(|(at, b)| Mutation::Byte(at, b)),
         1 => any::<Index>().prop_map(Mutation::DeleteLine),
         1 => any::<Index>().prop_map(Mutation::DuplicateLine),
-        // Numbers are mutated most often, because most accepted mutations change a number.
+        // Numbers are mutated most often: most of the mutations that parsers accept change a
+        // number.
         6 => (any::<Index>(), prop::sample::select(&EXTREMES[..]))
             .prop_map(|(at, number)| Mutation::Number(at, number)),
     ]
@@ -143,8 +146,8 @@ fn mutate(text: &str, mutation: &Mutation) -> String {
     }
 }
 
-/// The byte ranges of the numbers in a text, except numbers in comments; the end of a range is
-/// excluded.
+/// Returns the byte ranges of the numbers in `text`, except numbers in comments. The end of a range
+/// is excluded.
 fn numbers(text: &str) -> Vec<(usize, usize)> {
     let mut found: Vec<(usize, usize)> = vec![];
     let mut comment = false;
@@ -177,7 +180,7 @@ fn sane(prediction: &Prediction) -> Result<(), TestCaseError> {
 }
 
 /// Checks that an error names its file, a remedy, and a line of the file. An error about the file
-/// as a whole (such as a missing key) names the field, the missing key or the mix instead of a
+/// as a whole (such as a missing key) must name the field, the missing key or the mix instead of a
 /// line.
 fn check_error(why: &FileError, file: &str, text: &str) -> Result<(), TestCaseError> {
     let lines = text.lines().count().max(1);
@@ -200,8 +203,8 @@ fn predict_mix(platform: &Platform) -> Result<(), TestCaseError> {
 
 fn predict_demand(platform: &Platform, demand: &Demand) -> Result<(), TestCaseError> {
     let tiers = platform.tiers.len();
-    // The parser does not know the platform: the caller of the parser checks the number of weights.
-    // A demand whose number of weights does not fit the platform is skipped here.
+    // The parser does not know the platform, so it cannot check the number of weights; its caller
+    // does. A demand with another number of weights than the platform has tiers is skipped here.
     let fits = demand.interleaved.iter().all(|run| run.weights.as_slice().len() == tiers);
     if !fits {
         return Ok(());
@@ -209,7 +212,7 @@ fn predict_demand(platform: &Platform, demand: &Demand) -> Result<(), TestCaseEr
     sane(&Forecast::new(platform, platform, demand).predict(32.0, &[three_to_one(tiers)]))
 }
 
-/// Runs every parser on the same text and ignores the results.
+/// Runs every parser on `text` and ignores the results: the parsers must not panic.
 fn parse_all(text: &str) {
     let _ = platform_toml::parse("p.toml", text, &|_| Ok(text.into()));
     let _ = curve_csv::parse("c.csv", text, &["cpu"]);
@@ -224,8 +227,8 @@ fn parse_all(text: &str) {
     let _ = text.parse::<Weights>();
 }
 
-/// The number of cases in each test. Failing seeds are not stored: proptest stores them beside a
-/// folder `src`, and an integration test is not below such a folder.
+/// Returns the configuration of a test with `cases` cases. Failing seeds are not stored: proptest
+/// would store them beside a folder `src`, and an integration test is not in such a folder.
 fn config(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }
@@ -238,8 +241,8 @@ proptest! {
         parse_all(&text);
     }
 
-    /// Short texts of characters that the formats use. Such texts reach more code of the parsers
-    /// than random texts.
+    /// Short texts of characters that the formats use. They reach more code of the parsers than
+    /// random texts do.
     #[test]
     fn any_token(text in "[-+0-9.eE:_/,=\\[\\]{}\"#\nRWntGKMiBs é]{0,40}") {
         parse_all(&text);
@@ -288,8 +291,8 @@ proptest! {
     #[test]
     fn changed_workloads(which in any::<Index>(), mutations in mutations()) {
         let file = which.get(&WORKLOADS);
-        // No prediction is made: many files with mutated numbers are accepted, and a prediction
-        // from each would take minutes.
+        // No prediction is made in this test: many files with mutated numbers are accepted, and a
+        // prediction from each of them would take minutes.
         let text = mutated(&file.text, &mutations);
         match demand_toml::parse(&file.name, &text) {
             Ok(demand) => {
@@ -302,7 +305,7 @@ proptest! {
 }
 
 proptest! {
-    // Inference of a workload's behaviour takes tenths of a second, so there are fewer cases.
+    // To infer a workload's behaviour takes tenths of a second, so there are fewer cases.
     #![proptest_config(config(100))]
 
     #[test]

@@ -1,4 +1,5 @@
-//! Outputs of other tools are parsed, and written files match the outputs of the tools.
+//! Tests that outputs of other tools are parsed, and that written files match the outputs of the
+//! tools.
 
 use interleaf_model::{
     curve::{Curve, CurvePoint},
@@ -13,7 +14,7 @@ use interleaf_model::{
 };
 use proptest::{prelude::*, sample::Index};
 
-/// The layout of the output of a complete run of MLC; the numbers are invented.
+/// A complete output of MLC. The layout is MLC's; the numbers are invented.
 const MLC: &str = "\
 Intel(R) Memory Latency Checker - v3.11
 Measuring idle latencies for random access (in ns)...
@@ -98,7 +99,7 @@ fn errors_name_the_line_of_an_output() {
 fn a_complete_output_is_reproduced() {
     let read = mlc_text::parse("mlc.txt", MLC).unwrap();
     let printed = mlc_text::text(&read, 2.3);
-    // Only the lines with figures, and their headings, are compared: `text` does not write MLC's
+    // Only lines with figures and their headings are compared, because `text` does not write MLC's
     // other lines.
     let figures = |text: &str| -> Vec<String> {
         let other = |line: &&str| {
@@ -130,8 +131,8 @@ fn a_curve_goes_out_as_mess_writes_it() {
     assert_eq!(text.lines().nth(5).unwrap(), "50,1,50,0,0.5,120,0,50,120,1");
 }
 
-/// A number as tools print it, with `digits` decimals. Without the decimal point, its digits are a
-/// whole number from 1 to `most` - 1. With 1000 and 1, the numbers are 0.1 to 99.9.
+/// Generates numbers as tools print them, with `digits` decimals. Without the decimal point, a
+/// number is a whole number from 1 to `most` - 1. For example, 1000 and 1 give 0.1 to 99.9.
 fn printed(most: u64, digits: i32) -> impl Strategy<Value = f64> {
     (1..most).prop_map(move |number| number as f64 / f64::from(10_i32.pow(digits as u32)))
 }
@@ -169,8 +170,8 @@ fn mlc() -> impl Strategy<Value = Mlc> {
         })
 }
 
-/// Failing seeds are not stored: proptest stores them beside a folder `src`, and an integration
-/// test is not below such a folder.
+/// Returns the configuration of a test with 500 cases. Failing seeds are not stored: proptest would
+/// store them beside a folder `src`, and an integration test is not in such a folder.
 fn config() -> ProptestConfig {
     ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() }
 }

@@ -1,4 +1,5 @@
-//! The search for the best weights on synthetic curves: its regret and its number of runs.
+//! Tests of the search for the best weights on synthetic workloads: its regret and its number of
+//! runs.
 
 use interleaf_model::{
     tune::{Finding, Run, Search, Step, Stop, Why},
@@ -6,18 +7,18 @@ use interleaf_model::{
 };
 use proptest::prelude::*;
 
-/// A model of a command: its run time as a function of the share of its pages on the first tier.
+/// A synthetic workload: its run time as a function of the share of its pages on the first tier.
 #[derive(Clone, Copy, Debug)]
 struct Workload {
-    /// The share of pages on the first tier at which both tiers take the same time.
+    /// The share of pages on the first tier at which both tiers need the same time for their pages.
     fed: f64,
     /// The fraction of the run time that does not depend on memory.
     fixed: f64,
-    /// Time that the latency of the slow tier adds if all pages are on that tier, in the unit of
-    /// the run time.
+    /// The time that is added by the latency of the slow tier if all pages are on it, in the unit
+    /// of the run time.
     late: f64,
-    /// The exponent of the norm that combines the times of the two tiers. If `sharp` is infinite,
-    /// the combined time is the time of the slower tier; smaller exponents round the optimum.
+    /// The exponent of the norm that combines the times of the two tiers. If it is infinite, the
+    /// combined time is the time of the slower tier. The smaller it is, the rounder is the optimum.
     sharp: f64,
 }
 
@@ -36,8 +37,8 @@ impl Workload {
     }
 }
 
-/// Pseudo-random noise with a normal distribution. The field is the state of the generator, at
-/// first the seed.
+/// A source of pseudo-random noise with a normal distribution. The field is the state of the
+/// generator, at first the seed.
 struct Noise(u64);
 
 impl Noise {
@@ -58,8 +59,8 @@ fn search(proposal: &str) -> Search {
     Search { proposal, only: None, runs: 8, min_gain: 0.02, noise: 0.01 }
 }
 
-/// Runs a search to its end, where `value` gives the run time at a share on the first tier. Returns
-/// the result and the runs.
+/// Runs a search to its end. `value` returns the run time at a share of pages on the first tier.
+/// Returns the result of the search, and the runs.
 fn found(search: &Search, value: &mut dyn FnMut(f64) -> f64) -> (Finding, Vec<Run>) {
     let mut runs = vec![];
     loop {
@@ -147,8 +148,9 @@ fn the_first_steps_say_why() {
     assert!(search.finding_so_far(&one).is_some_and(|finding| !finding.is_better));
 }
 
-/// The regret of the weights that the search finds (run time divided by the optimum, minus 1), for
-/// 200 random workloads. `noise` is the standard deviation of the logarithm of a run time.
+/// Returns the regrets of the search for 200 random workloads: the run time with the weights that
+/// it finds, divided by the optimum, minus 1. `noise` is the standard deviation of the logarithm of
+/// a run time.
 fn regrets(noise: f64) -> Vec<f64> {
     let mut random = Noise(7);
     (0..200)
@@ -172,8 +174,8 @@ fn regrets(noise: f64) -> Vec<f64> {
 
 #[test]
 fn most_are_within_two_percent() {
-    // Each case: the noise of a run, the least fraction of workloads whose regret is at most 2 %,
-    // and the highest mean regret.
+    // Each case: the noise of a run, the least fraction of workloads whose regret must be at most 2
+    // %, and the highest mean regret.
     for (noise, part, mean) in [
         (0.0, 1.0, 0.008),
         (0.005, 0.97, 0.01),
@@ -191,7 +193,8 @@ fn most_are_within_two_percent() {
 }
 
 proptest! {
-    /// Runs without noise: the result is always within 2 % of the optimum, in at most 8 runs.
+    /// Asserts for runs without noise that the result is always within 2 % of the optimum, in at
+    /// most 8 runs.
     #[test]
     fn the_optimum_is_found_without_noise(
         fed in 0.5..0.95f64,

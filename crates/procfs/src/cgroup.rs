@@ -1,5 +1,5 @@
-//! Control groups: parsers of `/proc/PID/cgroup` (cgroups(7)), and the names and contents of the
-//! memory controller's files.
+//! Control groups: parsers of `/proc/PID/cgroup` (cgroups(7)), and names of the memory controller's
+//! files with parsers of their contents.
 //!
 //! Version 1 has a tree of groups for each controller; version 2 has one tree for all controllers:
 //!
@@ -11,15 +11,15 @@
 /// A version of control groups.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
-    /// A tree for each controller.
+    /// One tree of groups for each controller.
     One,
-    /// One tree for all controllers.
+    /// One tree of groups for all controllers.
     Two,
 }
 
 impl Version {
-    /// The name of the file with the hard memory limit of a group. If reclaim cannot keep a group
-    /// below the limit, the kernel kills processes of the group.
+    /// The name of the file that has the hard memory limit of a group. The kernel reclaims memory
+    /// of a group at this limit; if that is not enough, it kills processes of the group.
     pub const fn limit_file(self) -> &'static str {
         match self {
             Self::One => "memory.limit_in_bytes",
@@ -27,9 +27,9 @@ impl Version {
         }
     }
 
-    /// The names of the files with memory limits: the hard limit, and in version 2 also
-    /// `memory.high`. Above `memory.high` the kernel reclaims memory of the group and throttles its
-    /// processes.
+    /// The names of the files that have memory limits of a group: the hard limit, and in version 2
+    /// also `memory.high`. If a group has more memory than `memory.high`, the kernel reclaims
+    /// memory of the group and throttles its processes.
     pub const fn limit_files(self) -> &'static [&'static str] {
         match self {
             Self::One => &["memory.limit_in_bytes"],
@@ -37,7 +37,7 @@ impl Version {
         }
     }
 
-    /// The name of the file with the memory that is charged to a group, bytes.
+    /// The name of the file that has the memory that is charged to a group, bytes.
     pub const fn usage_file(self) -> &'static str {
         match self {
             Self::One => "memory.usage_in_bytes",
@@ -45,7 +45,7 @@ impl Version {
         }
     }
 
-    /// The name of the file with the most memory that was ever charged to a group, bytes.
+    /// The name of the file that has the largest memory that was ever charged to a group, bytes.
     pub const fn peak_file(self) -> &'static str {
         match self {
             Self::One => "memory.max_usage_in_bytes",
@@ -53,7 +53,8 @@ impl Version {
         }
     }
 
-    /// The name of the file that counts OOM kills; [`oom_kills`] parses its text.
+    /// The name of the file that has the number of OOM kills in a group. [`oom_kills`] parses its
+    /// text.
     pub const fn oom_kills_file(self) -> &'static str {
         match self {
             Self::One => "memory.oom_control",
@@ -62,39 +63,39 @@ impl Version {
     }
 }
 
-/// The number of processes that the OOM killer has ended in a group, from the text of the file
-/// [`Version::oom_kills_file`]; `None` where the kernel does not count them (before Linux 4.13).
+/// Returns the number of processes that the OOM killer has killed in a group. `text` is the content
+/// of the file [`Version::oom_kills_file`]. `None` if the kernel does not count them (before Linux
+/// 4.13).
 pub fn oom_kills(text: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
 }
 
-/// The name of the file with the processes of a group. A process whose ID is written to the file
-/// enters the group.
+/// The name of the file that lists the processes of a group. A process enters the group if its ID
+/// is written to this file.
 pub const PROCESSES_FILE: &str = "cgroup.procs";
 
-/// The name of the file with the controllers that a group of version 2 enables for its children.
-/// Writing `+memory` enables the memory controller.
+/// The name of the file that lists the controllers that a group of version 2 enables for its
+/// children. A program writes `+memory` to enable the memory controller.
 pub const SUBTREE_CONTROL_FILE: &str = "cgroup.subtree_control";
 
-/// The name of the file with the controllers that are available in a group of version 2.
+/// The name of the file that lists the controllers that are available in a group of version 2.
 pub const CONTROLLERS_FILE: &str = "cgroup.controllers";
 
-/// A version-1 limit of at least `NO_LIMIT_BYTES` bytes means no limit. A group without a limit has
-/// the limit `i64::MAX`, which the kernel rounds down to whole pages of 4 KiB to 64 KiB.
-/// `NO_LIMIT_BYTES` is rounded down to 1 MiB, so it is at most the kernel's number for each page
-/// size.
+/// The least number that stands for no limit in version 1. A group without a limit has the limit
+/// `i64::MAX`, rounded down to whole pages, which have 4 KiB to 64 KiB. `NO_LIMIT_BYTES` is rounded
+/// down to 1 MiB, so it is at most the kernel's number for each page size.
 const NO_LIMIT_BYTES: u64 = i64::MAX as u64 & !0xF_FFFF;
 
 /// A memory limit, as the kernel writes it in a file such as `memory.max`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     Bytes(u64),
-    /// `max` in version 2, a number of at least `NO_LIMIT_BYTES` in version 1.
+    /// `max` in version 2; a number of at least `NO_LIMIT_BYTES` in version 1.
     Unlimited,
 }
 
 impl Limit {
-    /// Parses the content of a limit file; `None` when it is neither a number nor `max`.
+    /// Parses the content of a limit file; `None` if it is neither a number nor `max`.
     pub fn parse(text: &str) -> Option<Self> {
         let bytes = if text == "max" { u64::MAX } else { text.parse().ok()? };
         Some(if bytes < NO_LIMIT_BYTES { Self::Bytes(bytes) } else { Self::Unlimited })
@@ -114,21 +115,21 @@ impl Limit {
 pub struct Membership<'a> {
     /// The controllers of the tree, separated by commas; empty for version 2.
     pub controllers: &'a str,
-    /// The path of the group from the root of the tree. It begins with `/..` when the group is
+    /// The path of the group from the root of the tree. It begins with `/..` if the group is
     /// outside the reader's cgroup namespace.
     pub path: &'a str,
 }
 
 impl<'a> Membership<'a> {
-    /// Parses a line `ID:CONTROLLERS:PATH`; `None` when one of these fields is missing.
+    /// Parses a line `ID:CONTROLLERS:PATH`; `None` if one of these fields is missing.
     pub fn parse(line: &'a str) -> Option<Self> {
         let mut parts = line.splitn(3, ':').skip(1);
         Some(Self { controllers: parts.next()?, path: parts.next()? })
     }
 
-    /// True when this line is of `version`, and the tree of the line has `controller`. The line of
-    /// version 2 names no controllers, because version 2 has one tree for all controllers. For this
-    /// line, the result is therefore true for each controller.
+    /// True if this line is of `version` and its tree has `controller`. The line of version 2 names
+    /// no controllers, because its tree is for all of them; therefore the result is true for every
+    /// controller.
     pub fn has(&self, version: Version, controller: &str) -> bool {
         match version {
             Version::One => self.controllers.split(',').any(|name| name == controller),
@@ -136,20 +137,20 @@ impl<'a> Membership<'a> {
         }
     }
 
-    /// True when the group is inside the reader's cgroup namespace.
+    /// True if the group is inside the reader's cgroup namespace.
     pub fn is_visible(&self) -> bool {
         !self.path.split('/').any(|part| part == "..")
     }
 }
 
-/// True when `controllers`, a list separated by spaces such as the content of `cgroup.controllers`,
-/// has `controller`.
+/// True if `controller` is in `controllers`, a list separated by spaces such as the content of
+/// `cgroup.controllers`.
 pub fn lists(controllers: &str, controller: &str) -> bool {
     controllers.split_ascii_whitespace().any(|name| name == controller)
 }
 
-/// The process IDs in a text of `cgroup.procs`, without malformed lines and without processes
-/// outside the reader's PID namespace, which the kernel writes as 0.
+/// Returns the process IDs in `text`, the content of `cgroup.procs`. Leaves out malformed lines,
+/// and processes outside the reader's PID namespace, which the kernel writes as 0.
 pub fn processes(text: &str) -> impl Iterator<Item = u32> {
     text.lines().filter_map(|line| line.trim().parse().ok()).filter(|pid| *pid != 0)
 }

@@ -3,13 +3,14 @@
 
 use crate::words::{decimal, split_once, words};
 
-/// The number of runnable threads of the machine in the text of `/proc/loadavg`: the number before
-/// the slash in the fourth field. `None` when the text is malformed.
+/// Returns the number of runnable threads of the machine from `loadavg`, the text of
+/// `/proc/loadavg`. It is the number before the slash in the fourth field. `None` if the text is
+/// malformed.
 pub fn runnable_threads(loadavg: &[u8]) -> Option<u64> {
     decimal(split_once(words(loadavg).nth(3)?, b'/')?.0)
 }
 
-/// The number of CPUs in a list such as `0-3,8`; `None` when the text is malformed.
+/// Returns the number of CPUs in a list such as `0-3,8`; `None` if the list is malformed.
 pub fn count(list: &[u8]) -> Option<u64> {
     let range = |part| {
         let (first, last) = split_once(part, b'-').unwrap_or((part, part));

@@ -14,8 +14,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The files of a machine. They are below `/` for the running machine, or below a folder with the
-/// same tree for a captured machine.
+/// The files of a machine. They are below `/` for the running machine. For a captured machine, they
+/// are below a folder that has the same tree.
 #[derive(Clone, Debug)]
 pub struct Files {
     root: Cow<'static, Path>,
@@ -32,17 +32,16 @@ impl Files {
         Self { root: Cow::Owned(root.into()) }
     }
 
-    /// The path at which the file `path` of the machine is found: `path` below the root folder.
-    /// Allocates.
+    /// Returns the path of the machine's file `path`: it is below the root folder. Allocates.
     pub fn at(&self, path: &str) -> PathBuf {
         self.root.join(path.trim_start_matches('/'))
     }
 
-    /// Reads a file. `None` when the file does not exist, or when the process, control group or
-    /// device of the file is gone. Allocates.
+    /// Reads the file `path`. Returns `None` if the file does not exist, or if the process, control
+    /// group or device that it belongs to is gone. Allocates.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// If the file cannot be read.
     pub fn read(&self, path: &str) -> io::Result<Option<Vec<u8>>> {
         match fs::read(self.at(path)) {
             Ok(bytes) => Ok(Some(bytes)),
@@ -51,45 +50,45 @@ impl Files {
         }
     }
 
-    /// Writes to a file of the kernel. Allocates.
+    /// Writes `text` to the kernel's file `path`. Allocates.
     ///
     /// # Errors
-    /// When the kernel refuses the write.
+    /// If the kernel refuses the write.
     pub fn write(&self, path: &str, text: &str) -> io::Result<()> {
         fs::write(self.at(path), text)
     }
 
-    /// Reads the file `name` of the process `pid`, such as `stat`, `maps` or `cgroup`. `None` when
-    /// the process or the file does not exist. Allocates.
+    /// Reads the file `name`, such as `stat`, `maps` or `cgroup`, of the process `pid`. Returns
+    /// `None` if the process or the file does not exist. Allocates.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// If the file cannot be read.
     pub fn of_process(&self, pid: u32, name: &str) -> io::Result<Option<Vec<u8>>> {
         self.read(&format!("proc/{pid}/{name}"))
     }
 
-    /// Reads the file `name`, such as `stat`, of a thread of this process. `None` when the thread
-    /// or the file does not exist. Allocates.
+    /// Reads the file `name`, such as `stat`, of the thread `thread` of this process. Returns
+    /// `None` if the thread or the file does not exist. Allocates.
     ///
     /// # Errors
-    /// When the file cannot be read.
+    /// If the file cannot be read.
     pub fn of_thread(&self, thread: u32, name: &str) -> io::Result<Option<Vec<u8>>> {
         self.read(&format!("proc/self/task/{thread}/{name}"))
     }
 }
 
-/// True when the error means that a file does not exist, or that the process (`ESRCH`), control
-/// group or device (`ENODEV`) of an open file is gone.
+/// True if the error `why` means that a file does not exist, or that the thing to which an open
+/// file belongs is gone: a process (`ESRCH`), a control group or a device (`ENODEV`).
 pub fn is_absent(why: &io::Error) -> bool {
     matches!(why.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
         || why.raw_os_error().is_some_and(|number| [libc::ESRCH, libc::ENODEV].contains(&number))
 }
 
-/// Reads a file into `buffer` and returns the filled part. A file longer than the buffer is cut to
-/// the buffer's length. Allocates nothing.
+/// Reads the file `path` into `buffer`, and returns the filled part. A file that is longer than the
+/// buffer is cut. Allocates nothing.
 ///
 /// # Errors
-/// When the file cannot be opened or read.
+/// If the file cannot be opened or read.
 pub fn read_into<'a>(path: &CStr, buffer: &'a mut [u8]) -> io::Result<&'a [u8]> {
     let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
     let mut filled = 0;
@@ -104,11 +103,11 @@ pub fn read_into<'a>(path: &CStr, buffer: &'a mut [u8]) -> io::Result<&'a [u8]> 
     Ok(&buffer[..filled])
 }
 
-/// Calls `line` with each line of a file, without its newline, until `line` returns `false`. A line
-/// longer than the buffer is cut to the buffer's length. Allocates nothing.
+/// Calls `line` with each line of `file`, without its newline, until `line` returns `false`. A line
+/// that is longer than `buffer` is cut. Allocates nothing.
 ///
 /// # Errors
-/// When the file cannot be read.
+/// If the file cannot be read.
 pub fn each_line(
     file: BorrowedFd<'_>,
     buffer: &mut [u8],
@@ -148,11 +147,11 @@ pub fn each_line(
     }
 }
 
-/// Calls `name` with the name of each entry of a folder, except `.` and `..`, until `name` returns
-/// `false`. Uses getdents64(2) with `buffer` instead of opendir(3), which allocates.
+/// Calls `name` with the name of each entry of `folder`, except `.` and `..`, until `name` returns
+/// `false`. Uses getdents64(2) with `buffer`, because opendir(3) would allocate.
 ///
 /// # Errors
-/// When the folder cannot be read.
+/// If the folder cannot be read.
 pub fn names(
     folder: impl AsFd,
     buffer: &mut [MaybeUninit<u8>],
@@ -169,10 +168,10 @@ pub fn names(
     Ok(())
 }
 
-/// Opens a file of the kernel for reading. Allocates nothing.
+/// Opens the kernel's file `path` for reading. Allocates nothing.
 ///
 /// # Errors
-/// When the file cannot be opened.
+/// If the file cannot be opened.
 pub fn open(path: &CStr) -> io::Result<File> {
     Ok(rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?.into())
 }

@@ -1,9 +1,9 @@
-//! Readers of `/proc` and of control groups, shared by every crate that reads data of processes
-//! from the kernel.
+//! Readers of `/proc` and of control groups, shared by all crates that read data of processes from
+//! the kernel.
 //!
-//! Parsing and reading are separate. A parser borrows its text and allocates nothing, so the same
-//! parser serves for captured machines, for tests, and in a library under `LD_PRELOAD`.
-//! [`files::Files`] reads files below a root and allocates; [`files::read_into`] and
+//! Reading and parsing are separate. A parser borrows its text and allocates nothing. The same
+//! parser therefore works for captured machines, in tests, and in a library under `LD_PRELOAD`.
+//! [`files::Files`] reads files below a root folder, and allocates; [`files::read_into`] and
 //! [`files::names`] read into a buffer of the caller.
 //!
 //! ```text
@@ -11,10 +11,9 @@
 //! linux:           root.peek("/proc/7/stat")?           -> text -> Stat::parse(text.as_bytes())
 //! ```
 //!
-//! A library under `LD_PRELOAD` may not call the `malloc` of the program. Nor may it call a
-//! function of the C library that calls `malloc`, such as `opendir`. No function of this crate
-//! calls `opendir`. If a function allocates, its documentation says so; it uses Rust's global
-//! allocator.
+//! A library under `LD_PRELOAD` must not call the `malloc` of the program, nor a function of the C
+//! library that calls `malloc`, such as `opendir`. No function of this crate calls `opendir`. If a
+//! function allocates, its documentation says so; it uses Rust's global allocator.
 
 pub mod page;
 

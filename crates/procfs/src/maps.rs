@@ -9,23 +9,23 @@
 use crate::words::{decimal, hexadecimal, split_once, words};
 use std::ops::Range;
 
-/// A mapping: a line of `maps`. In `smaps`, the first line of each mapping has the same form.
+/// A mapping: one line of `maps`. In `smaps`, the first line of each mapping has the same form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping<'a> {
-    /// The address range, page-aligned.
+    /// The address range; both ends are page-aligned.
     pub addresses: Range<u64>,
-    /// The access rights `rwxp`, with `-` for a missing right, and with `s` in place of `p` for
-    /// shared memory.
+    /// The access rights `rwxp`: `-` stands for a missing right, and `s` in place of `p` for shared
+    /// memory.
     pub rights: [u8; 4],
     /// The inode of the mapped file; 0 for anonymous memory.
     pub inode: u64,
-    /// The path of the mapped file, or the kernel's name for the memory, such as `[heap]`, up to
-    /// the first space; empty for memory without a name.
+    /// The path of the mapped file, or the kernel's name for the memory, such as `[heap]`; empty
+    /// for memory without a name. A name with spaces is cut at its first space.
     pub name: &'a [u8],
 }
 
 impl<'a> Mapping<'a> {
-    /// Parses a line of `maps`; `None` when it is malformed.
+    /// Parses a line of `maps`; `None` if the line is malformed.
     pub fn parse(line: &'a [u8]) -> Option<Self> {
         let mut words = words(line);
         let (start, end) = split_once(words.next()?, b'-')?;
@@ -42,26 +42,28 @@ impl<'a> Mapping<'a> {
         u32::from(read == b'r') | u32::from(write == b'w') << 1 | u32::from(execute == b'x') << 2
     }
 
-    /// True for a mapping that is copied on write.
+    /// True if the mapping is private: its pages are copied on write.
     pub fn is_private(&self) -> bool {
         self.rights[3] == b'p'
     }
 
-    /// True for private memory that belongs neither to a file nor to the kernel (`[vdso]`,
-    /// `[vvar]`, `[vsyscall]`). `[heap]`, `[stack]` and named anonymous memory are included.
+    /// True if the mapping is private and its memory belongs neither to a file nor to the kernel
+    /// (`[vdso]`, `[vvar]`, `[vsyscall]`). `[heap]`, `[stack]` and named anonymous memory are
+    /// included.
     pub fn is_private_anonymous(&self) -> bool {
         self.is_private() && self.inode == 0 && !self.name.starts_with(b"[v")
     }
 
-    /// True for private anonymous memory that is neither the heap nor the stack of the first
-    /// thread: mapped by mmap(2) with `MAP_ANONYMOUS`, or the zeroed data (bss) of the program.
+    /// True if the mapping is private anonymous memory, but neither the heap nor the stack of the
+    /// first thread. Such memory comes from mmap(2) with `MAP_ANONYMOUS`, or is the zeroed data
+    /// (bss) of the program.
     pub fn is_anonymous_mmap(&self) -> bool {
         let is_plain = self.name.is_empty() || self.name.starts_with(b"[anon");
         self.is_private() && self.inode == 0 && is_plain
     }
 }
 
-/// The mappings in a text of `maps`; malformed lines are left out.
+/// Returns the mappings in `maps`, the text of the file `maps`. Malformed lines are left out.
 pub fn mappings(maps: &[u8]) -> impl Iterator<Item = Mapping<'_>> {
     maps.split(|byte| *byte == b'\n').filter_map(Mapping::parse)
 }

@@ -1,22 +1,24 @@
-//! The mounted file systems: `/proc/PID/mountinfo` and `/proc/mounts` (proc_pid_mountinfo(5)).
+//! The mounted file systems: parsers of `/proc/PID/mountinfo` and `/proc/mounts`
+//! (proc_pid_mountinfo(5)).
 
 /// A mounted file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mount<'a> {
     /// The type of the file system, such as `cgroup2`.
     pub kind: &'a str,
-    /// The mount point, with escapes: see [`unescaped`].
+    /// The mount point. Special characters are escaped: see [`unescaped`].
     pub at: &'a str,
-    /// The folder of the file system that is mounted, with escapes; `/` is the whole file system.
+    /// The folder of the file system that is mounted at `at`, escaped like `at`; `/` if the whole
+    /// file system is mounted.
     pub top: &'a str,
-    /// Options of the file system, separated by commas. For control groups of version 1 the options
+    /// The options of the file system, separated by commas. For control groups of version 1, they
     /// include the controllers.
     pub options: &'a str,
 }
 
 impl<'a> Mount<'a> {
-    /// Parses a line of `mountinfo`, which may have any number of optional fields before the `-`:
-    /// `35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory`.
+    /// Parses a line of `mountinfo`, such as `35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup
+    /// rw,memory`. Before the `-` there may be any number of optional fields.
     pub fn of_mountinfo(line: &'a str) -> Option<Self> {
         let (place, system) = line.split_once(" - ")?;
         let mut place = place.split(' ').skip(3);
@@ -27,15 +29,16 @@ impl<'a> Mount<'a> {
         Some(Self { kind, at, top, options: system.nth(1).unwrap_or_default() })
     }
 
-    /// Parses a line of `/proc/mounts`: `cgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0`. Lines
-    /// of `/proc/mounts` lack the mounted folder, so `top` is `/`.
+    /// Parses a line of `/proc/mounts`, such as `cgroup /sys/fs/cgroup/memory cgroup rw,memory 0
+    /// 0`. These lines lack the folder of the file system that is mounted, so `top` is `/`.
     pub fn of_mounts(line: &'a str) -> Option<Self> {
         let mut words = line.split(' ').skip(1);
         Some(Self { at: words.next()?, kind: words.next()?, top: "/", options: words.next()? })
     }
 }
 
-/// Replaces the octal escapes in a path, such as `\040` for a space. Allocates.
+/// Replaces the octal escapes in `path`, such as `\040` for a space, by their characters.
+/// Allocates.
 pub fn unescaped(path: &str) -> String {
     let mut parts = path.split('\\');
     let mut plain = parts.next().unwrap_or_default().to_string();

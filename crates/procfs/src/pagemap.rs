@@ -1,11 +1,12 @@
 //! The pages of a process: `/proc/PID/pagemap` has an entry of 8 bytes for each page
-//! (Documentation/admin-guide/mm/pagemap.rst). Its ioctl `PAGEMAP_SCAN` finds the resident pages.
+//! (Documentation/admin-guide/mm/pagemap.rst). Its ioctl `PAGEMAP_SCAN` (since Linux 6.7) finds the
+//! resident pages, and skips empty page tables.
 //!
-//! A mapping can have terabytes of addresses, of which few were ever touched. `move_pages` takes
-//! 150 to 200 ns for each address that it locates, even if the address has no page (Linux 6.18 in a
-//! virtual machine). Reading an entry of the pagemap takes 3 ns for an address without a page, and
-//! 40 ns for an address with a page. The entry also shows whether the page is shared, before a move
-//! is tried. `PAGEMAP_SCAN` (since 6.7) skips empty page tables.
+//! A mapping can have terabytes of addresses, of which only a few were ever touched. `move_pages`
+//! takes 150 to 200 ns to locate the page of an address, even if the address has no page (Linux
+//! 6.18 in a virtual machine). To read an entry of the pagemap takes 3 ns for an address without a
+//! page, and 40 ns for an address with a page. The entry also shows, before a program tries to move
+//! the page, whether the page is shared.
 
 #![expect(unsafe_code, reason = "no crate wraps PAGEMAP_SCAN")]
 
@@ -16,19 +17,19 @@ use std::{
     os::fd::{AsRawFd, BorrowedFd},
 };
 
-/// Bytes of an entry of `/proc/PID/pagemap`, which describes one base page.
+/// Size of an entry of `/proc/PID/pagemap`, bytes. An entry describes one base page.
 pub const ENTRY_BYTES: u64 = 8;
 
-/// The bit of a pagemap entry that is set if the page is in memory.
+/// The bit of a pagemap entry that says that the page is in memory.
 const PRESENT: u64 = 1 << 63;
 
-/// The bit of a pagemap entry that is set if the page belongs to a file or to shared memory.
+/// The bit of a pagemap entry that says that the page belongs to a file or to shared memory.
 const FILE: u64 = 1 << 61;
 
-/// The bit of a pagemap entry that is set if no other process maps the page.
+/// The bit of a pagemap entry that says that no other process maps the page.
 const EXCLUSIVE: u64 = 1 << 56;
 
-/// The entry of a page in `/proc/PID/pagemap`, as the kernel writes it.
+/// An entry of `/proc/PID/pagemap`, as the kernel writes it. It describes one page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry(pub u64);
 
@@ -52,26 +53,27 @@ impl Entry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ResidentPage {
     pub address: u64,
-    /// True when other processes map the page too. `move_pages` with `MPOL_MF_MOVE` does not move
-    /// shared pages.
+    /// True if other processes map the page too. `move_pages` with `MPOL_MF_MOVE` does not move
+    /// such a page.
     pub is_shared: bool,
 }
 
-/// The offset in `/proc/PID/pagemap` of the entry for the page at `address`, bytes.
+/// Returns the offset, in bytes, at which `/proc/PID/pagemap` has the entry of the page at
+/// `address`.
 pub fn entry_offset(address: u64, page_bytes: u64) -> u64 {
     address / page_bytes * ENTRY_BYTES
 }
 
-/// The entries in `bytes`, a part of `/proc/PID/pagemap`; an incomplete entry at the end is left
-/// out.
+/// Returns the entries in `bytes`, a part of `/proc/PID/pagemap`. An incomplete entry at the end is
+/// left out.
 pub fn entries(bytes: &[u8]) -> impl Iterator<Item = Entry> {
     let entries = bytes.chunks_exact(ENTRY_BYTES as usize);
     entries.filter_map(|entry| Some(Entry(u64::from_ne_bytes(entry.try_into().ok()?))))
 }
 
-/// The resident pages among the pagemap entries in `bytes`. The first entry is for the page at the
-/// address `start`, and each entry is for a page of `page_bytes`. Pages of files and of shared
-/// memory are included only if `with_files` is true.
+/// Returns the resident pages among those whose pagemap entries are in `bytes`. The first entry is
+/// for the page at the address `start`, and each entry is for a page of `page_bytes` bytes. Pages
+/// of files and of shared memory are included only if `with_files` is true.
 pub fn resident(
     bytes: &[u8],
     start: u64,
@@ -103,7 +105,7 @@ struct ScanArguments {
     return_mask: u64,
 }
 
-/// `struct page_region` of `linux/fs.h`: neighbouring pages of the same categories.
+/// `struct page_region` of `linux/fs.h`: neighbouring pages that have the same categories.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageRegion {
@@ -120,14 +122,13 @@ const PAGEMAP_SCAN: Opcode = opcode::read_write::<ScanArguments>(b'f', 16);
 /// `PAGE_IS_PRESENT` of `linux/fs.h`.
 const PAGE_IS_PRESENT: u64 = 1 << 3;
 
-/// Finds the resident pages among `addresses` with `PAGEMAP_SCAN`, and calls `found` with the
+/// Finds the resident pages in the range `addresses` with `PAGEMAP_SCAN`. Calls `found` with the
 /// address range of each group of neighbouring resident pages, in order. `pagemap` is an open
-/// `/proc/PID/pagemap`. `buffer` holds the regions that one system call returns. If the buffer is
-/// full, another call follows, so a small buffer is slow: 1024 regions are enough. Nothing is
-/// allocated.
+/// `/proc/PID/pagemap`. `buffer` receives the regions that one system call finds. If it is full,
+/// another call follows, so a small buffer is slow; 1024 regions are enough. Allocates nothing.
 ///
 /// # Errors
-/// When the process has ended, or the kernel is older than 6.7 (`ENOTTY`).
+/// If the process has ended, or if the kernel is older than 6.7 (`ENOTTY`).
 pub fn scan_resident(
     pagemap: BorrowedFd<'_>,
     addresses: &Range<u64>,
@@ -146,8 +147,8 @@ pub fn scan_resident(
             return_mask: PAGE_IS_PRESENT,
             ..ScanArguments::default()
         };
-        // SAFETY: `arguments` is the structure of this opcode. The kernel writes at most `vec_len`
-        // regions to `vec`, the buffer of that length.
+        // SAFETY: `arguments` is the structure that this ioctl takes. The kernel writes at most
+        // `vec_len` regions to `vec`, and `buffer`, to which `vec` points, has this length.
         let count =
             unsafe { libc::ioctl(pagemap.as_raw_fd(), PAGEMAP_SCAN as _, &raw mut arguments) };
         let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
@@ -199,7 +200,7 @@ mod tests {
             });
         match scanned {
             Ok(()) => assert!(pages >= 2498, "{pages}"),
-            // A kernel before 6.7 has no `PAGEMAP_SCAN`.
+            // Kernels before 6.7 do not have `PAGEMAP_SCAN`.
             Err(why) => assert_eq!(why.raw_os_error(), Some(libc::ENOTTY), "{why}"),
         }
     }

@@ -1,29 +1,29 @@
-//! `/proc/PID/stat` and `/proc/PID/task/TID/stat` (proc_pid_stat(5)): the state, the times and the
-//! counts of a process or a thread, on one line.
+//! Parser of `/proc/PID/stat` and `/proc/PID/task/TID/stat` (proc_pid_stat(5)). Their single line
+//! has the state, the times and the counts of a process or a thread.
 //!
 //! ```text
 //! 4711 (a (odd) name) S 1 4711 4711 0 -1 4194560 ...
 //! 1    2              3 4 5    6                      numbers of the fields in the manual
 //! ```
 //!
-//! The name may contain spaces and parentheses, so the next field begins after the last parenthesis
-//! of the line.
+//! The name may contain spaces and parentheses, so the third field begins after the last
+//! parenthesis of the line.
 
 use crate::words::{decimal, words};
 
-/// A line of `stat`, whose fields are parsed on access.
+/// The line of a file `stat`. Its fields are parsed when they are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat<'a> {
     /// The process or thread ID.
     pub pid: u32,
-    /// The command name, without the parentheses; the kernel cuts it to 15 bytes.
+    /// The command name without its parentheses. The kernel cuts it to 15 bytes.
     pub name: &'a [u8],
-    /// The rest of the line, from the third field (the state) on.
+    /// The rest of the line: all fields from the third (the state) on.
     fields: &'a [u8],
 }
 
 impl<'a> Stat<'a> {
-    /// Parses a line of `stat`; `None` when it is malformed.
+    /// Parses the line of a file `stat`; `None` if the line is malformed.
     pub fn parse(line: &'a [u8]) -> Option<Self> {
         let open = line.windows(2).position(|pair| pair == b" (")?;
         let close = line.windows(2).rposition(|pair| pair == b") ")?;
@@ -31,30 +31,31 @@ impl<'a> Stat<'a> {
         Some(Self { pid, name: line.get(open + 2..close)?, fields: &line[close + 2..] })
     }
 
-    /// The field with the number that proc_pid_stat(5) gives it, from 3 on; `None` when the field
-    /// is missing, is negative or is not a number.
+    /// Returns the field that has the number `number` in proc_pid_stat(5), 3 or above. `None` if
+    /// the field is missing, is negative or is not a number.
     pub fn field(&self, number: usize) -> Option<u64> {
         decimal(words(self.fields).nth(number.checked_sub(3)?)?)
     }
 
-    /// The state: `R` running, `S` sleeping, `D` in uninterruptible sleep, `Z` zombie and so on.
+    /// The state: `R` for running, `S` for sleeping, `D` for uninterruptible sleep, `Z` for a
+    /// zombie, and so on.
     pub fn state(&self) -> Option<u8> {
         words(self.fields).next()?.first().copied()
     }
 
-    /// True for a process that has ended: its parent has not yet waited for it (`Z`), or the kernel
-    /// is removing it (`X`).
+    /// True if the process has ended: its parent has not waited for it yet (`Z`), or the kernel is
+    /// removing it (`X`).
     pub fn is_zombie(&self) -> bool {
         matches!(self.state(), Some(b'Z' | b'X'))
     }
 
-    /// True for a thread that runs or waits for a CPU.
+    /// True if the thread runs or waits for a CPU.
     pub fn is_running(&self) -> bool {
         self.state() == Some(b'R')
     }
 
-    /// True for a thread that ends or has ended (`PF_EXITING`): it executes no further instruction
-    /// of its program, and has closed or is closing its files. `None` when the field is missing.
+    /// True if the thread is ending or has ended (`PF_EXITING`): it executes no further instruction
+    /// of its program, and has closed or is closing its files. `None` if the field is missing.
     pub fn is_exiting(&self) -> Option<bool> {
         Some(self.field(9)? & 4 != 0)
     }
@@ -64,8 +65,8 @@ impl<'a> Stat<'a> {
         self.field(4)?.try_into().ok()
     }
 
-    /// The session ID, which is the process ID of the session leader; 0 when the leader is in
-    /// another PID namespace.
+    /// The session ID, which is the process ID of the session leader; 0 if the leader is in another
+    /// PID namespace.
     pub fn session(&self) -> Option<u32> {
         self.field(6)?.try_into().ok()
     }
@@ -75,17 +76,17 @@ impl<'a> Stat<'a> {
         self.field(12)
     }
 
-    /// Major faults of the children that the process has waited for.
+    /// Major faults of those children for which the process has waited.
     pub fn children_major_faults(&self) -> Option<u64> {
         self.field(13)
     }
 
-    /// CPU time of the process itself, in user and kernel mode, clock ticks.
+    /// CPU time of the process itself in user mode and kernel mode, clock ticks.
     pub fn cpu_ticks(&self) -> Option<u64> {
         self.field(14)?.checked_add(self.field(15)?)
     }
 
-    /// CPU time of the children that the process has waited for, clock ticks.
+    /// CPU time of those children for which the process has waited, clock ticks.
     pub fn children_cpu_ticks(&self) -> Option<u64> {
         self.field(16)?.checked_add(self.field(17)?)
     }
@@ -95,14 +96,14 @@ impl<'a> Stat<'a> {
         self.field(20)
     }
 
-    /// Start time, clock ticks after boot. Process IDs are reused, so only the ID and the start
-    /// time together identify a process.
+    /// Start time, clock ticks after boot. The kernel reuses process IDs, so only the ID and the
+    /// start time together identify a process.
     pub fn start_ticks(&self) -> Option<u64> {
         self.field(22)
     }
 
-    /// The number of resident pages; on machines with many CPUs, the kernel's value has an error of
-    /// some MiB.
+    /// The number of resident pages. On machines with many CPUs, the kernel's number may be wrong
+    /// by several MiB.
     pub fn resident_pages(&self) -> Option<u64> {
         self.field(24)
     }

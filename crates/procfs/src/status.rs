@@ -1,20 +1,22 @@
-//! `/proc/PID/status` (proc_pid_status(5)): one `Name: value` per line.
+//! Parser of `/proc/PID/status` (proc_pid_status(5)). Each line of the file has the form `Name:
+//! value`.
 
 use crate::words::{decimal, hexadecimal};
 
-/// The value of the field `name`, such as `Mems_allowed_list`, without surrounding spaces; `None`
-/// if the text has no line of this field.
+/// Returns the value of the field `name`, such as `Mems_allowed_list`, without surrounding spaces;
+/// `None` if `status` has no line with this field.
 pub fn field<'a>(status: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let value = |line: &'a [u8]| line.strip_prefix(name.as_bytes())?.strip_prefix(b":");
     status.split(|byte| *byte == b'\n').find_map(value).map(<[u8]>::trim_ascii)
 }
 
-/// The size in a field such as `RssAnon: 12 kB`, bytes.
+/// Returns the size, in bytes, in the field `name`, such as `RssAnon: 12 kB`.
 pub fn bytes(status: &[u8], name: &str) -> Option<u64> {
     decimal(field(status, name)?.strip_suffix(b"kB")?.trim_ascii())?.checked_mul(1024)
 }
 
-/// The set of signals in a field such as `SigBlk: 0000000000000040`: bit `n - 1` is signal `n`.
+/// Returns the set of signals in the field `name`, such as `SigBlk: 0000000000000040`: bit `n - 1`
+/// is set if signal `n` is in the set.
 pub fn signals(status: &[u8], name: &str) -> Option<u64> {
     hexadecimal(field(status, name)?)
 }

@@ -4,24 +4,24 @@
 
 use std::{ffi::CStr, io};
 
-/// A flag of swapon(2): `SWAP_FLAG_PREFER` of `linux/swap.h` with the highest priority. The kernel
-/// fills a swap file with this priority before all swap of lower priority.
+/// Flags of swapon(2): `SWAP_FLAG_PREFER` of `linux/swap.h`, and the highest priority. The kernel
+/// fills a swap file with this priority before it uses swap of a lower priority.
 pub const HIGHEST_PRIORITY: libc::c_int = 0x8000 | 0x7fff;
 
-/// True when `swaps`, a text of `/proc/swaps`, has a swap file with the name `file_name` in any
-/// folder. The kernel escapes spaces in paths (`\040`), so names with spaces are not found.
+/// True if `swaps`, the text of `/proc/swaps`, has a swap file with the name `file_name` in any
+/// folder. Names with spaces are not found, because the kernel escapes spaces in paths (`\040`).
 pub fn is_in_use(swaps: &str, file_name: &str) -> bool {
     let name = |line: &str| Some(line.split_whitespace().next()?.rsplit('/').next()? == file_name);
     swaps.lines().any(|line| name(line) == Some(true))
 }
 
-/// Lets the kernel swap to a file that mkswap(8) has prepared, with swapon(2). `flags` are the
-/// flags of swapon(2), such as [`HIGHEST_PRIORITY`]. Requires `CAP_SYS_ADMIN`.
+/// Switches on swapping to the file `path`, which mkswap(8) has prepared. `flags` are the flags of
+/// swapon(2), such as [`HIGHEST_PRIORITY`]. Requires `CAP_SYS_ADMIN`.
 ///
 /// # Errors
 /// The errors of swapon(2).
 pub fn swap_on(path: &CStr, flags: libc::c_int) -> io::Result<()> {
-    // SAFETY: the path ends with a zero byte, and the call touches no memory of this process.
+    // SAFETY: `path` ends with a zero byte, and the call touches no memory of this process.
     match unsafe { libc::swapon(path.as_ptr(), flags) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

@@ -1,6 +1,6 @@
-//! Parsers of numbers and words in byte strings, which may not be UTF-8.
+//! Parsers of words and numbers in byte strings, which need not be UTF-8.
 
-/// The words of a line, separated by spaces, tabs and newlines.
+/// Returns the words of `text`, which are separated by spaces, tabs and newlines.
 pub(crate) fn words(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     text.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty())
 }
@@ -17,11 +17,12 @@ pub(crate) fn hexadecimal(digits: &[u8]) -> Option<u64> {
 
 fn number(digits: &[u8], radix: u32) -> Option<u64> {
     let text = str::from_utf8(digits).ok()?;
-    // A plus sign is refused: `from_str_radix` accepts it, but the kernel never writes it.
+    // A plus sign is refused, because `from_str_radix` would accept it, but the kernel never writes
+    // it.
     if text.starts_with('+') { None } else { u64::from_str_radix(text, radix).ok() }
 }
 
-/// The parts of a text before and after its first `divider`; `None` if the text has no divider.
+/// Returns the parts of `text` before and after its first `divider`; `None` if it has no divider.
 pub(crate) fn split_once(text: &[u8], divider: u8) -> Option<(&[u8], &[u8])> {
     let at = text.iter().position(|byte| *byte == divider)?;
     Some((&text[..at], &text[at + 1..]))

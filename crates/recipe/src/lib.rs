@@ -1,5 +1,5 @@
-//! Recipes that describe how real applications are installed and run. A recipe has the packages,
-//! the command, the relation between the footprint and the problem size, and the patterns of the
+//! Recipes: they describe how real applications are installed and run. A recipe has the packages,
+//! the command, the relation between footprint and problem size, and the patterns that find the
 //! results in the output.
 //!
 //! The recipes in `workloads/recipes/` are built in. A user can write further recipe files in any
@@ -25,7 +25,7 @@ const SCHEMA: &str = "interleaf.recipe/1";
 /// The Python interpreter of a recipe that installs no Python packages.
 pub const SYSTEM_PYTHON: &str = "/usr/bin/python3";
 
-/// The names in a recipe file, with their positions in the file.
+/// The names in a recipe file with their positions, for error messages.
 #[derive(Deserialize)]
 struct Names {
     name: Spanned<String>,
@@ -38,12 +38,12 @@ struct FileName {
     name: Spanned<String>,
 }
 
-/// A recipe for an application. The fields are checked: each pattern is a regular expression, no
-/// file name has a folder, and each placeholder of a command is known.
+/// A recipe for an application. Its fields were checked: each pattern is a regular expression, no
+/// file name contains a folder, and each placeholder of a command is known.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
-    /// The position of the recipe's name, for error messages: file, line and field.
+    /// The position of the recipe's name in its file, for error messages: file, line and field.
     #[serde(skip)]
     pub place: String,
     /// The schema and its version: `interleaf.recipe/1`.
@@ -55,65 +55,65 @@ pub struct Recipe {
     /// Names of the packages of Debian and Ubuntu that the application needs.
     #[serde(default)]
     pub packages: Vec<String>,
-    /// Requirements of pip, which are installed in the recipe's own virtual environment.
+    /// Requirements of pip. They are installed in the recipe's own virtual environment.
     #[serde(default)]
     pub pip: Vec<String>,
-    /// Requirements of pip that are installed in the same environment, but without their
-    /// dependencies.
+    /// Requirements of pip that are installed without their dependencies, in the same virtual
+    /// environment as `pip`.
     #[serde(default)]
     pub pip_alone: Vec<String>,
-    /// Programs and files that the application needs, except Python packages.
+    /// Programs and files that the application needs; Python packages are not among them.
     #[serde(default)]
     pub programs: Vec<String>,
     /// Modules of the system's Python that the application imports.
     #[serde(default)]
     pub modules: Vec<String>,
-    /// Environment variables of the commands. The values may have the placeholders of `command`.
+    /// Environment variables of the commands. Their values may have the placeholders of `command`.
     #[serde(default)]
     environment: BTreeMap<String, String>,
     /// Commands that run before the application and are not timed.
     #[serde(default)]
     prepare: Vec<Vec<String>>,
-    /// The command of the application, which runs in the folder with the recipe's files. `{n}`
+    /// The command of the application. It runs in a folder that has the recipe's files. `{n}`
     /// stands for the problem size, `{threads}` for the number of threads, `{python}` for the
     /// interpreter.
     command: Vec<String>,
-    /// The function from the number of items, which is proportional to the footprint, to the
-    /// problem size.
+    /// The function that computes the problem size from the number of items. The number of items is
+    /// proportional to the footprint.
     #[serde(default)]
     scale: Scale,
-    /// Bytes of memory per item of the problem.
+    /// Bytes of memory that one item of the problem takes.
     bytes_per_item: f64,
-    /// Exponent for the scale `power`: `{n}` is the number of items raised to this power.
+    /// The exponent of the scale `power`: `{n}` is the number of items raised to this power.
     #[serde(default = "one")]
     power: f64,
     /// The smallest problem size that the application accepts.
     #[serde(default = "one")]
     least: f64,
-    /// Pattern of the result. The result is the first group of the pattern's last match in the
+    /// The pattern of the result: the result is the first group of the pattern's last match in the
     /// output.
     result: String,
-    /// The unit of the application's result.
+    /// The unit of the result.
     pub result_unit: String,
     /// The direction in which the result is better: higher or lower.
     pub better: Better,
-    /// Pattern of the checksum, which is equal in every run of the same problem. The checksum is
-    /// the first group of the pattern's last match in the output.
+    /// The pattern of the checksum, which is equal in every run of the same problem: the checksum
+    /// is the first group of the pattern's last match in the output.
     check: String,
-    /// Pattern of the message with which the application reports that its result is verified. A run
-    /// whose output lacks this message fails.
+    /// The pattern of the message by which the application reports that it verified its result. A
+    /// run without this message in its output fails.
     #[serde(default)]
     verified: Option<String>,
     /// Further figures that the application prints.
     #[serde(default, rename = "figure")]
     figures: Vec<FigurePattern>,
-    /// Files that are created for the commands.
+    /// Files that are created before the commands run.
     #[serde(default, rename = "file")]
     pub files: Vec<File>,
 }
 
-/// The function from the number of items, which is the footprint divided by the bytes per item, to
-/// the problem size.
+/// The function that computes the problem size from the number of items. The number of items is the
+/// footprint divided by the bytes per item.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scale {
@@ -147,20 +147,20 @@ impl Better {
 struct FigurePattern {
     /// The name of the figure.
     name: String,
-    /// Pattern of the figure. The figure is the first group of the pattern's last match in the
+    /// The pattern of the figure: the figure is the first group of the pattern's last match in the
     /// output.
     pattern: String,
     /// The unit of the figure.
     unit: String,
 }
 
-/// A file that is written to the folder of a run before its commands.
+/// A file that is written to the folder of a run before the commands run.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct File {
     /// The name of the file.
     pub name: String,
-    /// The text of the file. Placeholders in the text are not replaced.
+    /// The text of the file. Placeholders in it are not replaced.
     pub text: String,
 }
 
@@ -176,25 +176,25 @@ fn one() -> f64 {
     1.0
 }
 
-/// Environment variables by which common libraries set their number of threads.
+/// Environment variables that set the number of threads of common libraries.
 const THREAD_VARIABLES: [&str; 4] =
     ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"];
 
-/// The known placeholders in commands and in the values of environment variables.
+/// The placeholders that commands and the values of environment variables may have.
 const PLACEHOLDERS: [&str; 3] = ["{n}", "{threads}", "{python}"];
 
 /// Parses all built-in recipes.
 ///
 /// # Errors
-/// The first field that is invalid.
+/// If a field of a recipe is invalid. The error is about the first invalid field.
 pub fn built_in() -> Result<Vec<Recipe>, Failure> {
     interleaf_catalog::recipes().map(|(name, text)| Recipe::parse(&name, text)).collect()
 }
 
-/// Parses the recipes `*.toml` of a folder, in the order of their names.
+/// Parses the recipes `*.toml` in `folder`, in the order of their file names.
 ///
 /// # Errors
-/// When the folder or a file cannot be read, the folder has no recipe, a field is invalid, or two
+/// If the folder or a file cannot be read, the folder has no recipe, a field is invalid, or two
 /// recipes have the same name.
 pub fn in_folder(folder: &Path) -> Result<Vec<Recipe>, Failure> {
     let hint = "name a folder with recipe files (*.toml)";
@@ -219,16 +219,16 @@ pub fn in_folder(folder: &Path) -> Result<Vec<Recipe>, Failure> {
     Ok(recipes)
 }
 
-/// Parses the recipe in a file.
+/// Parses the recipe in the file `path`.
 ///
 /// # Errors
-/// When the file cannot be read, or for the first field that is invalid.
+/// If the file cannot be read, or if a field is invalid.
 pub fn in_file(path: &Path) -> Result<Recipe, Failure> {
     let text = interleaf_catalog::text(path, "name a recipe file, as in workloads/recipes")?;
     Recipe::parse(&path.display().to_string(), &text)
 }
 
-/// Returns the recipes of `folder`; without a folder, the built-in recipes.
+/// Returns the recipes of `folder`, or the built-in recipes if `folder` is `None`.
 ///
 /// # Errors
 /// The errors of [`in_folder`].
@@ -236,8 +236,8 @@ pub fn all(folder: Option<&Path>) -> Result<Vec<Recipe>, Failure> {
     folder.map_or_else(built_in, in_folder)
 }
 
-/// Finds the recipe `name` among the recipes of `folder`, or among the built-in recipes without a
-/// folder. A name with a slash or with the suffix `.toml` is the path of a recipe file.
+/// Finds the recipe `name` among the recipes of `folder`, or among the built-in recipes if `folder`
+/// is `None`. A name with a slash or with the suffix `.toml` is the path of a recipe file.
 ///
 /// # Errors
 /// The errors of [`all`], or of [`in_file`] for a file.
@@ -248,7 +248,7 @@ pub fn find(name: &str, folder: Option<&Path>) -> Result<Option<Recipe>, Failure
     Ok(all(folder)?.into_iter().find(|recipe| recipe.name == name))
 }
 
-/// Returns the failure for `name`, which is the name of none of `recipes`.
+/// Returns the failure for `name`, which none of `recipes` has as its name.
 pub fn unknown(name: &str, recipes: &[Recipe]) -> Failure {
     let names: Vec<&str> = recipes.iter().map(|recipe| recipe.name.as_str()).collect();
     Failure::new(
@@ -262,10 +262,11 @@ pub fn unknown(name: &str, recipes: &[Recipe]) -> Failure {
 }
 
 impl Recipe {
-    /// Parses and checks the text of a recipe file.
+    /// Parses and checks `text`, the text of the recipe file `label`.
     ///
     /// # Errors
-    /// The error names the file, the line or field, the value, and the allowed values.
+    /// If a field is invalid. The error names the file, the line or field, the value, and the
+    /// allowed values.
     pub fn parse(label: &str, text: &str) -> Result<Self, Failure> {
         let toml = TomlText::new(label, text);
         let mut recipe: Self = toml.read_as(SCHEMA)?;
@@ -280,7 +281,7 @@ impl Recipe {
         }
     }
 
-    /// Returns the first field that is invalid, and the reason.
+    /// Checks all fields. The error is the first invalid field, and what is wrong with it.
     fn check_fields(&self) -> Result<(), (String, String)> {
         let wrong = |field: &str, why: String| Err((field.to_string(), why));
         if self.schema != SCHEMA {
@@ -347,23 +348,23 @@ impl Recipe {
         Ok(())
     }
 
-    /// True if the recipe installs Python packages, for which it has a virtual environment.
+    /// True if the recipe installs Python packages. They are installed in a virtual environment.
     pub fn has_environment(&self) -> bool {
         !self.pip.is_empty() || !self.pip_alone.is_empty()
     }
 
-    /// Returns the requirements of pip, one per line. The file that marks a virtual environment as
-    /// complete contains this text, so the environment counts as incomplete once the requirements
-    /// change.
+    /// Returns the requirements of pip, one on each line. This text is also written to the file
+    /// that marks a virtual environment as complete. The environment therefore counts as incomplete
+    /// once the requirements change.
     pub fn requirements(&self) -> String {
         let alone = self.pip_alone.iter().map(|it| format!("{it} # without dependencies\n"));
         self.pip.iter().map(|it| format!("{it}\n")).chain(alone).collect()
     }
 
-    /// Returns the problem size for a footprint in bytes.
+    /// Returns the problem size for a footprint of `footprint_bytes` bytes.
     ///
     /// # Errors
-    /// When the footprint is too small for the application.
+    /// If the footprint is too small for the application.
     pub fn items(&self, footprint_bytes: u64) -> Result<f64, Failure> {
         let items = footprint_bytes as f64 / self.bytes_per_item;
         let size = match self.scale {
@@ -384,8 +385,8 @@ impl Recipe {
         ))
     }
 
-    /// Returns the commands of a run with the problem size `items`, `threads` threads and the
-    /// Python interpreter `python`.
+    /// Returns the commands of a run with the problem size `items`, with `threads` threads and with
+    /// the Python interpreter `python`.
     pub fn commands(&self, items: f64, threads: u32, python: &str) -> Commands {
         let fill = |word: &String| {
             let word = word.replace("{n}", &format!("{items:.0}"));
@@ -402,7 +403,7 @@ impl Recipe {
     }
 }
 
-/// Rejects two files of a recipe with the same name, because the second would overwrite the first.
+/// Checks that no two files of a recipe have the same name: the second would overwrite the first.
 fn check_file_names(toml: &TomlText<'_>, names: &Names) -> Result<(), Failure> {
     let mut first = BTreeMap::new();
     for FileName { name } in &names.files {
@@ -420,7 +421,7 @@ fn check_file_names(toml: &TomlText<'_>, names: &Names) -> Result<(), Failure> {
     Ok(())
 }
 
-/// True if `word` has a text in braces that looks like a placeholder but is unknown.
+/// True if `word` contains a text in braces that looks like a placeholder, but is not a known one.
 fn has_unknown_placeholder(word: &str) -> bool {
     let rest = PLACEHOLDERS.iter().fold(word.to_string(), |rest, known| rest.replace(known, ""));
     rest.match_indices('{').any(|(at, _)| {

@@ -1,4 +1,4 @@
-//! Reads the results of a run from the output of the application.
+//! Reads the results of a run from the output of its application.
 
 use crate::Recipe;
 use interleaf_console::Failure;
@@ -7,16 +7,17 @@ use regex_lite::Regex;
 /// The results of one run of an application.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// The result, in the unit of the recipe. The number is finite.
+    /// The result, in the unit of the recipe; a finite number.
     pub value: f64,
-    /// The checksum of the run, which is equal in every run of the same problem.
+    /// The checksum that the run printed. It is equal in every run of the same problem.
     pub checksum: String,
-    /// True if the application verified its result; false if the recipe has no pattern `verified`.
+    /// True if the application reported that it verified its result; false if the recipe has no
+    /// pattern `verified`.
     pub is_verified: bool,
     pub figures: Vec<Figure>,
 }
 
-/// A figure of a run, in addition to the result.
+/// A figure that a run printed in addition to the result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
     pub name: String,
@@ -25,11 +26,11 @@ pub struct Figure {
 }
 
 impl Recipe {
-    /// Reads the results in the output of the application.
+    /// Reads the results in `output`, the output of the application.
     ///
     /// # Errors
-    /// When the output lacks the result, the checksum or a figure; when a value is not a finite
-    /// number; when the recipe has the pattern `verified` and no text of the output matches it.
+    /// If the output lacks the result, the checksum or a figure; if a value is not a finite number;
+    /// or if the recipe has the pattern `verified` and nothing in the output matches it.
     pub fn outcome(&self, output: &str) -> Result<Outcome, Failure> {
         let value = self.number("result", &self.result, output)?;
         let checksum = self.text("checksum", &self.check, output)?;
@@ -57,8 +58,8 @@ impl Recipe {
         })
     }
 
-    /// Returns the first group of the last match of `pattern` in the output. If there is no match,
-    /// the error says that `name` is missing.
+    /// Returns the first group of the last match of `pattern` in `output`. If there is no match,
+    /// the error says that the output has no `name`.
     fn text(&self, name: &str, pattern: &str, output: &str) -> Result<String, Failure> {
         let found = Regex::new(pattern).ok().and_then(|regex| {
             let last = regex.captures_iter(output).last()?;

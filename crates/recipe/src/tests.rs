@@ -30,15 +30,15 @@ fn the_built_in_recipes_are_complete() {
         let name = &recipe.name;
         assert!(recipe.has_environment() || !recipe.packages.is_empty(), "{name}");
         assert!(recipe.has_environment() || !recipe.programs.is_empty(), "{name}");
-        // Each file of the recipe is used: its name is in a command, or in the text of a file such
-        // as a script.
+        // Each file of the recipe must be used: its name must be in a command, or in the text of a
+        // file such as a script.
         let words: Vec<_> = recipe.command.iter().chain(recipe.prepare.iter().flatten()).collect();
         let texts: Vec<_> = recipe.files.iter().map(|file| &file.text).collect();
         for file in &recipe.files {
             let is_named = |text: &&String| text.contains(&file.name);
             assert!(words.iter().any(is_named) || texts.iter().any(is_named), "{}", file.name);
         }
-        // The recipe lists the modules of the system's Python that its files import, so that a
+        // The recipe must list the modules of the system's Python that its files import, so that a
         // missing module is found before a run.
         let imports = texts.iter().flat_map(|text| text.lines());
         let imports = imports.filter_map(|line| line.strip_prefix("import "));
@@ -48,7 +48,7 @@ fn the_built_in_recipes_are_complete() {
             let is_named = recipe.modules.iter().any(|it| it == module);
             assert!(recipe.has_environment() || is_standard || is_named, "{name}: {module}");
         }
-        // The default footprint of `bench run`, 512 MiB, is large enough for the application.
+        // The default footprint of `bench run`, 512 MiB, must be large enough for the application.
         assert!(recipe.items(512 << 20).is_ok(), "{name}");
     }
 }

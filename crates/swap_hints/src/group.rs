@@ -1,7 +1,7 @@
-//! Hints for all processes of a control group.
+//! Swap hints for all processes of a control group.
 //!
-//! The caller makes the control group, its memory limit and the swap file, and also removes them.
-//! This module changes no setting of the machine.
+//! The caller creates the control group, its memory limit and the swap file, and removes them. This
+//! module changes no setting of the machine.
 
 use crate::{HintPolicy, count, scan::ScannedProcess};
 use interleaf_prefetch::Limits;
@@ -14,42 +14,43 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Mappings shorter than this number of bytes (1 MiB) are not scanned and get no hints.
+/// Minimum length, 1 MiB, of a mapping that is scanned and gets hints.
 const MAPPING_BYTES_MIN: u64 = 1 << 20;
 
-/// The pause between two scans is the longer of `SCAN_PAUSE` and the duration of the last scan
-/// times `SCAN_PAUSE_FACTOR`, so that scans take at most a fifth of the time of one CPU.
+/// The pause after a scan is `SCAN_PAUSE_FACTOR` times the duration of the scan, but at least
+/// `SCAN_PAUSE`. Scans therefore take at most a fifth of the time of one CPU.
 const SCAN_PAUSE: Duration = Duration::from_millis(2);
 const SCAN_PAUSE_FACTOR: u32 = 4;
 
-/// The hints page out pages that sequential sweeps have passed, until 1 / `FREE_DIVISOR` of the
-/// memory limit is free. The free memory is for pages that are read ahead, and for pages whose
-/// page-out is not complete.
+/// The fraction 1 / `FREE_DIVISOR` of the memory limit is kept free: hints page out pages that
+/// sequential sweeps have passed until this memory is free. The free memory is for pages that are
+/// read ahead, and for pages whose page-out is not complete.
 const FREE_DIVISOR: u64 = 4;
 
-/// For each stream, at most 1 / `READ_AHEAD_DIVISOR` of the memory limit is read ahead.
+/// For each stream, hints read ahead at most the fraction 1 / `READ_AHEAD_DIVISOR` of the memory
+/// limit.
 const READ_AHEAD_DIVISOR: u64 = 16;
 
 /// A control group whose processes get hints.
 #[derive(Debug)]
 pub struct HintedGroup {
-    /// The file that lists the processes of the group.
+    /// The file `cgroup.procs`, which lists the processes of the group.
     processes_file: PathBuf,
     dram_bytes: u64,
     processes: BTreeMap<u32, (ScannedProcess, HintPolicy)>,
-    /// The number of pages to read ahead and the number of pages to page out, in all hints so far.
+    /// The total numbers of pages in all hints so far: pages to read ahead, and pages to page out.
     hinted: (u64, u64),
 }
 
 impl HintedGroup {
-    /// Makes a `HintedGroup` for the control group whose processes `processes_file`
-    /// (`cgroup.procs`) lists. `dram_bytes` is the memory limit of the control group.
+    /// Creates a `HintedGroup` for the control group whose processes are listed in the file
+    /// `processes_file` (`cgroup.procs`). `dram_bytes` is the memory limit of the control group.
     pub const fn new(processes_file: PathBuf, dram_bytes: u64) -> Self {
         Self { processes_file, dram_bytes, processes: BTreeMap::new(), hinted: (0, 0) }
     }
 
-    /// Scans all processes of the group once, except the calling process, and gives hints about
-    /// their pages to the kernel. Returns the pause until the next scan.
+    /// Scans all processes of the group once, except the calling process, and gives the kernel
+    /// hints about their pages. Returns the pause before the next scan.
     pub fn scan(&mut self) -> Duration {
         let begun = Instant::now();
         let resident_max = (self.dram_bytes - self.dram_bytes / FREE_DIVISOR) / PAGE_BYTES as u64;
@@ -62,7 +63,7 @@ impl HintedGroup {
             if !self.processes.contains_key(&pid) {
                 let max = (self.dram_bytes / READ_AHEAD_DIVISOR / PAGE_BYTES as u64).max(1);
                 let policy = HintPolicy::new(Limits { initial: max.min(256), max });
-                // Skip a process that has ended since the list was read.
+                // A process that has ended since the list was read is skipped.
                 let Ok(scanned) = ScannedProcess::new(pid) else { continue };
                 self.processes.insert(pid, (scanned, policy));
             }
@@ -78,7 +79,7 @@ impl HintedGroup {
         SCAN_PAUSE.max(begun.elapsed() * SCAN_PAUSE_FACTOR)
     }
 
-    /// The number of pages to read ahead and the number of pages to page out, in all hints so far.
+    /// The total numbers of pages in all hints so far: pages to read ahead, and pages to page out.
     pub const fn hinted(&self) -> (u64, u64) {
         self.hinted
     }

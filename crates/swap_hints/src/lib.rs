@@ -1,14 +1,14 @@
-//! Swap hints for statically linked programs, which cannot load the preloaded library.
+//! Swap hints for statically linked programs, which cannot load the pager's library.
 //!
 //! A control group limits the DRAM of these programs, and the kernel chooses the pages that go to a
-//! swap file. `process_madvise(2)` gives hints to the kernel. `MADV_WILLNEED` reads ahead the pages
-//! that a stream of the program will touch next. `MADV_PAGEOUT` pages out the pages that a stream
-//! has passed, before memory is short.
+//! swap file. The hints are calls of `process_madvise(2)`. With `MADV_WILLNEED`, the kernel reads
+//! ahead the pages that a stream of the program will touch next. With `MADV_PAGEOUT`, it pages out
+//! the pages that a stream has passed, before memory is short.
 //!
 //! Swap is slow even with hints, because the kernel still reads the pages of swap in small pieces:
 //! sequential passes over 160 MiB with 64 MiB of DRAM took 4.1 s on swap alone, 2.9 s on swap with
 //! hints, and 0.14 s with all pages in DRAM (docs/extend-stores.md). The hints are also imperfect:
-//! accesses of the program are inferred only from the pages that became resident since the last
+//! the program's accesses are inferred only from the pages that became resident since the last
 //! scan.
 
 pub mod scan;
@@ -19,18 +19,18 @@ use interleaf_prefetch::{FaultContext, Limits, advice::Advice, page::Page, strea
 use std::{collections::VecDeque, ops::Range};
 
 /// A *sweep* is one pass of a program over consecutive pages. A range of newly resident pages
-/// counts as part of a sequential sweep if it has at least `SWEEP_MIN` pages. Shorter ranges are
-/// not paged out by hints, because the program may need them again soon.
+/// counts as part of a sweep if it has at least `SWEEP_MIN` pages. Hints do not page out shorter
+/// ranges, because the program may need them again soon.
 const SWEEP_MIN: u64 = 16;
 
-/// Decides on the hints for one process from the resident pages that scans of this process find.
+/// Decides on the hints for one process from the resident pages that its scans find.
 #[derive(Clone, Debug)]
 pub struct HintPolicy {
     streams: Streams,
-    /// The pages that were resident at the last scan.
+    /// The pages that were resident at the previous scan, in ascending order.
     resident: Vec<Range<Page>>,
-    /// The pages that sequential sweeps have passed and that no hint has paged out yet, oldest
-    /// first.
+    /// The pages that sequential sweeps have passed and that no hint has paged out yet. The oldest
+    /// are first.
     behind: VecDeque<Range<Page>>,
 }
 
@@ -44,20 +44,20 @@ pub struct Hints {
 }
 
 impl HintPolicy {
-    /// Makes the policy for a process that was not scanned yet. `limits` bound the prefetch depth
-    /// of the process's streams.
+    /// Creates the policy for a process that was not scanned yet. `limits` are the limits of the
+    /// prefetch depth of the process's streams.
     pub const fn new(limits: Limits) -> Self {
         Self { streams: Streams::new(limits), resident: vec![], behind: VecDeque::new() }
     }
 
-    /// The number of resident pages at the last scan.
+    /// The number of pages that were resident at the last scan.
     pub fn resident(&self) -> u64 {
         count(&self.resident)
     }
 
-    /// Computes the hints after a scan that found the pages `resident`, in ascending order. The
-    /// hints page out pages that sequential sweeps have passed, oldest first, until at most `most`
-    /// resident pages are left.
+    /// Returns the hints after a scan that found the pages `resident`, in ascending order. The
+    /// hints page out pages that sequential sweeps have passed, the oldest first, until at most
+    /// `most` resident pages are left.
     pub fn update(&mut self, resident: Vec<Range<Page>>, most: u64) -> Hints {
         let mut hints = Hints::default();
         for pages in without(&resident, &self.resident) {
@@ -83,7 +83,7 @@ impl HintPolicy {
         let mut left = count(&resident);
         while left > most {
             let Some(pages) = self.behind.pop_front() else { break };
-            // Pages that the kernel has paged out already get no hint.
+            // Pages that the kernel has already paged out get no hint.
             let gone = without(&one(&pages), &resident);
             let pages = without(&one(&pages), &gone);
             left -= count(&pages);
@@ -95,7 +95,7 @@ impl HintPolicy {
     }
 }
 
-/// The number of pages in all `ranges` together.
+/// Returns the number of pages in all `ranges` together.
 pub(crate) fn count(ranges: &[Range<Page>]) -> u64 {
     ranges.iter().map(|range| range.end - range.start).sum()
 }
@@ -104,7 +104,7 @@ fn one(range: &Range<Page>) -> [Range<Page>; 1] {
     [range.clone()]
 }
 
-/// Sorts `ranges`, and joins ranges that are adjacent or overlap.
+/// Sorts `ranges`, and joins those that are adjacent or overlap.
 fn joined(mut ranges: Vec<Range<Page>>) -> Vec<Range<Page>> {
     ranges.sort_unstable_by_key(|range| range.start);
     let mut joined: Vec<Range<Page>> = vec![];
@@ -117,8 +117,8 @@ fn joined(mut ranges: Vec<Range<Page>>) -> Vec<Range<Page>> {
     joined
 }
 
-/// The pages of `all` that are not in `but`. The ranges in each of the two lists are in ascending
-/// order.
+/// Returns the pages of `all` that are not in `but`. The ranges of each of the two lists must be in
+/// ascending order.
 fn without(all: &[Range<Page>], but: &[Range<Page>]) -> Vec<Range<Page>> {
     let (mut left, mut but) = (vec![], but.iter().peekable());
     for range in all {

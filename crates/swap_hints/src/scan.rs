@@ -1,4 +1,4 @@
-//! Scans the resident pages of another process, and gives the kernel hints about these pages.
+//! Scans the resident pages of another process, and gives the kernel hints about them.
 
 #![expect(unsafe_code, reason = "calls that no crate wraps")]
 
@@ -20,10 +20,10 @@ use std::{
 
 const PAGE_BYTES: u64 = page::PAGE_BYTES as u64;
 
-/// Maximum number of ranges that one ioctl `PAGEMAP_SCAN` returns.
+/// Maximum number of ranges that one call of the ioctl `PAGEMAP_SCAN` returns.
 const RANGES_MAX: usize = 1024;
 
-/// The maximum number of ranges in one call of `process_madvise(2)`: `UIO_MAXIOV` of the kernel.
+/// Maximum number of ranges in one call of `process_madvise(2)`: `UIO_MAXIOV` of the kernel.
 const HINTS_MAX: usize = 1024;
 
 /// A process that is scanned for resident pages.
@@ -35,10 +35,10 @@ pub struct ScannedProcess {
 }
 
 impl ScannedProcess {
-    /// Opens a process descriptor (pidfd) and `/proc/PID/pagemap` of a process.
+    /// Opens the process `pid`: a process descriptor (pidfd), and `/proc/PID/pagemap`.
     ///
     /// # Errors
-    /// When the process has ended, or belongs to another user.
+    /// If the process has ended, or belongs to another user.
     pub fn new(pid: u32) -> io::Result<Self> {
         let gone = || io::Error::from_raw_os_error(libc::ESRCH);
         let name = Pid::from_raw(pid as i32).ok_or_else(gone)?;
@@ -51,7 +51,7 @@ impl ScannedProcess {
     /// `bytes_min` bytes. The ranges are in ascending order.
     ///
     /// # Errors
-    /// When the process has ended, or the kernel is older than 6.7 and has no `PAGEMAP_SCAN`.
+    /// If the process has ended, or if the kernel is older than 6.7 and has no `PAGEMAP_SCAN`.
     pub fn resident(&self, bytes_min: u64) -> io::Result<Vec<Range<Page>>> {
         let ended = || io::Error::from_raw_os_error(libc::ESRCH);
         let maps = Files::live().of_process(self.pid, "maps")?.ok_or_else(ended)?;
@@ -85,8 +85,9 @@ impl ScannedProcess {
             while at < pieces.len() {
                 let rest = &pieces[at..];
                 let (process, count) = (self.process.as_raw_fd(), rest.len());
-                // SAFETY: `MADV_PAGEOUT` and `MADV_WILLNEED` change no content of memory, and this
-                // process does not dereference the addresses of the other process.
+                // SAFETY: `rest` has `count` elements and outlives the call. `MADV_PAGEOUT` and
+                // `MADV_WILLNEED` change no content of memory, and this process does not
+                // dereference the addresses of the other process.
                 let done = unsafe {
                     libc::syscall(
                         libc::SYS_process_madvise,
@@ -97,8 +98,9 @@ impl ScannedProcess {
                         0,
                     )
                 };
-                // The call stops at the first range that the kernel cannot advise, and returns the
-                // number of bytes before that range. The next call begins after that range.
+                // The call stops at the first range about which the kernel cannot take advice, and
+                // returns the number of bytes before this range. The next call begins with the
+                // range after it.
                 let mut done = usize::try_from(done).unwrap_or(0);
                 while at < pieces.len() && done >= pieces[at].iov_len {
                     done -= pieces[at].iov_len;
@@ -110,7 +112,7 @@ impl ScannedProcess {
     }
 }
 
-/// True if a mapping is writable private anonymous memory.
+/// True if `mapping` is writable private anonymous memory.
 fn is_scanned(mapping: &Mapping<'_>) -> bool {
     mapping.is_private_anonymous() && mapping.rights.starts_with(b"rw")
 }
@@ -148,8 +150,8 @@ mod tests {
         let resident = scanned.resident(16 << 20).unwrap();
         let is_resident = |page: u64| resident.iter().any(|range| range.contains(&page));
         let seen = (0..pages as u64 - 2).filter(|page| is_resident(first + page)).count();
-        // Every second page was written, so at least these pages are resident. More pages may be
-        // resident, because a huge page is resident as a whole.
+        // Every second page was written, so at least these pages must be resident. More pages may
+        // be resident, because a huge page is always resident as a whole.
         assert!(seen >= pages / 2 - 2, "{seen} of {pages}");
         scanned.give(&Hints { read_ahead: resident, page_out: vec![] });
     }

@@ -21,25 +21,27 @@ use crate::{
 /// The number of behaviours that [`infer`] returns.
 pub const MEMBERS: usize = 64;
 
-/// Standard deviation of the logarithm of a run's counted bandwidth around the bandwidth that the
-/// model gives. The deviation covers counter errors, and the phases of programs.
+/// Standard deviation of the logarithm of a run's counted bandwidth around the logarithm of the
+/// bandwidth that the model gives. It covers counter errors and the phases of programs.
 const BANDWIDTH_SPREAD: f64 = 0.04;
 
-/// Standard deviation of the logarithm of a run's result, for runs without counted bandwidth. The
-/// deviation also covers contention between threads outside of memory (locks, shared caches).
+/// Standard deviation of the logarithm of a run's result around the logarithm of the result that
+/// the model gives, for runs without counted bandwidth. It is larger than `BANDWIDTH_SPREAD`,
+/// because it also covers contention between threads outside of memory (locks, shared caches).
 const RESULT_SPREAD: f64 = 0.06;
 
-/// Standard deviation of the logarithm of an interleaved run's speed-up. The deviation covers the
-/// error of the model ([`crate::predict`]) and the noise of the two measured results that the
-/// speed-up compares.
+/// Standard deviation of the logarithm of an interleaved run's speed-up. It covers the error of the
+/// model ([`crate::predict`]) and the noise of the two measured results whose ratio is the
+/// speed-up.
 const SPEEDUP_SPREAD: f64 = 0.025;
 
 /// `ROUNDS` is the number of rounds of [`infer`]: each round narrows the region of likely
-/// behaviours. `POINTS` is the number of behaviours that are compared with the runs in each round.
+/// behaviours. `POINTS` is the number of behaviours that each round compares with the runs.
 const ROUNDS: usize = 4;
 const POINTS: usize = 2048;
-/// The number of behaviours in each round if the demand has interleaved runs. This number is lower
-/// than `POINTS`, because each comparison with interleaved runs solves a queueing network.
+/// The number of behaviours that each round compares with the runs if the demand has interleaved
+/// runs. It is lower than `POINTS`, because each comparison with interleaved runs solves a queueing
+/// network.
 const POINTS_WITH_NETWORK: usize = 512;
 
 /// Infers behaviours from the runs of `demand` on `platform`: [`MEMBERS`] behaviours of equal
@@ -65,8 +67,8 @@ pub fn infer(platform: &Platform, demand: &Demand) -> Vec<Behaviour> {
             .map(|point| (point, evidence.log_likelihood(&prior.at(&point))))
             .collect();
         let best = logs.iter().map(|(_, log)| *log).fold(f64::NEG_INFINITY, f64::max);
-        // If no point has a finite likelihood, the runs do not tell which points are likely, so all
-        // points get equal weight.
+        // If no point has a finite likelihood, the runs do not distinguish the points, so all
+        // points get the same weight.
         let weight = |log: f64| if best.is_finite() { libm::exp(log - best).max(0.0) } else { 1.0 };
         weighed = logs.into_iter().map(|(point, log)| (point, weight(log))).collect();
         cube = around(&weighed, cube);
@@ -74,8 +76,8 @@ pub fn infer(platform: &Platform, demand: &Demand) -> Vec<Behaviour> {
     drawn(&weighed).into_iter().map(|point| prior.at(&point)).collect()
 }
 
-/// The region of `cube` with nearly all of the weight: along each axis, the mean plus and minus
-/// three standard deviations, cut at the ends of `cube`.
+/// Returns the region of `cube` that has nearly all of the weight: along each axis, the mean plus
+/// and minus three standard deviations, cut at the ends of `cube`.
 fn around(
     weighed: &[([f64; DIMENSIONS], f64)],
     cube: [(f64, f64); DIMENSIONS],
@@ -109,19 +111,19 @@ fn drawn(weighed: &[([f64; DIMENSIONS], f64)]) -> Vec<[f64; DIMENSIONS]> {
     members
 }
 
-/// The measured runs of a demand, and the figures of the platform that are needed to compare a
-/// behaviour with these runs.
+/// The measured runs of a demand, and the figures of the platform that the comparison of a
+/// behaviour with these runs needs.
 struct Evidence<'a> {
     platform: &'a Platform,
     demand: &'a Demand,
-    /// Pairs of a read share and the response of the first tier to traffic with this read share, in
+    /// Pairs of a read share and the first tier's response to traffic with this read share, in
     /// rising order of the read share.
     local: Vec<(f64, Response)>,
     traffic: TrafficPerWork,
 }
 
-/// The range of an uncertain read share is divided into this number of steps. The responses of the
-/// first tier are prepared at the ends of all steps.
+/// The number of equal steps into which the range of an uncertain read share is divided. `Evidence`
+/// has the response of the first tier at the ends of all steps.
 const READ_SHARE_STEPS: usize = 16;
 
 impl<'a> Evidence<'a> {
@@ -144,9 +146,9 @@ impl<'a> Evidence<'a> {
         self.of_local_runs(behaviour) + self.of_interleaved_runs(behaviour)
     }
 
-    /// The log-likelihood of the local runs: compares the bandwidth of each run under `behaviour`
-    /// with the counted bandwidth. Runs without counted bandwidth are compared by the change of
-    /// their result with the thread count, within a series.
+    /// The log-likelihood of the local runs (all pages on the first tier). Compares the bandwidth
+    /// of each run under `behaviour` with the counted bandwidth. Runs without counted bandwidth are
+    /// compared within a series, by the change of their result with the thread count.
     fn of_local_runs(&self, behaviour: &Behaviour) -> f64 {
         let mut log = 0.0;
         let mut series: Vec<&str> =

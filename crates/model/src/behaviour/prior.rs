@@ -15,23 +15,23 @@ pub const DIMENSIONS: usize = 7;
 /// program.
 const LINES_SCALE: f64 = 0.2;
 
-/// The range of the demand of one thread at zero memory latency, GB/s. A thread that mostly
-/// computes has the low end, a thread that only copies the high end. The high end must exceed 11
-/// GB/s: each thread has this bandwidth in the run of STREAM with 30 threads
+/// The range of the bandwidth that one thread would demand at zero memory latency, GB/s. A thread
+/// that mostly computes is at the low end, a thread that only copies at the high end. The high end
+/// must exceed 11 GB/s: each thread reaches this bandwidth in the run of STREAM with 30 threads
 /// (`workloads/stream.toml`), and is not compute-bound.
 const COMPUTE_BOUND_GBPS: (f64, f64) = (1.0, 20.0);
 
 /// The distribution of [`Behaviour::contention`]. With a probability of 97 % the contention is
-/// below 0.0084, at which each of 120 threads has twice the compute time: 120 threads do the work
-/// of 60. The tail has programs that are limited by locks, barriers or serial parts: at 0.05, 120
-/// threads do the work of 17.
+/// below 0.0084. At 0.0084, each of 120 threads has twice the compute time of a single thread, so
+/// that 120 threads do the work of 60. The tail is for programs that are limited by locks, barriers
+/// or serial parts: at 0.05, 120 threads do the work of 17.
 const CONTENTION: BulkAndTail =
     BulkAndTail { from: 0.0, bulk_to: 0.0084, tail_to: 0.05, tail: 0.03 };
 
 /// The distribution of [`Behaviour::pattern_factor`]: the bandwidth of an access pattern, divided
 /// by the bandwidth of the benchmark loop that measured the curve. Programs that are known to
-/// saturate DRAM on the platform gnr120-cz122 reach 0.84 (CloverLeaf) to 0.96 (lbm). The tail has
-/// patterns with many bank conflicts.
+/// saturate DRAM on the platform gnr120-cz122 reach 0.84 (CloverLeaf) to 0.96 (lbm). The tail is
+/// for patterns with many bank conflicts.
 const PATTERN_FACTOR: BulkAndTail =
     BulkAndTail { from: 1.0, bulk_to: 0.8, tail_to: 0.6, tail: 0.3 };
 
@@ -55,7 +55,7 @@ struct BulkAndTail {
 }
 
 impl BulkAndTail {
-    /// The quantile at `part`, 0 to 1: at 0 it is `from`, at 1 it is `tail_to`.
+    /// Returns the quantile at `part` (0 to 1): `from` at 0, `tail_to` at 1.
     fn at(&self, part: f64) -> f64 {
         let bulk = 1.0 - self.tail;
         if part < bulk {
@@ -76,11 +76,11 @@ pub struct Prior {
 }
 
 impl Prior {
-    /// The prior of `demand`, on cores that can have `outstanding_lines_per_core` lines
-    /// outstanding.
+    /// The prior of the behaviour of `demand` on a platform each of whose cores can have
+    /// `outstanding_lines_per_core` lines outstanding.
     pub fn of(demand: &Demand, outstanding_lines_per_core: f64) -> Self {
-        // The demand may have a median below the limit of a core. A median above the limit is
-        // lowered to the limit.
+        // The demand may state its own median, which may be below the limit of a core. A median
+        // above the limit is lowered to the limit.
         let own = demand.outstanding_lines_per_thread.unwrap_or(outstanding_lines_per_core);
         Self {
             lines_per_thread: own.min(outstanding_lines_per_core),
@@ -88,7 +88,8 @@ impl Prior {
         }
     }
 
-    /// The behaviour at a point of the unit cube: each coordinate, 0 to 1, gives one field.
+    /// Returns the behaviour at a point of the unit cube: each coordinate, 0 to 1, gives one field
+    /// of the behaviour.
     pub fn at(&self, point: &[f64; DIMENSIONS]) -> Behaviour {
         let [lines, compute, overlap, pattern, relief, reads, contention] = *point;
         let between = |(low, high): (f64, f64), part: f64| low + part * (high - low);
@@ -107,8 +108,9 @@ impl Prior {
     }
 }
 
-/// The point of the Halton sequence with the 1-based index `index`: numbers between 0 and 1 that
-/// fill the cube evenly, without randomness (Halton 1960; the bases are the first primes).
+/// Returns the point of the Halton sequence with the 1-based index `index`. Its coordinates are
+/// between 0 and 1; the points of the sequence fill the cube evenly, without randomness (Halton
+/// 1960; the bases are the first primes).
 pub(super) fn halton(index: usize) -> [f64; DIMENSIONS] {
     const BASES: [usize; DIMENSIONS] = [2, 3, 5, 7, 11, 13, 17];
     BASES.map(|base| {

@@ -1,12 +1,13 @@
-//! Traffic per work: bytes that cross the memory controllers for each unit of work.
+//! Traffic per work: bytes that cross the memory controllers for each unit of a workload's work.
 //!
-//! Traffic per work is not constant. Recent Xeons turn a write-allocate into a write without a read
-//! when the memory controllers are busy, so STREAM's traffic per useful byte falls from 1.43 with
-//! 30 threads to 0.98 with 119 (`workloads/stream.toml`). The cause may be the number of threads,
-//! or the low bandwidth of each thread. Runs on one tier cannot separate these causes: with more
-//! threads, each thread has less bandwidth. A second tier separates them: the same number of
-//! threads gets more bandwidth, and some of the write-allocates may return. The fraction that
-//! returns is unknown ([`super::Behaviour::traffic_relief`]) and adds to the uncertainty.
+//! Traffic per work is not constant. STREAM's traffic per useful byte falls from 1.43 with 30
+//! threads to 0.98 with 119 (`workloads/stream.toml`), because recent Xeons turn a write-allocate
+//! into a write without a read when the memory controllers are busy. The cause of the fall may be
+//! the number of threads, or the low bandwidth of each thread. Runs on one tier cannot separate
+//! these causes: with more threads, each thread has less bandwidth. A second tier separates them:
+//! the same number of threads gets more bandwidth, and some of the write-allocates may return. The
+//! fraction that returns is unknown ([`super::Behaviour::traffic_relief`]) and adds to the
+//! uncertainty.
 
 use crate::demand::Demand;
 
@@ -22,8 +23,8 @@ pub struct TrafficPerWork {
 }
 
 impl TrafficPerWork {
-    /// Traffic per work from the runs of `demand` with a counted bandwidth. With fewer than two
-    /// such runs, traffic per work is constant.
+    /// Computes the traffic per work of those runs of `demand` that have a counted bandwidth. With
+    /// fewer than two such runs, traffic per work is constant.
     pub fn of(demand: &Demand) -> Self {
         let runs = demand.counted_runs();
         let per_work = |result: f64, bandwidth: f64| bandwidth / demand.performance(result);
@@ -41,20 +42,20 @@ impl TrafficPerWork {
         Self { by_thread_gbps, by_threads }
     }
 
-    /// Traffic per work with `threads` threads, divided by traffic per work with `reference`
-    /// threads.
+    /// Returns the traffic per work with `threads` threads, divided by the traffic per work with
+    /// `reference` threads.
     pub fn of_threads(&self, threads: f64, reference: f64) -> f64 {
         ratio(&self.by_threads, threads, reference)
     }
 
-    /// The bandwidth of one thread in each run with a counted bandwidth, GB/s. Between two of these
-    /// bandwidths, traffic per work changes linearly.
+    /// The bandwidth of one thread in each run with a counted bandwidth, GB/s. Traffic per work is
+    /// interpolated linearly between these bandwidths.
     pub fn pressures(&self) -> impl Iterator<Item = f64> {
         self.by_thread_gbps.iter().map(|(gbps, _)| *gbps)
     }
 
-    /// Traffic per work with a bandwidth of `gbps` for each thread, divided by traffic per work
-    /// with `reference` GB/s for each thread.
+    /// Returns the traffic per work at a bandwidth of `gbps` GB/s for each thread, divided by the
+    /// traffic per work at `reference` GB/s for each thread.
     pub fn of_pressure(&self, gbps: f64, reference: f64) -> f64 {
         ratio(&self.by_thread_gbps, gbps, reference)
     }

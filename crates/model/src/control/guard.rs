@@ -8,9 +8,9 @@
 //! that DRAM needs too. DRAM can lose most of its bandwidth in this way (MIKU, arXiv 2503.17864,
 //! measured a loss of 81 %). A policy that observes only the total bandwidth may keep the overload
 //! for a period or more. The guard therefore undoes half of the last change of the shares at once
-//! under four conditions: the share of a tier was raised, the latency of this tier is far above its
-//! idle latency and far above the latency of the first tier, the total bandwidth has fallen, and
-//! the policy itself does not lower the share as far.
+//! if four conditions hold: the change raised a tier's share; the latency of this tier is far above
+//! its idle latency and far above the latency of the first tier; the total bandwidth has fallen;
+//! and the policy's new verdict does not itself undo half of the rise.
 
 use super::rollback::RollBack;
 use crate::{
@@ -22,11 +22,11 @@ use crate::{
 /// Linux begins to reclaim memory at its low watermark, which is below 1 % on large nodes.
 const RESERVE: f64 = 0.02;
 
-/// A tier is overloaded if its latency is above `OVER_IDLE` times its rated idle latency, and also
-/// above [`OVER_FIRST`] times the latency of the first tier.
+/// A tier other than the first is overloaded if its latency is above `OVER_IDLE` times its rated
+/// idle latency, and also above [`OVER_FIRST`] times the latency of the first tier.
 const OVER_IDLE: f64 = 4.0;
-/// The multiple of the first tier's latency above which another tier may be overloaded. See
-/// [`OVER_IDLE`].
+/// A tier other than the first is overloaded only if its latency is above `OVER_FIRST` times the
+/// latency of the first tier. See [`OVER_IDLE`].
 const OVER_FIRST: f64 = 2.0;
 /// The guard against overload acts if the total bandwidth falls by at least this fraction from one
 /// observation to the next. A smaller loss may be noise.
@@ -47,12 +47,12 @@ impl Guards {
         Self { tiers, order: Order::Interleave, before: None, roll_back: RollBack::default() }
     }
 
-    /// The order of the last verdict: the rule by which pages are assigned to tiers.
+    /// The order of the last verdict: the rule that says which pages of a scope go to which tier.
     pub(super) const fn order(&self) -> Order {
         self.order
     }
 
-    /// Applies all guards to a verdict. Stores the target and the bandwidth of `seen`, for the
+    /// Applies all guards to `verdict`. Keeps the target and the bandwidth of `seen` for the
     /// comparison with the next observation.
     pub(super) fn pass(&mut self, seen: &Observation, verdict: Verdict) -> Verdict {
         let verdict = self.against_overload(seen, verdict);
@@ -88,13 +88,13 @@ impl Guards {
         Verdict { order: verdict.order, ..Verdict::interleave(half.collect(), "guard", reason) }
     }
 
-    /// Cuts each share whose pages do not fit into the free memory of the tier, and adds the excess
-    /// to tiers with room, in the order of the tiers. If the tiers together have too little room,
+    /// Cuts each share whose pages do not fit into the free memory of its tier, and adds the excess
+    /// to tiers with room, in the order of the tiers. If all tiers together have too little room,
     /// the current target stays.
     fn against_overflow(&self, seen: &Observation, verdict: Verdict) -> Verdict {
         let Some(steered) = seen.steered_bytes.filter(|bytes| *bytes > 0) else { return verdict };
-        // The largest share that fits on each tier: its present target share, plus its free memory
-        // less the reserve, as a fraction of the steered bytes.
+        // For each tier the largest share that fits: the tier's present target share, plus its free
+        // memory less the reserve as a fraction of the steered bytes.
         let room: Vec<f64> = self
             .tiers
             .iter()
@@ -118,7 +118,7 @@ impl Guards {
             *share += more;
             homeless -= more;
         }
-        // The tiers together have too little room for the pages, so all pages stay in place.
+        // All tiers together have too little room for the pages, so the target stays as it is.
         if homeless > 1e-9 {
             shares.clone_from(&seen.target);
         }
@@ -177,8 +177,8 @@ mod tests {
         let mut guards = Guards::new(tiers());
         let now = seen([1.0, 0.0], 400.0, [300.0, 215.0], [40, 12]);
         assert_eq!(guards.pass(&now, to([0.9, 0.1])), to([0.9, 0.1]));
-        // The second tier has 12 GiB free, less 2 GiB of reserve. The remaining 10 GiB are a fifth
-        // of the 50 GiB that are steered, so a share of 0.4 is cut to 0.2.
+        // The second tier has 12 GiB free, of which 2 GiB are the reserve. The remaining 10 GiB are
+        // a fifth of the 50 GiB that are steered, so a share of 0.4 must be cut to 0.2.
         let cut = guards.pass(&now, to([0.6, 0.4]));
         assert!((cut.shares[1] - 0.2).abs() < 1e-9 && (cut.shares[0] - 0.8).abs() < 1e-9);
         assert_eq!(cut.reason, "more; but cxl has room for 20 % only");

@@ -9,22 +9,23 @@
 
 use crate::policy::{Observation, Verdict};
 
-/// A change is rolled back if the loss of bandwidth is above the fraction `LOST` of the bandwidth,
-/// and above `ERRORS` times the standard error of the loss. A smaller loss may be noise.
+/// A change is rolled back if bandwidth fell by more than the fraction `LOST`, and by more than
+/// `ERRORS` times the standard error of the loss. A smaller loss may be noise.
 const LOST: f64 = 0.05;
 const ERRORS: f64 = 3.0;
 
-/// Shares (0 to 1) that differ by at most `SAME` count as equal, because the kernel's whole-number
-/// weights cannot reproduce every share.
+/// Shares (0 to 1) that differ by at most `SAME` count as equal, because the kernel's weights are
+/// whole numbers, which cannot reproduce every share.
 const SAME: f64 = 0.005;
-/// After a roll-back, the guard refuses shares within this distance (0 to 1) of the rejected
-/// shares.
+/// After a roll-back, the guard refuses shares that differ from the rejected shares by at most this
+/// value (0 to 1) on each tier.
 const NEAR: f64 = 0.03;
 /// The guard refuses the rejected change in the 19 observed periods after a roll-back, and accepts
 /// it again in the 20th (`PERIODS`).
 const PERIODS: usize = 20;
-/// The guard refuses a rejected change only while the bandwidth differs by at most this fraction
-/// from the bandwidth before the change. A larger difference means another load.
+/// The guard refuses a rejected change only while the bandwidth is within this fraction of the
+/// bandwidth before the change. A larger difference means that the load has changed, so the change
+/// may be tried again.
 const ALIKE: f64 = 0.1;
 
 /// The state of the roll-back guard of a domain.
@@ -42,10 +43,10 @@ struct PeriodBefore {
     error_gbps: f64,
 }
 
-/// A change that was rolled back: its shares are rejected for some periods.
+/// A change of the shares that was rolled back, and is rejected for some periods.
 struct RolledBack {
     shares: Vec<f64>,
-    /// The bandwidth before the change that was rolled back, GB/s.
+    /// The bandwidth before the rejected change, GB/s.
     better_gbps: f64,
     periods_left: usize,
 }
@@ -66,8 +67,8 @@ impl RollBack {
                     better_gbps: before.gbps,
                     periods_left: PERIODS,
                 });
-                // `self.before` stays empty: otherwise the period after the roll-back would be
-                // compared with the period of the harmful change.
+                // `self.before` stays empty: otherwise the next call would compare the period after
+                // the roll-back with the period of the harmful change.
                 let shares = before.shares;
                 let taken_back = Verdict::interleave(shares, "roll-back", reason);
                 return Verdict { order: verdict.order, ..taken_back };
@@ -83,7 +84,8 @@ impl RollBack {
     }
 
     /// Returns the period before the last change if the change lowered the bandwidth by more than
-    /// noise ([`LOST`], [`ERRORS`]), and if `verdict` does not move back towards the old shares.
+    /// noise ([`LOST`], [`ERRORS`]), and if `verdict` does not move back towards the shares before
+    /// the change.
     fn harmful_change(&mut self, seen: &Observation, verdict: &Verdict) -> Option<PeriodBefore> {
         let before = self.before.take()?;
         let changed = distance(&seen.target, &before.shares);
@@ -157,7 +159,7 @@ mod tests {
             let held = guard.pass(&seen(1.0, 410.0), to(0.52));
             assert_eq!((held.action, held.shares), ("hold", vec![1.0, 0.0]));
         }
-        // In period `PERIODS` after the roll-back the guard accepts the rejected change.
+        // In the 20th period (`PERIODS`) after the roll-back the guard accepts the rejected change.
         assert_eq!(guard.pass(&seen(1.0, 400.0), to(0.5)), to(0.5));
     }
 

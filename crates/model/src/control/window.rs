@@ -1,4 +1,5 @@
-//! The samples of a control period, and the observation that the policy gets from them.
+//! Collects the samples of a control period, and computes from them the observation that the policy
+//! gets.
 
 use super::Settings;
 use crate::{
@@ -8,15 +9,15 @@ use crate::{
 };
 use core::mem;
 
-/// The load counts as varying only if the range of the samples (maximum minus minimum) exceeds this
-/// multiple of the mean of the samples. Noise alone has a smaller range: with a standard deviation
-/// of 5 %, thirty samples have a range of 20 %.
+/// The multiple of the samples' mean bandwidth that their range (maximum minus minimum) must exceed
+/// for the load to count as varying. Noise alone has a smaller range: with a standard deviation of
+/// 5 %, thirty samples have a range of 20 %.
 const VARYING_RANGE: f64 = 0.5;
 
-/// The load counts as varying only if the range of the samples exceeds this multiple of the median
-/// difference between neighbouring samples. Noise alone has a smaller range: thirty samples of a
-/// normal distribution have a range of 4.1 standard deviations, and a median difference of 0.95
-/// standard deviations.
+/// The multiple of the median difference between neighbouring samples that the samples' range of
+/// bandwidths must also exceed for the load to count as varying. Noise alone has a smaller range:
+/// thirty samples of a normal distribution have a range of 4.1 standard deviations, and a median
+/// difference of 0.95 standard deviations.
 const STEPS_OF_NOISE: f64 = 6.0;
 
 /// A change of placement counts as a migration if at least this fraction of the changed bytes was
@@ -35,12 +36,12 @@ pub(super) struct Window {
     /// The placement of each scope's pages in the last sample, bytes on each tier; `None` if the
     /// placement was not sampled.
     placements: Vec<Option<Vec<u64>>>,
-    /// Bytes that migrated since the last sample with a changed placement. The bytes of several
-    /// samples are summed, because a machine may sample the placement less often than it counts
+    /// Bytes that migrated since the last sample in which the placement had changed. The sum runs
+    /// over several samples, because a machine may sample the placement less often than it counts
     /// migrations.
     since_bytes: u64,
-    /// The placement at the last decision, if that decision migrates pages; otherwise empty. A
-    /// later sample with another placement shows that the migration has begun.
+    /// The placement at the last decision, if that decision migrates pages; otherwise empty. Once a
+    /// later sample has another placement, the migration has begun.
     placements_at_decision: Vec<Option<Vec<u64>>>,
 }
 
@@ -82,7 +83,7 @@ impl Window {
     }
 
     /// Adds the counters of `sample` for `domain`, its `near` tiers and its steered `scopes`.
-    /// Returns the same counters as the [`Reading`] that a policy receives for each sample.
+    /// Returns the same counters as a [`Reading`], which the policy gets for each sample.
     pub(super) fn add(
         &mut self,
         sample: &Sample,
@@ -132,10 +133,10 @@ impl Window {
         reading
     }
 
-    /// Records the current placement if the new decision migrates pages; otherwise clears the
-    /// record. A decision migrates pages if its `shares` of the `near` tiers differ from the shares
-    /// `before`, and the share of a tier differs from the current placement by more than
-    /// [`Settings::placement_floor`].
+    /// Call it after each decision. Keeps the current placement if the decision migrates pages, and
+    /// no placement otherwise. The decision migrates pages if its `shares` of the `near` tiers
+    /// differ from the shares `before`, and if for some tier the share differs from the current
+    /// placement by more than [`Settings::placement_floor`].
     pub(super) fn send(
         &mut self,
         near: &[usize],
@@ -154,7 +155,7 @@ impl Window {
     }
 
     /// True if the migration of the last decision has begun, or if the decision needs no migration.
-    /// Before a migration begins, the counters show the old placement.
+    /// Until the migration begins, the counters show the old placement.
     pub(super) fn has_begun(&self, settings: &Settings) -> bool {
         let floor = settings.placement_floor.unwrap_or(f64::INFINITY);
         self.placements_at_decision.is_empty()
@@ -165,13 +166,15 @@ impl Window {
                 .any(|(a, b)| moved_bytes(a, b, floor) > 0.0)
     }
 
-    /// The quiet samples since the last migration. Samples without counters are skipped.
+    /// The quiet samples after the last sample with migration. Leaves out samples whose bytes were
+    /// not counted.
     fn since_the_last_move(&self) -> impl Iterator<Item = &Kept> {
         let begin = self.samples.iter().rposition(|sample| !sample.quiet).map_or(0, |at| at + 1);
         self.samples[begin..].iter().filter(|sample| sample.counted)
     }
 
-    /// The number of quiet samples since the last migration. Samples without counters are skipped.
+    /// The number of quiet samples after the last sample with migration, without samples whose
+    /// bytes were not counted.
     pub(super) fn quiet(&self) -> usize {
         self.since_the_last_move().count()
     }
@@ -195,9 +198,9 @@ impl Window {
         self.samples.iter().any(|sample| sample.counted)
     }
 
-    /// Returns the quiet samples since the last migration, if they suffice for a decision. If they
-    /// do not suffice, returns all quiet samples of the period, although the earlier ones show
-    /// another placement. Without quiet samples, returns all samples with counted bytes.
+    /// Returns the quiet samples since the last migration if they suffice for a decision. Otherwise
+    /// returns all quiet samples of the period, although the earlier ones show another placement.
+    /// If no sample is quiet, returns all samples with counted bytes.
     fn usable(&self, settings: &Settings) -> Vec<&Kept> {
         if self.quiet() > 0 && self.is_quiet(settings) {
             return self.since_the_last_move().collect();
@@ -264,8 +267,8 @@ impl Window {
         (0..self.tiers).map(mean).collect()
     }
 
-    /// The mean latency of each tier over all samples, ns; `None` if a sample lacks the counters,
-    /// or if no request was counted.
+    /// The mean latency of each tier over all samples, ns; `None` if a sample lacks the latency
+    /// counters, or if no request was counted.
     pub(super) fn tier_latency_ns(&self) -> Vec<Option<f64>> {
         let of = |tier: usize| {
             let sum = |f: &dyn Fn(&Traffic) -> Option<f64>| -> Option<f64> {
@@ -293,10 +296,11 @@ fn moved_bytes(before: &Option<Vec<u64>>, now: &Option<Vec<u64>>, floor: f64) ->
     if most > floor { most * all_now } else { 0.0 }
 }
 
-/// Returns the samples with load. For a steady load these are all samples. For a varying load these
-/// are the samples in the upper half of the range, because a mean over both halves would be a load
-/// that never occurs. The load varies if the range exceeds both [`VARYING_RANGE`] times the mean
-/// and [`STEPS_OF_NOISE`] times the median difference between neighbouring samples.
+/// Returns the samples under load. A load varies if the range of the samples' bandwidths exceeds
+/// both [`VARYING_RANGE`] times their mean and [`STEPS_OF_NOISE`] times the median difference
+/// between neighbouring samples. Of a varying load, returns the samples in the upper half of the
+/// range, because a mean over both halves would be a load that never occurs. Of a steady load,
+/// returns all samples.
 fn busy(samples: Vec<&Kept>) -> Vec<&Kept> {
     let totals: Vec<f64> = samples.iter().map(|sample| sample.total_gbps()).collect();
     let (least, most) = totals.iter().fold((f64::INFINITY, 0.0_f64), |(least, most), total| {
@@ -305,8 +309,8 @@ fn busy(samples: Vec<&Kept>) -> Vec<&Kept> {
     let mean = totals.iter().sum::<f64>() / samples.len().max(1) as f64;
     let steps = totals.windows(2).map(|pair| (pair[1] - pair[0]).abs()).collect();
     let steps = statistics::sorted(steps);
-    // The median difference between neighbouring samples. Of two middle differences, the higher is
-    // taken.
+    // The median difference between neighbouring samples: the higher of the two middle ones if the
+    // number of differences is even.
     let usual_step = steps.get(steps.len() / 2).copied().unwrap_or(0.0);
     if most - least <= (VARYING_RANGE * mean).max(STEPS_OF_NOISE * usual_step) {
         return samples;
@@ -315,7 +319,8 @@ fn busy(samples: Vec<&Kept>) -> Vec<&Kept> {
     samples.into_iter().filter(|sample| sample.total_gbps() >= middle).collect()
 }
 
-/// The mean latency of a request, ns, by Little's law; `None` without counters or requests.
+/// The mean latency of a request, ns, by Little's law; `None` if a counter is missing or no request
+/// was counted.
 fn latency_ns(inserts: Option<f64>, occupancy_ns: Option<f64>) -> Option<f64> {
     let (inserts, occupancy_ns) = (inserts?, occupancy_ns?);
     (inserts > 0.0).then(|| occupancy_ns / inserts)
@@ -373,8 +378,8 @@ mod tests {
         assert_eq!(window.migrated_bytes(), 1 << 30);
     }
 
-    /// On a busy machine samples are few and long. Two or more samples without migration suffice
-    /// for a decision if together they last as long as five normal samples.
+    /// On a busy machine samples are few and long. Asserts that two or more samples without
+    /// migration suffice for a decision if together they last as long as five normal samples.
     #[test]
     fn a_few_long_samples_are_enough() {
         let settings = Settings::default();
@@ -396,17 +401,16 @@ mod tests {
         assert!(!window.is_quiet(&settings) && !window.has_migrated(), "it may be anything");
     }
 
-    /// The migration has few bytes compared with the traffic, but many compared with the scope.
-    /// Samples during this migration must not count as quiet: the counters do not show the new
-    /// placement yet.
+    /// The test's migration has few bytes compared with the traffic, but many compared with the
+    /// scope. Asserts that samples during this migration are not quiet: their counters do not show
+    /// the new placement yet.
     #[test]
     fn pages_on_their_way_are_waited_for() {
         let placement_floor = Some(0.005);
         let settings = Settings { quiet_min: 2, placement_floor, ..Settings::default() };
         let mut window = Window::new(2);
-        // Each pair is the bytes on the first tier (of 1000 bytes), and the bytes counted as
-        // migrated. The count shows a migration at once. The placement may show the migration only
-        // in the next sample.
+        // Pairs of the bytes on the first tier (of 1000 bytes) and the bytes counted as migrated.
+        // The count shows a migration at once; the placement may show it one sample later.
         let on_first = [(1000, 0), (1000, 30), (960, 10), (921, 39), (920, 1), (920, 0), (922, 9)];
         for (at, (bytes, migrated)) in on_first.into_iter().enumerate() {
             let mut sample = sample([100.0 + at as f64, 0.0], migrated);
@@ -434,8 +438,8 @@ mod tests {
         assert_eq!(window.quiet(), 4);
     }
 
-    /// A migration begins more than a period after its decision. Until the migration begins, the
-    /// pages have the old placement, so the control loop waits.
+    /// A migration begins more than a period after its decision. Asserts that the window reports it
+    /// as not begun until the placement changes, so that the control loop waits.
     #[test]
     fn pages_that_were_sent_and_stand_still_are_waited_for() {
         let settings = Settings { placement_floor: Some(0.005), ..Settings::default() };

@@ -10,14 +10,14 @@
 //!
 //! divided by G(customers). G is the sum of this product over all divisions of the customers among
 //! the stations. It is computed by convolving the factors of one station after another (`fold`).
-//! The throughput is G(customers - 1) / G(customers).
+//! The throughput of the network is G(customers - 1) / G(customers).
 
 use std::{borrow::Cow, slice::ChunksExact};
 
-/// A station of the network.
+/// A station of the network: a server with a queue.
 #[derive(Clone, Debug)]
 pub struct Station {
-    /// The fraction of all work at this station; above 0.
+    /// The fraction of all work that is done at this station; above 0.
     pub visit: f64,
     /// Entry `n` is the service rate while `n + 1` customers are at the station. The number of
     /// entries is the number of customers in the network. All rates are above 0.
@@ -27,14 +27,14 @@ pub struct Station {
 /// The solution of a network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Solution {
-    /// Work per unit of time, of all stations together.
+    /// Work that the network does per unit of time.
     pub throughput: f64,
     /// Row `i` has the probabilities of 0, 1, ... customers at station `i`.
     pub occupancy: Rows,
 }
 
-/// Rows of numbers of the same length, in one allocation: a simulation solves millions of networks
-/// with few customers and stations, so each allocation counts.
+/// Rows of numbers, all of the same length, in one allocation: a simulation solves millions of
+/// networks with few customers and stations, so each allocation counts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rows {
     width: usize,
@@ -42,22 +42,22 @@ pub struct Rows {
 }
 
 impl Rows {
-    /// `rows` rows of `width` zeros.
+    /// Creates `rows` rows of `width` zeros.
     pub fn new(rows: usize, width: usize) -> Self {
         Self { width, values: vec![0.0; rows * width] }
     }
 
-    /// The row with the index `at`.
+    /// Row `at` (0-based).
     pub fn row(&self, at: usize) -> &[f64] {
         &self.values[at * self.width..][..self.width]
     }
 
-    /// The row with the index `at`.
+    /// Row `at` (0-based), for writing.
     pub fn row_mut(&mut self, at: usize) -> &mut [f64] {
         &mut self.values[at * self.width..][..self.width]
     }
 
-    /// All rows, in order; none if the rows have no numbers.
+    /// All rows, in order. The iterator is empty if the rows have no numbers.
     pub fn rows(&self) -> ChunksExact<'_, f64> {
         self.values.chunks_exact(self.width.max(1))
     }
@@ -67,8 +67,7 @@ impl Rows {
         self.width == width && self.values.len() == rows * width
     }
 
-    /// Writes to the row `to` the convolution of the row `from` with `factors`. The two rows are
-    /// adjacent.
+    /// Writes the convolution of row `from` with `factors` to row `to`. The two rows are adjacent.
     fn fold(&mut self, from: usize, factors: &[f64], to: usize) {
         let (before, behind) = self.values.split_at_mut(from.max(to) * self.width);
         let lower = &mut before[from.min(to) * self.width..];
@@ -80,8 +79,8 @@ impl Rows {
     }
 }
 
-/// The factors f_i(n) = visit_i^n / (rate_i(1) ... rate_i(n)) of each station, multiplied by
-/// `scale`^n. The scale keeps the factors within the range of floating point.
+/// For each station the factors f_i(n) = visit_i^n / (rate_i(1) ... rate_i(n)), each multiplied by
+/// `scale`^n, which keeps them within the range of floating point.
 struct Factors {
     scale: f64,
     of_station: Rows,
@@ -108,9 +107,9 @@ impl Factors {
         self.of_station.width
     }
 
-    /// Returns the convolved factors of the stations before and after each station. Row `i` of the
-    /// first result has all stations before `i`, and the last row has all stations. Row `i` of the
-    /// second result has station `i` and all stations after it.
+    /// Returns two lists of convolutions of the stations' factors. Row `i` of the first has the
+    /// convolution of all stations before `i`, so its last row has that of all stations. Row `i` of
+    /// the second has the convolution of station `i` and all stations after it.
     fn folded(&self) -> (Rows, Rows) {
         let (stations, width) = (self.of_station.rows().len(), self.width());
         let (mut before, mut after) =
@@ -128,8 +127,7 @@ impl Factors {
         (before, after)
     }
 
-    /// The convolved factors of all stations before the last one; `None` if there is only one
-    /// station.
+    /// The convolved factors of all stations except the last; `None` if there is only one station.
     fn before_last(&self) -> Option<Cow<'_, [f64]>> {
         let last = self.of_station.rows().len().checked_sub(1).filter(|last| *last > 0)?;
         let mut folded = Cow::Borrowed(self.of_station.row(0));
@@ -142,7 +140,7 @@ impl Factors {
     }
 }
 
-/// Solves the network of `stations` (not empty).
+/// Solves the network of `stations`, which must not be empty.
 pub fn solve(stations: &[Station]) -> Solution {
     let customers = stations[0].rates.len();
     let mut occupancy = Rows::new(stations.len(), customers + 1);
@@ -164,8 +162,8 @@ pub fn solve(stations: &[Station]) -> Solution {
     Solution { throughput: factors.scale * all[customers - 1] / all[customers], occupancy }
 }
 
-/// The throughput of the network of `stations` (not empty), as in [`solve`]. It costs less than
-/// [`solve`], because no occupancy is computed.
+/// Computes the throughput of the network of `stations`, which must not be empty. Costs less than
+/// [`solve`], because it does not compute the occupancy.
 pub fn throughput(stations: &[Station]) -> f64 {
     let customers = stations[0].rates.len();
     let factors = Factors::new(stations);
@@ -177,7 +175,8 @@ pub fn throughput(stations: &[Station]) -> f64 {
     factors.scale * all(customers - 1) / all(customers)
 }
 
-/// Entry `n` is the throughput of the network of `stations` with `n + 1` customers.
+/// Returns the throughputs of the network of `stations` for 1, 2, ... customers: entry `n` is for
+/// `n + 1` customers.
 pub fn throughputs(stations: &[Station]) -> Vec<f64> {
     let factors = Factors::new(stations);
     let last = factors.of_station.row(stations.len() - 1);
@@ -188,9 +187,8 @@ pub fn throughputs(stations: &[Station]) -> Vec<f64> {
     all.windows(2).map(|pair| factors.scale * pair[0] / pair[1]).collect()
 }
 
-/// Writes to `occupancy` the probability of 0, 1, ... customers at the station with the index
-/// `within`, if the number of customers in the whole network is n with the probability
-/// `chances[n]`.
+/// Writes to `occupancy` the probabilities of 0, 1, ... customers at station `within`. `chances[n]`
+/// is the probability that the whole network has n customers.
 pub fn occupancy_of(stations: &[Station], within: usize, chances: &[f64], occupancy: &mut [f64]) {
     let factors = Factors::new(stations);
     let (before, after) = factors.folded();
@@ -203,17 +201,16 @@ pub fn occupancy_of(stations: &[Station], within: usize, chances: &[f64], occupa
     }
 }
 
-/// Convolves the factors `a` and `b` of two stations, or of two groups of stations: entry n of
-/// `folded` becomes the sum over all divisions of n customers between the two stations or groups
-/// ([`fold_at`]).
+/// Convolves `a` and `b`, the factors of two stations or groups of stations, into `folded`. Entry n
+/// of `folded` becomes the sum over all divisions of n customers between the two ([`fold_at`]).
 fn fold(a: &[f64], b: &[f64], folded: &mut [f64]) {
     for (n, sum) in folded.iter_mut().enumerate() {
         *sum = fold_at(a, b, n);
     }
 }
 
-/// The sum of `a[i] * b[n - i]` over all divisions of `n` customers between two stations or groups
-/// of stations: i customers are at the first, n - i at the second.
+/// Returns the sum of `a[i] * b[n - i]` over all i from 0 to `n`: of `n` customers, i are at the
+/// station or group with the factors `a`, and n - i at that with the factors `b`.
 fn fold_at(a: &[f64], b: &[f64], n: usize) -> f64 {
     a[..=n].iter().zip(b[..=n].iter().rev()).map(|(x, y)| x * y).sum()
 }
@@ -240,8 +237,8 @@ mod tests {
     #[test]
     fn without_queueing_times_add_up() {
         // The rate of each station is proportional to its customers, so no customer waits for
-        // another. A customer takes the time 0.7/3 + 0.3/1 for one unit of work, and the throughput
-        // of 8 customers is 8 divided by this time.
+        // another. A unit of work of one customer takes the time 0.7/3 + 0.3/1, so 8 customers have
+        // a throughput of 8 divided by this time.
         let free = |visit: f64, rate: f64| Station {
             visit,
             rates: (1..=8).map(|n| rate * f64::from(n)).collect(),

@@ -1,15 +1,16 @@
 //! The root of a function of one variable.
 
-/// Maximum number of steps. The guess of the last step is then returned.
+/// Maximum number of steps of a search. After them, the last guess is returned.
 const STEPS_MAX: usize = 60;
 
 /// Finds a root of `f` between two points by regula falsi with the Illinois weight (Dowell and
-/// Jarratt 1971). `a` and `b` are pairs of a point and the value of `f` at this point; the two
-/// values have opposite signs. The search ends when the value of `f`, the distance of the last two
-/// guesses, or the width of the interval is at most `tolerance` times the larger absolute value of
-/// the two given points, or after [`STEPS_MAX`] steps. The last call of `f` is at the returned
-/// point, so state that `f` keeps belongs to this point. If `b` is returned as it was given, `f` is
-/// not called.
+/// Jarratt 1971). `a` and `b` are the two points, each with the value of `f` there; the two values
+/// have opposite signs.
+///
+/// The search ends when the value of `f`, the distance of the last two guesses, or the width of the
+/// interval is at most `tolerance` times the larger absolute value of the two points. It also ends
+/// after [`STEPS_MAX`] steps. The last call of `f` is at the returned point, so that state which
+/// `f` keeps belongs to this point. If the result is `b` itself, `f` is not called.
 pub(super) fn root(
     mut f: impl FnMut(f64) -> f64,
     mut a: (f64, f64),
@@ -25,9 +26,9 @@ pub(super) fn root(
         let at_guess = f(guess);
         let stays = at_guess.abs() <= near || (guess - b.0).abs() <= near;
         if (at_guess > 0.0) == (b.1 > 0.0) {
-            // The guess replaces `b`, and `a` stays an end of the interval. The value at `a` is
-            // halved: this moves the next guess towards `a`, so that `a` does not stay for ever
-            // (the Illinois weight).
+            // The guess replaces `b`, and `a` remains an end of the interval. The Illinois weight
+            // halves the value at `a`: this moves the next guess towards `a`, so that `a` does not
+            // stay for ever.
             a.1 *= 0.5;
         } else {
             a = b;

@@ -1,34 +1,34 @@
-//! A tier as one load observes it: its bandwidth and latency for each number of page streams.
+//! One tier from the view of one load: its bandwidth and latency for each number of page streams.
 
 use super::{load::Load, root::root};
 use crate::curve::{Flow, Response};
 
-/// A tier as one load observes it. Traffic of other loads on the tier lengthens its queue, and
-/// traffic on coupled tiers lowers its bandwidth.
+/// A tier as one load observes it. Traffic of other loads lengthens the tier's queue, and traffic
+/// on coupled tiers lowers the tier's bandwidth.
 pub(super) struct TierView<'a> {
     /// The tier's response to the mix of the load itself.
     pub(super) own: &'a Response,
-    /// For each load with traffic on the tier: the fraction of the tier's traffic that the load
-    /// has, and the tier's response to the mix of the load. The fractions sum to 1. Empty if the
-    /// load is the only load, or if no load has traffic on the tier: `own` then counts alone.
+    /// For each load with traffic on the tier: its fraction of the tier's traffic, and the tier's
+    /// response to its mix. The fractions sum to 1. The list is empty, and `own` applies alone, if
+    /// there is only one load, or if no load has traffic on the tier.
     pub(super) mixed: Vec<(f64, &'a Response)>,
     /// The fraction (0 to 1) of the curve's bandwidth that the load can reach. The access pattern
     /// of the load and the traffic on coupled tiers lower this fraction.
     pub(super) bandwidth_factor: f64,
-    /// Bytes in flight of other loads on this tier.
+    /// Bytes that other loads have in flight on this tier.
     pub(super) others_bytes: f64,
 }
 
 impl TierView<'_> {
-    /// The flow of `load` at this tier: entry `n` holds while `n + 1` of the load's page streams
-    /// are at the tier. The load has `streams` page streams.
+    /// Returns the flows of `load` at this tier: entry `n` applies while `n + 1` of the load's
+    /// `streams` page streams are at the tier.
     pub(super) fn flows(&self, load: &Load, streams: usize) -> Vec<Flow> {
         let compute_ns = load.line_compute_ns * load.lines_per_thread;
         let stream_bytes = load.circulating_bytes() / streams as f64;
         let bytes = (1..=streams).map(|n| stream_bytes * n as f64);
         if let (Some(response), true) = (self.only_response(), self.others_bytes == 0.0) {
-            // The bandwidth factor scales the bandwidth at each latency. By Little's law it
-            // therefore scales the bytes in flight at this latency too.
+            // At each latency, the bandwidth is multiplied by the bandwidth factor. By Little's
+            // law, the bytes in flight at this latency are multiplied by it too.
             let factor = self.bandwidth_factor;
             let mut flow = response.closed_loops(compute_ns, load.overlap);
             let scaled = |flow: Flow| Flow { bandwidth_gbps: flow.bandwidth_gbps * factor, ..flow };
@@ -37,8 +37,8 @@ impl TierView<'_> {
         bytes.map(|bytes| self.shared_flow(bytes, compute_ns, load.overlap)).collect()
     }
 
-    /// The flow of this load beside the traffic of other loads on the tier, with `bytes` of this
-    /// load in flight or computed on. Lines of all loads wait in the same queue, so each load gets
+    /// The flow of this load beside the traffic of other loads on the tier. `bytes` of this load
+    /// are in flight or computed on. Lines of all loads wait in the same queue, so each load gets
     /// bandwidth in proportion to its bytes in flight.
     fn shared_flow(&self, bytes: f64, compute_ns: f64, overlap: f64) -> Flow {
         let flow = |own: f64| {
@@ -60,8 +60,8 @@ impl TierView<'_> {
         if bandwidth > 0.0 { bytes / bandwidth } else { self.mean(Response::idle_latency_ns) }
     }
 
-    /// The response that holds for all traffic on the tier; `None` if loads with different
-    /// responses share the tier.
+    /// The only response that traffic on the tier has; `None` if several loads have traffic on the
+    /// tier.
     fn only_response(&self) -> Option<&Response> {
         match self.mixed[..] {
             [] => Some(self.own),
@@ -70,8 +70,8 @@ impl TierView<'_> {
         }
     }
 
-    /// The mean of `figure` over the responses of the loads on the tier, weighted by the traffic of
-    /// each load on the tier.
+    /// The mean of `figure` over the responses to all loads, weighted by each load's traffic on the
+    /// tier.
     fn mean(&self, figure: impl Fn(&Response) -> f64) -> f64 {
         match self.mixed.is_empty() {
             true => figure(self.own),

@@ -1,4 +1,4 @@
-//! Solves for the common equilibrium of several loads on the tiers of a platform.
+//! Solves the common equilibrium of several loads on the tiers of a platform.
 
 use super::{
     limits::BandwidthLimits,
@@ -12,8 +12,8 @@ use crate::{
     platform::Platform,
 };
 
-/// Minimum fraction of a tier's bandwidth that couplings leave. Couplings (bandwidth lost for
-/// traffic on other tiers) slow a tier down, but do not stop it.
+/// Minimum fraction of a tier's bandwidth that remains beside traffic on other tiers. Such traffic
+/// slows a tier down through couplings, but does not stop it.
 const LEAST_BANDWIDTH_FACTOR: f64 = 0.02;
 
 /// Maximum number of rounds of the iteration that solves several loads on the same tiers. If the
@@ -23,13 +23,13 @@ const ROUNDS_MAX: usize = 200;
 /// The equilibrium of one load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoadEquilibrium {
-    /// Total bandwidth, GB/s.
+    /// The bandwidth of the load on all tiers together, GB/s.
     pub bandwidth_gbps: f64,
-    /// Bandwidth on each tier, GB/s.
+    /// The bandwidth of the load on each tier, GB/s.
     pub tier_bandwidth_gbps: Vec<f64>,
     /// The latency of a line from each tier, ns; the idle latency of a tier without traffic.
     pub tier_latency_ns: Vec<f64>,
-    /// Mean latency of a line, ns.
+    /// Mean latency of the load's lines, ns.
     pub latency_ns: f64,
 }
 
@@ -38,27 +38,27 @@ pub struct LoadEquilibrium {
 pub struct Equilibrium {
     /// The equilibrium of each load, in the order of the loads.
     pub loads: Vec<LoadEquilibrium>,
-    /// The reasons why figures are extrapolations; empty if no figure is an extrapolation.
+    /// The reasons why figures of the equilibrium are extrapolations; empty if none is.
     pub extrapolated: Vec<String>,
 }
 
-/// A platform, with the response of each tier prepared for the mixes of some loads.
+/// A platform, with the response of each tier prepared for the mixes of given loads.
 pub struct System<'a> {
     platform: &'a Platform,
-    /// `responses[i][j]` is the response of tier `j` to load `i`, beside the background traffic and
-    /// without the other loads.
+    /// `responses[i][j]` is the response of tier `j` to load `i` alone, beside the background
+    /// traffic.
     responses: Vec<Vec<Response>>,
     /// Traffic of devices and of page migration on each tier, GB/s. This traffic does not depend on
     /// the loads.
     background_gbps: Vec<f64>,
     /// `extrapolated[i][j]` is the reason why the response of tier `j` to load `i` is an
-    /// extrapolation.
+    /// extrapolation; `None` if it is not.
     extrapolated: Vec<Vec<Option<String>>>,
 }
 
-/// The traffic of all loads on all tiers. With several loads, [`System::solve_from`] starts its
-/// iteration from a `LoadTraffic`, and replaces it by the result. The result of one problem is a
-/// good start for a similar problem.
+/// The traffic of each load on each tier. With several loads, [`System::solve_from`] starts its
+/// iteration from a `LoadTraffic` and replaces it by the solution, which is a good start for a
+/// similar problem.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LoadTraffic {
     /// Row `i` has the bandwidth of load `i` on each tier, GB/s.
@@ -68,7 +68,7 @@ pub struct LoadTraffic {
 }
 
 impl LoadTraffic {
-    /// No traffic.
+    /// Creates zero traffic of `loads` loads on `tiers` tiers.
     fn none(loads: usize, tiers: usize) -> Self {
         let none = Rows::new(loads, tiers);
         Self { bandwidth_gbps: none.clone(), in_flight_bytes: none }
@@ -78,7 +78,7 @@ impl LoadTraffic {
         self.bandwidth_gbps.is_of(loads, tiers)
     }
 
-    /// The bandwidth of all loads on a tier, GB/s.
+    /// The bandwidth of all loads together on the tier `tier`, GB/s.
     fn all_gbps(&self, tier: usize) -> f64 {
         self.bandwidth_gbps.rows().map(|tiers| tiers[tier]).sum()
     }
@@ -101,13 +101,13 @@ impl<'a> System<'a> {
         Self { platform, responses, background_gbps, extrapolated }
     }
 
-    /// Returns this system with the background traffic `background_gbps` on each tier, GB/s.
+    /// Returns this system with background traffic of `background_gbps[j]` GB/s on tier `j`.
     /// Background traffic does not depend on the loads: it comes from devices or from page
     /// migration.
     pub fn beside(&self, loads: &[Load], background_gbps: &[f64]) -> Self {
         let responses = self.responses.iter().zip(loads).map(|(responses, load)| {
             let tiers = responses.iter().zip(background_gbps).zip(&load.bandwidth_factors);
-            // The access pattern of the load reaches only the fraction `factor` of the curve's
+            // The load's access pattern reaches only the fraction `factor` of the curve's
             // bandwidth: all bandwidths are multiplied by `factor` later. The background traffic is
             // divided by `factor` here, so that it is `gbps` after the multiplication.
             tiers.map(|((response, gbps), factor)| response.beside(gbps / factor)).collect()
@@ -120,8 +120,8 @@ impl<'a> System<'a> {
         }
     }
 
-    /// The upper bounds of the bandwidth of `load` if it runs alone. `load` is the first load of
-    /// [`System::new`].
+    /// The upper bounds of the bandwidth of `load` if it runs alone. `load` must be the first of
+    /// the loads that were passed to [`System::new`].
     pub fn limits(&self, load: &Load) -> BandwidthLimits {
         let compute_ns = load.line_compute_ns * load.lines_per_thread;
         let round_ns = |response: &Response| {
@@ -142,7 +142,7 @@ impl<'a> System<'a> {
         }
     }
 
-    /// The reasons why the answers for `loads` are extrapolations, each once.
+    /// The reasons why results for `loads` are extrapolations, each once.
     fn reasons(&self, loads: &[Load]) -> Vec<String> {
         let mut reasons = vec![];
         for (load, tiers) in loads.iter().zip(&self.extrapolated) {
@@ -161,18 +161,18 @@ impl<'a> System<'a> {
         &self.responses[0]
     }
 
-    /// Solves `loads`: the same number of loads as in [`System::new`], with the same mixes and
-    /// domains.
+    /// Solves `loads`, which must have the number, the mixes and the domains of the loads that were
+    /// passed to [`System::new`].
     pub fn solve(&self, loads: &[Load]) -> Equilibrium {
         let solved = self.solve_from(loads, &mut LoadTraffic::default(), 1e-9);
         Equilibrium { loads: solved, extrapolated: self.reasons(loads) }
     }
 
     /// Like [`System::solve`], but the iteration for several loads starts from `traffic`, the
-    /// result of a similar problem, and replaces `traffic` by its own result. The iteration ends
-    /// when no load changes by `tolerance` (a fraction) or more, or after a maximum number of
-    /// rounds. A single load needs no start: it ignores the old `traffic`, and leaves no usable
-    /// result in it.
+    /// solution of a similar problem, and replaces it by the new solution. The iteration ends when
+    /// no load changes by the fraction `tolerance` or more, or after a maximum number of rounds. A
+    /// single load needs no iteration: the old `traffic` is ignored, and the new one is of no use
+    /// as a start.
     pub fn solve_from(
         &self,
         loads: &[Load],
@@ -189,9 +189,9 @@ impl<'a> System<'a> {
         }
     }
 
-    /// Solves one load. The traffic of the load lowers the bandwidth of coupled tiers, which lowers
-    /// the traffic of the load in turn. The solution is the bandwidth that the network reaches if
-    /// the couplings are computed from this same bandwidth. The solution lies between zero and the
+    /// Solves one load. Through couplings, the load's traffic lowers the bandwidth of tiers, which
+    /// lowers the load's traffic in turn. The solution is the bandwidth that the network reaches
+    /// when the couplings are computed from this same bandwidth. It lies between zero and the
     /// bandwidth without couplings.
     fn solve_alone(&self, load: &Load, traffic: &mut LoadTraffic) -> LoadEquilibrium {
         let loads = std::slice::from_ref(load);
@@ -224,7 +224,8 @@ impl<'a> System<'a> {
     }
 
     /// Recomputes the flows of the tiers `coupled` in `network`, the network of the only load,
-    /// after a change of `traffic`: traffic on other tiers takes bandwidth from these tiers.
+    /// after a change of `traffic`. The tiers in `coupled` lose bandwidth for traffic on other
+    /// tiers.
     fn renew(
         &self,
         network: &mut StreamNetwork,
@@ -244,11 +245,11 @@ impl<'a> System<'a> {
         }
     }
 
-    /// Solves several loads that share tiers. In each round, each load in turn is solved with the
-    /// traffic of the other loads held fixed. The traffic of the load then moves half of the way to
-    /// that solution. If no traffic is known at the start, the traffic moves all of the way in the
-    /// first round. The rounds end when no load changes its bandwidth on a tier by `tolerance` of
-    /// its bandwidth or more, or after [`ROUNDS_MAX`].
+    /// Solves several loads that share tiers. In each round, each load in turn is solved while the
+    /// traffic of the other loads is held fixed; then its traffic moves half of the way to this
+    /// solution (all of the way in the first round, if no traffic is known at the start). The
+    /// rounds end when no load changes its bandwidth on a tier by `tolerance` of its bandwidth or
+    /// more, or after [`ROUNDS_MAX`].
     fn solve_together(
         &self,
         loads: &[Load],
@@ -280,8 +281,9 @@ impl<'a> System<'a> {
         solved.into_iter().flatten().collect()
     }
 
-    /// The queueing network of the page streams of `loads[at]`: one station for each tier with
-    /// traffic. The stations are slower by the `traffic` of the other loads on the same tiers.
+    /// The queueing network of the page streams of `loads[at]`: one station for each tier on which
+    /// this load has traffic. The `traffic` of the other loads on the same tiers slows the stations
+    /// down.
     fn network(&self, loads: &[Load], at: usize, traffic: &LoadTraffic) -> StreamNetwork {
         let load = &loads[at];
         let streams = self.platform.interleaving.page_streams as usize;
@@ -362,10 +364,10 @@ impl<'a> System<'a> {
         TierView { own, mixed, bandwidth_factor, others_bytes }
     }
 
-    /// Groups the visited tiers (as indices into `visited`) by link, each group with a limit of the
-    /// bandwidth of load `at`. The limit is the bandwidth that other traffic leaves on the link,
-    /// divided by the fraction of the load's traffic that crosses the link. A tier without a link
-    /// is a group of its own, without a limit.
+    /// Groups the tiers of `visited` (as indices into `visited`) by link. Each group has a limit of
+    /// the bandwidth of load `at`: the bandwidth that other traffic leaves on the link, divided by
+    /// the fraction of the load's traffic that crosses the link. A tier without a link is a group
+    /// of its own, without a limit.
     fn groups(
         &self,
         loads: &[Load],
@@ -394,8 +396,8 @@ impl<'a> System<'a> {
                 })
                 .chain(link.tiers.iter().map(|tier| self.background_gbps[*tier]))
                 .sum();
-            // Of a saturated link, each load gets at least the bandwidth divided by the number of
-            // loads.
+            // On a saturated link, each load gets at least the link's bandwidth divided by the
+            // number of loads.
             let fair = link.bandwidth_gbps / loads.len() as f64;
             let left = (link.bandwidth_gbps - others).max(fair) / crossing;
             behind.iter().for_each(|index| grouped[*index] = true);
@@ -409,19 +411,19 @@ impl<'a> System<'a> {
 
 /// The queueing network of the page streams of one load.
 struct StreamNetwork {
-    /// The tiers with traffic, one station each.
+    /// The tiers on which the load has traffic. Each is one station.
     visited: Vec<usize>,
     /// For each station: entry `n` is the flow with `n + 1` streams at the station.
     flows: Vec<Vec<Flow>>,
     stations: Vec<network::Station>,
-    /// Groups of stations behind the same link, with the bandwidth that the link leaves for each
-    /// group.
+    /// Groups of stations behind the same link, as indices, each with the bandwidth that the link
+    /// leaves for the group, GB/s; infinite without a link.
     groups: Vec<(Vec<usize>, f64)>,
 }
 
 impl StreamNetwork {
-    /// The bandwidth of all streams, GB/s, as in [`reach`]. It costs less than [`reach`], because
-    /// no occupancy is computed.
+    /// The bandwidth of all streams, GB/s: the same as that of [`reach`], at less cost, because the
+    /// occupancy is not computed.
     fn throughput(&self) -> f64 {
         if self.groups.iter().all(|(_, limit)| limit.is_infinite()) {
             return network::throughput(&self.stations);
@@ -438,13 +440,14 @@ struct Reached {
     bandwidth_gbps: f64,
     /// Row `i` has the probabilities of 0, 1, ... streams at station `i`.
     occupancy: Rows,
-    /// Bytes that wait at the link in front of each station.
+    /// For each station, the bytes that wait at the link in front of it.
     queued_bytes: Vec<f64>,
 }
 
-/// Solves the network in two steps. First the stations behind a link become one station with their
-/// common rate, limited by the bandwidth of the link (a flow-equivalent server; Chandy, Herzog and
-/// Woo 1975). Then the streams at this station are distributed over the stations behind the link.
+/// Solves the network of `stations` in two steps. First the stations behind a link become one
+/// station with their common rate, limited by the bandwidth of the link (a flow-equivalent server;
+/// Chandy, Herzog and Woo 1975). Then the streams at this station are distributed over the stations
+/// behind the link.
 fn reach(
     groups: &[(Vec<usize>, f64)],
     stations: &[network::Station],
@@ -466,9 +469,9 @@ fn reach(
         let chances = solution.occupancy.row(at);
         let queued: f64 = (1..=streams)
             .map(|n| {
-                // Without the link, the streams would have `held_back` GB/s more bandwidth. By
-                // Little's law, `held_back` times the compute time are bytes that threads would
-                // then compute on. With the link, these bytes wait at the link instead.
+                // Without the link, the streams would have `held_back` GB/s more bandwidth, and by
+                // Little's law threads would compute on `held_back` times `exposed_compute_ns` more
+                // bytes. With the link, these bytes wait at the link instead.
                 let held_back = (unlimited[at][n - 1] - limit).max(0.0);
                 chances[n] * held_back * exposed_compute_ns
             })
@@ -482,8 +485,7 @@ fn reach(
     Reached { bandwidth_gbps: solution.throughput, occupancy, queued_bytes }
 }
 
-/// Makes a network of its own from the stations of each group. A group has the stations behind one
-/// link.
+/// Makes a network of its own from the stations of each group (the stations behind one link).
 fn grouped(
     groups: &[(Vec<usize>, f64)],
     stations: &[network::Station],
@@ -499,8 +501,9 @@ fn grouped(
     groups.iter().map(group).collect()
 }
 
-/// Replaces the stations of each group by one station. Its rates are the group's rates in
-/// `unlimited`, capped by the bandwidth of the group's link.
+/// Replaces the stations of each group by one station. Its rates are the group's entry in
+/// `unlimited` (the rates without the link), capped by the bandwidth that the link leaves for the
+/// group.
 fn behind_links(
     groups: &[(Vec<usize>, f64)],
     stations: &[network::Station],

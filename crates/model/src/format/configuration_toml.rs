@@ -41,7 +41,7 @@ struct ConfigurationsToml {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ConfigurationToml {
-    /// The name, of letters, digits and -_.+
+    /// The name of the configuration; letters, digits and -_.+ are allowed.
     name: Spanned<String>,
     /// A description in one line.
     does: Spanned<String>,
@@ -94,10 +94,11 @@ struct DriveToml {
     capacity: Spanned<String>,
 }
 
-/// Parses the configurations of the file `file`, which holds `text`.
+/// Parses `text`, the configurations in the file `file`.
 ///
 /// # Errors
-/// The first field that is invalid, or two configurations of one name.
+/// If a field is invalid, or if two configurations have the same name. The error is about the first
+/// of these.
 pub fn parse(file: &str, text: &str) -> Result<Vec<Configuration>, FileError> {
     let text = TomlText::new(file, text);
     let parsed: ConfigurationsToml = text.read_as(SCHEMA)?;

@@ -1,4 +1,4 @@
-//! CSV files with the curves of a tier: one line for each point, the points of a mix in the order
+//! CSV files with the curves of a tier. Each line is a point; the points of a mix are in the order
 //! of offered load.
 //!
 //! ```text
@@ -20,7 +20,7 @@ use crate::{
 
 const REQUIRED: [&str; 5] = ["mix", "bandwidth_gbps", "latency_ns", "provenance", "source"];
 
-/// Points of one mix and domain, with their line numbers.
+/// The points of one mix and domain, with their line numbers.
 struct Group<'a> {
     domain: Option<String>,
     mix: Mix,
@@ -30,11 +30,12 @@ struct Group<'a> {
     lines: Vec<usize>,
 }
 
-/// Reads the curves in `text`. A domain that is not among `domains` is an error.
+/// Reads the curves in `text`, the content of the file `file`. `domains` are the valid names of
+/// domains.
 ///
 /// # Errors
-/// If a column is missing or unknown, or a curve is impossible. The header of this module shows the
-/// columns.
+/// If a column is missing or unknown, if a domain is not among `domains`, or if a curve is
+/// impossible. The header of this module shows the columns.
 pub fn parse(file: &str, text: &str, domains: &[&str]) -> Result<Curves, FileError> {
     let table = Table::read(file, text, &REQUIRED, Some(&["domain"]))?;
     let mut groups: Vec<Group<'_>> = vec![];
@@ -133,7 +134,7 @@ pub fn text(curves: &Curves) -> String {
         }
     }
     for row in rows {
-        // The result is ignored, because writing to memory does not fail.
+        // Writing to memory does not fail, so the result is ignored.
         let _ = writer.write_record(row);
     }
     writer

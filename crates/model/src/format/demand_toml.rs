@@ -16,7 +16,7 @@ use toml::Spanned;
 /// The schema of a demand file.
 pub const SCHEMA: &str = "interleaf.demand/1";
 
-/// Maximum number of outstanding lines of a thread: more than any core has.
+/// Maximum number of outstanding lines of a thread. No core has more.
 const OUTSTANDING_LINES_MAX: f64 = 1024.0;
 
 #[derive(Deserialize)]
@@ -77,7 +77,7 @@ struct RunFile {
     rate: Option<Spanned<f64>>,
     /// Unit of the rate: "GFlop/s".
     rate_unit: Option<Spanned<String>>,
-    /// Bandwidth counted while the workload was active, GB/s; of an interleaved run it is not used.
+    /// Bandwidth counted while the workload was active, GB/s; not used for interleaved runs.
     bandwidth_gbps: Option<Spanned<f64>>,
     /// Name of the series of a local run. Runs of one series were made under equal conditions.
     series: Option<String>,
@@ -92,9 +92,10 @@ struct HotnessFile {
     kind: Spanned<String>,
     /// The exponent of a zipf distribution, above 0, at most 10.
     exponent: Option<Spanned<f64>>,
-    /// The fraction of pages that are hot, 0 to 1, for a hot set; above 0 if `accesses` is.
+    /// For a hot set: the fraction of the pages that is hot, 0 to 1; above 0 if `accesses` is above
+    /// 0.
     pages: Option<Spanned<f64>>,
-    /// The fraction of accesses to the hot pages, 0 to 1, for a hot set.
+    /// For a hot set: the fraction of the accesses that goes to the hot pages, 0 to 1.
     accesses: Option<Spanned<f64>>,
 }
 
@@ -123,8 +124,8 @@ const MISSING: [(&str, &str); 3] = [
     ),
 ];
 
-/// The file and the line of the platform's name in a demand file, as errors print them; `None` if
-/// the file has no platform name.
+/// The file and line of the platform's name in a demand file, as errors print them; `None` if the
+/// file names no platform.
 pub fn platform_place(file: &str, text: &str) -> Option<String> {
     #[derive(Deserialize)]
     struct PlatformName {
@@ -134,7 +135,7 @@ pub fn platform_place(file: &str, text: &str) -> Option<String> {
     Some(TomlText::new(file, text).place("platform", &read.platform?))
 }
 
-/// Reads the demand in `text`.
+/// Reads the demand in `text`, the content of the file `file`.
 ///
 /// # Errors
 /// If the file is not a demand file, or has an impossible value.
@@ -191,21 +192,21 @@ pub fn parse(file: &str, text: &str) -> Result<Demand, FileError> {
     })
 }
 
-/// The factor by which a measured bandwidth may exceed the maximum of the platform. Both figures
-/// have errors of measurement (assumed).
+/// The factor by which a measured bandwidth may exceed the maximum of the platform, because both
+/// figures have errors of measurement (assumed).
 const BANDWIDTH_TOLERANCE: f64 = 1.1;
 
-/// A bandwidth above the maximum by at least this factor was probably written in MB/s, which makes
-/// a figure 1000 times as large.
+/// A bandwidth of at least this multiple of the platform's maximum was probably written in MB/s,
+/// which makes the number 1000 times as large.
 const PROBABLY_MBPS: f64 = 20.0;
 
-/// Checks that the runs and phases in `text`, the file of `demand`, are possible on `platform`, on
-/// which they were measured. Each interleaved run must have one weight for each tier. The bandwidth
-/// of each local run and phase must be at most `BANDWIDTH_TOLERANCE` times the maximum of
-/// `platform`.
+/// Checks that `demand` is possible on `platform`, on which its runs were measured. `text` is the
+/// text of the demand's file, for the lines in errors. Each interleaved run must have one weight
+/// for each tier. The bandwidth of each local run and phase must be at most `BANDWIDTH_TOLERANCE`
+/// times the maximum of `platform`.
 ///
 /// # Errors
-/// The first run or phase that does not fit `platform`.
+/// The first run or phase that is impossible on `platform`.
 pub fn check_runs(
     file: &str,
     text: &str,
@@ -246,10 +247,9 @@ pub fn check_runs(
     Ok(())
 }
 
-/// The sum of the maximum bandwidths, GB/s, of all tiers of the first tier's kind. The maximum of a
-/// tier is the highest of its maxima from any domain, at the lowest, the given and the highest read
-/// share of the demand. A run on several sockets may use the first tier of each socket, so all of
-/// these tiers count.
+/// The sum of the maximum bandwidths of all tiers of the first tier's kind, GB/s: a run on several
+/// sockets may use the first tier of each socket. The maximum of a tier is the highest that any
+/// domain has at the lowest, the given or the highest read share of the demand.
 fn max_gbps(demand: &Demand, platform: &Platform) -> f64 {
     let (low, high) = demand.read_share_range;
     let mix = |share: f64| Mix::new(share, demand.mix.nontemporal()).ok();
@@ -361,7 +361,7 @@ fn mix(toml: &TomlText<'_>, read: &MixFile) -> Result<(Mix, (f64, f64)), FileErr
 const RESULT_HINT: &str =
     "give each run either runtime_s, or rate with rate_unit, as the first one";
 
-/// The metric of all results, taken from `run`, the first run.
+/// The metric of all results, as `run`, the first run, gives it.
 fn metric(toml: &TomlText<'_>, run: &RunFile) -> Result<Metric, FileError> {
     match (&run.runtime_s, &run.rate, &run.rate_unit) {
         (Some(_), None, None) => Ok(Metric::Runtime),
@@ -387,7 +387,7 @@ fn unit_without_rate(toml: &TomlText<'_>, field: &str, unit: &Spanned<String>) -
     toml.error(field, unit, problem, "take it out: runtime_s is in seconds")
 }
 
-/// The result of `run` in the metric of all runs.
+/// The result of `run`, which must be in `metric`, the metric of all runs.
 fn result(toml: &TomlText<'_>, run: &RunFile, metric: &Metric) -> Result<f64, FileError> {
     let other = |problem: &str| toml.error("threads", &run.threads, problem, RESULT_HINT);
     match metric {

@@ -1,9 +1,9 @@
 //! Inheritance between TOML files: the values of a file are merged over the values of its base.
 //!
 //! A table is merged key by key. A list of tables whose entries have an identity (a key such as
-//! `name`) is merged entry by entry. An entry with the identity of an inherited entry changes the
-//! inherited entry; any other entry is added after the inherited entries. Every other value
-//! replaces the inherited value.
+//! `name`) is merged entry by entry: an entry with the identity of an inherited entry is merged
+//! over it, and any other entry is added after the inherited entries. Every other value replaces
+//! the inherited value.
 //!
 //! Each value has a span: its byte range in the text of its file. In a chain of files, the spans of
 //! a base begin after the spans of the file that inherits from it, so spans of different files do
@@ -15,10 +15,10 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-/// A table of a file, with the spans of its values.
+/// A TOML table that keeps the span of each value.
 pub type Table<'i> = DeTable<'i>;
 
-/// Returns the table with `by` added to the byte offsets of all spans.
+/// Returns `table` with `by` added to the byte offsets of all spans.
 pub(super) fn moved(table: Table<'_>, by: usize) -> Table<'_> {
     table.into_iter().map(|(key, value)| (spanned(key, by), moved_value(value, by))).collect()
 }
@@ -41,8 +41,8 @@ fn moved_value(value: Spanned<DeValue<'_>>, by: usize) -> Spanned<DeValue<'_>> {
     Spanned::new(span, inner)
 }
 
-/// Merges `own` over `base`. `identities` has the lists of tables that are merged entry by entry:
-/// the name of the list, and the key that identifies an entry.
+/// Merges `own` over `base`. `identities` are the lists of tables that are merged entry by entry:
+/// pairs of the list's name and the key that identifies an entry.
 pub fn overlaid<'i>(own: Table<'i>, base: Table<'i>, identities: &[(&str, &str)]) -> Table<'i> {
     let mut merged = base;
     for (key, value) in own {
@@ -91,13 +91,14 @@ fn over<'i>(
     Spanned::new(span, merged)
 }
 
-/// The text that the table `value` has for `key`; `None` if the table has no text for this key.
+/// Returns the text of the key `key` in the table `value`; `None` if the table has no text for this
+/// key.
 fn text_of<'v>(value: &'v DeValue<'_>, key: &str) -> Option<&'v str> {
     value.as_table()?.get(key)?.get_ref().as_str()
 }
 
-/// The entry in the list of tables `list` whose key `identity` (such as `name`) has the text
-/// `wanted`.
+/// Returns the entry of the list of tables `list` whose key `identity` (such as `name`) has the
+/// text `wanted`.
 pub fn entry<'v, 'i>(
     table: &'v Table<'i>,
     list: &str,
@@ -109,16 +110,16 @@ pub fn entry<'v, 'i>(
     found?.get_ref().as_table()
 }
 
-/// For each entry in the list of tables named `list`: the text of its key `identity`. Entries
-/// without such a text are left out.
+/// Returns the text of the key `identity` in each entry of the list of tables `list`. Leaves out
+/// entries without such a text.
 pub fn identities_of(table: &Table<'_>, list: &str, identity: &str) -> Vec<String> {
     let entries = table.get(list).and_then(|list| list.get_ref().as_array());
     let texts = entries.into_iter().flat_map(|entries| entries.iter());
     texts.filter_map(|entry| text_of(entry.get_ref(), identity)).map(String::from).collect()
 }
 
-/// The text of the key `identity` in the first entry that repeats the text of an earlier entry of
-/// `list`, a list of tables; `None` if the texts of all entries differ.
+/// Searches the list of tables `list` for the first entry whose text for the key `identity` is also
+/// in an earlier entry, and returns this text. `None` if all texts differ.
 pub fn repeated(table: &Table<'_>, list: &str, identity: &str) -> Option<Spanned<String>> {
     let entries = table.get(list)?.get_ref().as_array()?;
     let texts = entries.iter().filter_map(|entry| {
@@ -135,9 +136,9 @@ pub fn repeated(table: &Table<'_>, list: &str, identity: &str) -> Option<Spanned
     None
 }
 
-/// Merges each entry of the list of tables `list` over `base`, which has the values that all
-/// entries inherit. `base` must not have the key that identifies an entry, because every entry
-/// without this key would inherit it.
+/// Merges each entry of the list of tables `list` over `base`, a table with the values that all
+/// entries inherit. `base` must not have the key that identifies an entry: an entry without this
+/// key would inherit it.
 pub fn overlay_entries<'i>(table: &mut Table<'i>, list: &str, base: &Table<'i>) {
     let Some(entries) = table.get_mut(list) else { return };
     if let DeValue::Array(entries) = entries.get_mut() {

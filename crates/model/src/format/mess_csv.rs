@@ -1,8 +1,8 @@
 //! The curve file of the Mess benchmark (`memory_curves.csv`).
 //!
-//! One row is one measured point. `pause` is the wait of the benchmark's kernels between accesses;
-//! bandwidth is in GB/s and latency in ns. The points are noisy, and past saturation the bandwidth
-//! falls while the load rises, so an order by bandwidth is not an order by load.
+//! One row is one measured point. `pause` is the time that the benchmark's kernels wait between
+//! accesses; bandwidth is in GB/s and latency in ns. The points are noisy, and past saturation the
+//! bandwidth falls while the load rises, so that an order by bandwidth is not an order by load.
 //! [`Curve::from_measured`] sorts the points by the bytes in flight.
 
 use super::{FileError, table::Table};
@@ -29,7 +29,7 @@ const COLUMNS: [&str; 10] = [
     "rw_ratio",
 ];
 
-/// Minimum number of measured points of a read share for a curve.
+/// Minimum number of measured points for the curve of a read share.
 const POINTS_MIN: usize = 3;
 
 /// The curves of a file, and the points and mixes that were left out.
@@ -37,13 +37,14 @@ const POINTS_MIN: usize = 3;
 pub struct MessCurves {
     /// One curve for each read share with enough points.
     pub curves: Curves,
-    /// Number of points of all curves that were left out as outliers ([`Curve::from_measured`]).
+    /// Number of points, over all curves, that were left out as outliers
+    /// ([`Curve::from_measured`]).
     pub points_left_out: usize,
-    /// Read shares, in percent, with fewer than three points.
+    /// Read shares, in percent, that have fewer than three points and therefore no curve.
     pub mixes_left_out: Vec<u32>,
 }
 
-/// Reads the curves in `text`; `figure` is their provenance.
+/// Reads the curves in `text`. `figure` becomes the provenance and source of their points.
 ///
 /// # Errors
 /// If one of the four required columns is missing, if a value is invalid, or if no curve is left.
@@ -99,8 +100,8 @@ pub fn parse(file: &str, text: &str, figure: &Figure) -> Result<MessCurves, File
     Ok(MessCurves { curves, points_left_out, mixes_left_out })
 }
 
-/// The [`Figure`] of points that the Mess benchmark measured on the platform itself. `source` is
-/// the name of the file of the points, or a description of the run.
+/// The provenance of points that the Mess benchmark measured on the platform itself. `source` is
+/// the name of their file, or a description of the run.
 pub fn measured(source: &str) -> Figure {
     Figure { provenance: Provenance::Measured, source: source.into() }
 }
@@ -111,26 +112,27 @@ pub fn is_one(text: &str) -> bool {
     REQUIRED.iter().all(|name| header.split(',').any(|column| column.trim() == *name))
 }
 
-/// A measured point: a row of a Mess file.
+/// A measured point: one row of a Mess file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MessPoint {
     /// Read share in percent.
     pub read_percent: u32,
     /// The pause of the benchmark's kernels between accesses, in the benchmark's own unit.
     pub pause: f64,
-    /// Bandwidth, GB/s.
+    /// Bandwidth of the point, GB/s.
     pub bandwidth_gbps: f64,
     /// The largest difference between the bandwidths of two repetitions of this point, GB/s.
     pub bandwidth_apart_gbps: f64,
-    /// Latency, ns.
+    /// Latency at this bandwidth, ns.
     pub latency_ns: f64,
     /// The largest difference between the latencies of two repetitions of this point, ns.
     pub latency_apart_ns: f64,
 }
 
-/// Converts all points of the curves to rows of a Mess file. A Mess file cannot have mixes with
-/// non-temporal stores or random accesses: these mixes are left out, and returned as the second
-/// value. The pause of a point is the rank of its load: the lowest load has the highest rank.
+/// Converts all points of `curves` to rows of a Mess file. Mixes with non-temporal stores or random
+/// accesses do not fit into a Mess file: they are left out, and returned as the second value. As
+/// the pauses are unknown, the pause of each point is a rank: 0 for the highest load of the curve,
+/// and more for lower loads.
 pub fn points(curves: &Curves) -> (Vec<MessPoint>, Vec<Mix>) {
     let (mut points, mut left_out) = (vec![], vec![]);
     for MixCurve { mix, curve, .. } in curves.iter() {
@@ -152,11 +154,11 @@ pub fn points(curves: &Curves) -> (Vec<MessPoint>, Vec<Mix>) {
     (points, left_out)
 }
 
-/// Writes `points` with the columns of the Mess plotter. The columns of smoothed values get the
-/// measured values.
+/// Writes `points` as a file with the columns of the Mess plotter. The columns of smoothed values
+/// get the measured values.
 pub fn text(points: &[MessPoint]) -> String {
     let mut writer = csv::Writer::from_writer(vec![]);
-    // The result is ignored, because writing to memory does not fail.
+    // Writing to memory does not fail, so the result is ignored.
     let _ = writer.write_record(COLUMNS);
     for point in points {
         let share = f64::from(point.read_percent) / 100.0;

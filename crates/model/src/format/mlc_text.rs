@@ -17,8 +17,8 @@
 //!  00000  260.93   225410.2
 //! ```
 //!
-//! A MB of MLC is 10^6 bytes. Unknown lines are skipped. In a row of a known table, text other than
-//! numbers is an error, except for a dash in a matrix.
+//! A MB of MLC is 10^6 bytes. Lines of other forms are skipped. In a row of a table or matrix of
+//! this form, text other than numbers is an error, except for a dash in a matrix.
 
 use super::FileError;
 use crate::{
@@ -28,21 +28,21 @@ use crate::{
 };
 use std::fmt::Write;
 
-/// The figures of a run of MLC.
+/// The figures that a run of MLC printed.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Mlc {
-    /// Idle latency, ns, of a run with `--idle_latency`: one figure, without the CPU and the node
-    /// to which it applies.
+    /// Idle latency, ns, that MLC prints with `--idle_latency`: one figure for one CPU and one
+    /// node, which the output does not name.
     pub idle_ns: Option<f64>,
     /// Idle latency from each node with CPUs to each node with memory, ns; `None` if the output has
     /// no such matrix.
     pub latency: Option<Matrix>,
-    /// Maximum bandwidth of each traffic mix that MLC measures.
+    /// Maximum bandwidth of each traffic mix that MLC measured.
     pub most: Vec<MaxBandwidth>,
     /// Bandwidth from each node with CPUs to each node with memory, MB/s; `None` if the output has
     /// no such matrix.
     pub bandwidth: Option<Matrix>,
-    /// Tables of latency under load.
+    /// Tables of latency under load, one for each traffic mix.
     pub loaded: Vec<MlcTable>,
 }
 
@@ -51,8 +51,8 @@ pub struct Mlc {
 pub struct Matrix {
     /// The nodes with memory.
     pub memory: Vec<u32>,
-    /// The nodes with CPUs, each with a figure for each node in `memory`; `None` where MLC prints a
-    /// dash.
+    /// The rows of the matrix: a node with CPUs, and a figure for each node in `memory`; `None`
+    /// where MLC prints a dash.
     pub rows: Vec<(u32, Vec<Option<f64>>)>,
 }
 
@@ -61,14 +61,14 @@ pub struct Matrix {
 pub struct MaxBandwidth {
     /// MLC's name of the traffic mix, from [`TRAFFIC`].
     pub traffic: String,
-    /// Bandwidth, MB/s.
+    /// Maximum bandwidth of the mix, MB/s.
     pub mbps: f64,
 }
 
 /// A table of latency under load, for one traffic mix.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MlcTable {
-    /// MLC's name of the traffic, such as `Read-only`; empty if the output has no name.
+    /// MLC's name of the traffic mix, such as `Read-only`; empty if the output has no name.
     pub traffic: String,
     /// The rows, in the order of MLC's output.
     pub rows: Vec<LoadRow>,
@@ -79,14 +79,14 @@ pub struct MlcTable {
 pub struct LoadRow {
     /// The delay that MLC injects between accesses, cycles.
     pub delay: u32,
-    /// Latency, ns.
+    /// Latency at this delay, ns.
     pub latency_ns: f64,
-    /// Bandwidth, MB/s.
+    /// Bandwidth at this delay, MB/s.
     pub mbps: f64,
 }
 
-/// The traffic mixes whose maximum bandwidth MLC measures: pairs of MLC's name of the traffic and
-/// the name of the `Mix`.
+/// The traffic mixes whose maximum bandwidth MLC measures: pairs of MLC's name and the name of the
+/// `Mix`.
 pub const TRAFFIC: [(&str, &str); 5] = [
     ("ALL Reads", "R"),
     ("3:1 Reads-Writes", "W3"),
@@ -104,9 +104,9 @@ enum Part {
     Loaded,
 }
 
-/// The first words of the heading of each section. The first match counts; the last entry matches
-/// every other section. The section of a matrix must be known, because matrices of bandwidths and
-/// of latencies look alike.
+/// The first words of the heading of each section, with the section. The first entry that matches a
+/// line counts; the last entry matches the headings of all other sections. The headings are needed
+/// because matrices of bandwidths and of latencies look alike.
 const PARTS: [(&str, Part); 4] = [
     ("Measuring idle latencies", Part::Latency),
     ("Measuring Memory Bandwidths between nodes", Part::Bandwidth),
@@ -115,7 +115,7 @@ const PARTS: [(&str, Part); 4] = [
 ];
 
 impl Mlc {
-    /// The mix that MLC calls `traffic`; `None` if the name is unknown.
+    /// Returns the mix that MLC calls `traffic`; `None` if the name is unknown.
     pub fn mix(traffic: &str) -> Option<Mix> {
         if traffic.eq_ignore_ascii_case("Read-only") {
             return Some(Mix::READ);
@@ -126,8 +126,8 @@ impl Mlc {
 }
 
 impl MlcTable {
-    /// Builds the curve through the rows. Also returns the number of rows left out because of
-    /// noise.
+    /// Builds the curve through the rows. Also returns the number of rows that were left out as
+    /// outliers.
     ///
     /// # Errors
     /// If the table has no rows, or a latency or bandwidth is out of range.
@@ -141,7 +141,7 @@ impl MlcTable {
     }
 }
 
-/// Parses the words of one line. Errors name the file and the line.
+/// Parses the words of one line of MLC's output. Errors name the file and the line.
 struct Reader<'a> {
     file: &'a str,
     line: usize,
@@ -211,7 +211,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Parses the nodes in the header of a matrix.
+    /// Parses the node numbers in the header of a matrix.
     fn nodes(&self, words: &[&str]) -> Result<Vec<u32>, FileError> {
         let node = |text: &&str| {
             text.parse().map_err(|_| {
@@ -223,10 +223,10 @@ impl Reader<'_> {
     }
 }
 
-/// Reads the figures in `text`.
+/// Reads the figures in `text`, the output of MLC in the file `file`.
 ///
 /// # Errors
-/// If a row of a table has other text than numbers, or `text` has no figure at all.
+/// If a row of a table or matrix has other text than numbers, or if `text` has no figure at all.
 pub fn parse(file: &str, text: &str) -> Result<Mlc, FileError> {
     let mut mlc = Mlc::default();
     let (mut part, mut traffic) = (Part::Other, String::new());
@@ -275,13 +275,13 @@ pub fn parse(file: &str, text: &str) -> Result<Mlc, FileError> {
     Ok(mlc)
 }
 
-/// The number of ns in ` 186.1 core clocks ( 80.9 ns)`, as text: `80.9`.
+/// Returns the number of ns, as text, in a text such as ` 186.1 core clocks ( 80.9 ns)`: `80.9`.
 fn iteration(rest: &str) -> &str {
     let inside = rest.split_once('(').map_or(rest, |(_, inside)| inside);
     inside.split_once("ns").map_or(inside, |(number, _)| number).trim()
 }
 
-/// Reads a line with the maximum bandwidth of a traffic mix; `None` for every other line.
+/// Reads a line with the maximum bandwidth of a traffic mix. Returns `None` for every other line.
 fn most(reader: &Reader<'_>, line: &str) -> Result<Option<MaxBandwidth>, FileError> {
     // The name of a traffic mix may contain colons, so the line is split at its last colon.
     let Some((name, number)) = line.rsplit_once(':') else { return Ok(None) };
@@ -309,7 +309,7 @@ pub fn is_one(text: &str) -> bool {
 /// core clocks.
 pub fn text(mlc: &Mlc, clocks_per_ns: f64) -> String {
     let mut out = String::new();
-    // The result is ignored, because writing to memory does not fail.
+    // Writing to memory does not fail, so the result is ignored.
     let _ = write(&mut out, mlc, clocks_per_ns);
     out
 }

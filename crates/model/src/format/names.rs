@@ -1,25 +1,25 @@
 //! Suggestions for misspelled names.
 
-/// Minimum rating of a suggestion. The rating is the similarity of two names, plus
-/// [`SHARED_NUMBER`] if the names share a number. The similarity is 1 minus the number of edits
-/// (insertions, deletions, substitutions and transpositions of characters) divided by the length of
-/// the longer name. Names with a lower rating are mostly unrelated.
+/// Minimum rating of a known name to be suggested. The rating is the similarity of the misspelled
+/// and the known name, plus [`SHARED_NUMBER`] if they share a number. The similarity is 1 minus the
+/// number of edits (insertions, deletions, substitutions and transpositions of characters) divided
+/// by the length of the longer name. Names with a lower rating are mostly unrelated.
 const LEAST: f64 = 0.6;
 
-/// Added to the similarity of names that share a number such as a speed grade: `ddr5-6400` is more
-/// likely to mean `rdimm-6400-2r` than `ddr3-1600`.
+/// Added to the similarity of names that share a number, such as a speed grade: a user who writes
+/// `ddr5-6400` more probably means `rdimm-6400-2r` than `ddr3-1600`.
 const SHARED_NUMBER: f64 = 0.5;
 
-/// Minimum number of digits of a shared number.
+/// Minimum number of digits of a number that counts as shared.
 const NUMBER: usize = 3;
 
-/// A known name that begins with the misspelled name is suggested if the misspelled name has at
-/// least this number of characters.
+/// Minimum number of characters of a misspelled name for the suggestion of a known name that begins
+/// with it.
 const BEGINNING: usize = 3;
 
-/// Returns the known name that is most similar to `wrong`, in any letter case. If no name is
-/// similar and `wrong` has at least three characters, returns the first known name that begins with
-/// `wrong`, in any letter case. Otherwise returns `None`.
+/// Returns the known name that is most similar to `wrong`. If none is similar enough and `wrong`
+/// has at least three characters, returns the first known name that begins with `wrong`. Otherwise
+/// returns `None`. The case of letters does not count.
 pub fn similar<'a>(wrong: &str, known: &'a [impl AsRef<str>]) -> Option<&'a str> {
     let wrong = wrong.to_lowercase();
     let wrong = wrong.as_str();
@@ -37,15 +37,15 @@ pub fn similar<'a>(wrong: &str, known: &'a [impl AsRef<str>]) -> Option<&'a str>
     best.or_else(|| known().find(|name| is_beginning && name.to_lowercase().starts_with(wrong)))
 }
 
-/// The parts of a name that are numbers of at least [`NUMBER`] digits.
+/// Returns the parts of `name` that are numbers of at least [`NUMBER`] digits.
 fn numbers(name: &str) -> impl Iterator<Item = &str> {
     let is_number =
         |part: &&str| part.len() >= NUMBER && part.bytes().all(|it| it.is_ascii_digit());
     name.split(['-', '_']).filter(is_number)
 }
 
-/// Returns a question with the name that is most similar to `wrong`, as the beginning of a hint.
-/// The question is empty if no name is similar.
+/// Returns the beginning of a hint: a question with the known name that is most similar to `wrong`.
+/// The text is empty if no name is similar.
 pub fn suggestion(wrong: &str, known: &[impl AsRef<str>]) -> String {
     similar(wrong, known).map_or_else(String::new, |name| format!("did you mean {name}? "))
 }

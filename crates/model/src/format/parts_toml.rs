@@ -28,7 +28,7 @@ use toml::Spanned;
 /// The schema of a file of parts.
 pub const SCHEMA: &str = "interleaf.parts/1";
 
-/// `POWER_MAX_W` is the maximum power of a part, W, `YEARS_MAX` the maximum number of years of
+/// `POWER_MAX_W` is the maximum power of a part, W. `YEARS_MAX` is the maximum number of years of
 /// operation.
 const POWER_MAX_W: f64 = 1e5;
 const YEARS_MAX: f64 = 50.0;
@@ -38,7 +38,7 @@ const YEARS_MAX: f64 = 50.0;
 struct PartsToml {
     /// The schema and its version: `interleaf.parts/1`.
     schema: Spanned<String>,
-    /// The price of energy; default: the cost has no energy.
+    /// The price of energy; default: the cost leaves energy out.
     energy: Option<EnergyToml>,
     /// Parts with their prices.
     part: Vec<PartToml>,
@@ -72,10 +72,10 @@ struct PartToml {
     date: Spanned<String>,
 }
 
-/// Parses the parts of the file `file`, which holds `text`.
+/// Parses `text`, the parts in the file `file`.
 ///
 /// # Errors
-/// The first field that is invalid.
+/// If a field is invalid. The error is about the first invalid field.
 pub fn parse(file: &str, text: &str) -> Result<Parts, FileError> {
     let text = TomlText::new(file, text);
     let parsed: PartsToml = text.read_as(SCHEMA)?;
@@ -113,8 +113,9 @@ pub fn parse(file: &str, text: &str) -> Result<Parts, FileError> {
     Ok(Parts { file: file.into(), currency: currency.unwrap_or_default(), parts, energy })
 }
 
-/// Parses a price for `unit` (`None` for a piece), and returns its amount. All prices of a file
-/// have one currency: the first price sets `currency`, and another currency is an error.
+/// Parses `value`, a price for `unit` or, with `None`, for a piece, and returns its amount. All
+/// prices of a file have one currency: the first price sets `currency`, and a price in another
+/// currency is an error.
 fn amount(
     text: &TomlText<'_>,
     field: &str,
@@ -150,7 +151,7 @@ mod tests {
         let parts = parse("p.toml", TEXT).unwrap();
         let of = |name: &str| (parts.parts[name].price, parts.parts[name].power_w);
         assert_eq!((of("a"), of("b")), ((350.0, 8.0), (10.0, 0.0)));
-        // 800 W for 4 years of 8766 hours are 28,051.2 kWh.
+        // A year has 8766 hours, so 800 W for 4 years are 28,051.2 kWh.
         let energy = parts.energy.unwrap();
         assert!((energy.of(800.0) - 0.15 * 28_051.2).abs() < 1e-9);
     }

@@ -1,4 +1,4 @@
-//! Platforms as files: a TOML file, with a CSV file of curves for each tier.
+//! Files of platforms: a TOML file, with a CSV file of curves for each tier.
 
 use super::{FileError, curve_csv, mess_csv, toml_text::TomlText};
 use crate::{
@@ -12,10 +12,10 @@ use toml::Spanned;
 /// The schema of a platform file.
 pub const SCHEMA: &str = "interleaf.platform/1";
 
-/// Maximum power in W, or energy in pJ/bit: more than any component of a platform takes.
+/// The highest valid power in W, or energy in pJ/bit. No component of a platform takes more.
 const POWER_MAX: f64 = 1e6;
 
-/// The highest valid `reads_max` of queue counters, in reads. A higher figure is a typing error: no
+/// The highest valid `reads_max` of a tier's queue counters. A higher figure is a typing error: no
 /// tier has that many outstanding reads.
 const READS_MAX: f64 = 1e6;
 
@@ -172,11 +172,11 @@ struct InterleavingFile {
     source: Spanned<String>,
 }
 
-/// Reads the platform in `text`. `curves` returns the text of a named curve file, or the reason why
-/// the file cannot be read.
+/// Reads the platform in `text`, the content of the file `file`. `curves` is called with the name
+/// of a curve file, and returns its text or the reason why it cannot be read.
 ///
 /// # Errors
-/// If the file is not a valid platform file, or a curve file that it names is invalid.
+/// If the file is not a valid platform file, or if a curve file that it names is invalid.
 pub fn parse(
     file: &str,
     text: &str,

@@ -3,7 +3,7 @@
 use super::{FileError, toml_text::TomlText};
 use toml::Spanned;
 
-/// The largest amount of a price, in its currency.
+/// The highest valid amount of a price, in its currency.
 const AMOUNT_MAX: f64 = 1e9;
 
 /// A price, split into amount, currency and unit.
@@ -13,7 +13,7 @@ pub struct PriceText<'a> {
     pub amount: f64,
     /// The currency: three capital letters.
     pub currency: &'a str,
-    /// The unit that the price is for; `None` for a piece.
+    /// The unit to which the price applies, such as `GB`; `None` if the price is for a piece.
     pub unit: Option<&'a str>,
 }
 
@@ -34,7 +34,7 @@ impl<'a> PriceText<'a> {
     }
 }
 
-/// Returns the value of `field` if it is a date: `YYYY`, `YYYY-MM` or `YYYY-MM-DD`.
+/// Returns `value`, the value of `field`, if it is a date: `YYYY`, `YYYY-MM` or `YYYY-MM-DD`.
 ///
 /// # Errors
 /// If the value is not such a date.
@@ -50,7 +50,8 @@ pub fn date(
     Err(text.error(field, value, problem, "write a year, a month or a day: \"2017-08-08\""))
 }
 
-/// True for `YYYY`, `YYYY-MM`, `YYYY-MM-DD`.
+/// True if `text` has the form `YYYY`, `YYYY-MM` or `YYYY-MM-DD`, and year, month and day are in
+/// range.
 fn is_date(text: &str) -> bool {
     let mut parts = text.split('-');
     let mut has = |length: usize, range: core::ops::RangeInclusive<u32>| match parts.next() {

@@ -1,4 +1,4 @@
-//! CSV tables with a header; errors name the line and the column.
+//! CSV tables with a header. Errors about a table name the line and the column.
 
 use super::FileError;
 
@@ -9,23 +9,24 @@ pub(super) struct Table<'a> {
     rows: Vec<TableRow>,
 }
 
-/// A row with its line number.
+/// A row of a table, with its 1-based line number.
 pub(super) struct TableRow {
     pub(super) line: usize,
     fields: Vec<String>,
 }
 
 impl<'a> Table<'a> {
-    /// Reads the table in `text`. The header must have all columns of `required`. If `optional` is
-    /// given, a column that is in neither list is an error; otherwise any column is allowed.
+    /// Reads the table in `text`. The header must have all columns of `required`. With a list
+    /// `optional`, a column that is in neither list is an error; with `None`, any column is
+    /// allowed.
     pub(super) fn read(
         file: &'a str,
         text: &str,
         required: &[&str],
         optional: Option<&[&str]>,
     ) -> Result<Self, FileError> {
-        // A comment line is appended to the text. If a quoted field has no end, the field then
-        // contains the line break before the comment, which is reported below.
+        // A comment line is appended to the text, to detect a quoted field without an end: such a
+        // field then contains the line break before the comment. It is reported below.
         let ended = format!("{text}\n#\n");
         let mut reader = csv::ReaderBuilder::new()
             .comment(Some(b'#'))
@@ -99,13 +100,14 @@ impl<'a> Table<'a> {
         &self.rows
     }
 
-    /// The text in `column` of `row`; empty if the table has no such column.
+    /// Returns the text in `column` of `row`; empty if the table has no such column.
     pub(super) fn text<'r>(&self, row: &'r TableRow, column: &str) -> &'r str {
         let at = self.header.iter().position(|name| name == column);
         at.and_then(|at| row.fields.get(at)).map_or("", String::as_str)
     }
 
-    /// The number in `column` of `row`; an error if the text there is not a number.
+    /// Returns the number in `column` of `row`, or an error if the text of the field is not a
+    /// number.
     pub(super) fn number(&self, row: &TableRow, column: &str) -> Result<f64, FileError> {
         let text = self.text(row, column);
         let number = text.parse::<f64>().ok().filter(|number| number.is_finite());
@@ -115,7 +117,7 @@ impl<'a> Table<'a> {
         })
     }
 
-    /// An error about `column` of `row`.
+    /// Creates an error about `column` of `row`.
     pub(super) fn error(
         &self,
         row: &TableRow,
@@ -133,7 +135,7 @@ impl<'a> Table<'a> {
     }
 }
 
-/// The problem of a row that cannot be read.
+/// Describes the problem of a row that the CSV reader cannot read.
 fn row_problem(why: &csv::Error) -> String {
     match why.kind() {
         csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
@@ -144,9 +146,9 @@ fn row_problem(why: &csv::Error) -> String {
     }
 }
 
-/// The 1-based line of the first row at or after line `from`. The CSV reader reports the end of the
-/// previous row as the position of a row. Empty lines and comments, which the reader skips, may lie
-/// between the end of the previous row and the row.
+/// Returns the 1-based line of the first row at or after line `from`. It skips empty lines and
+/// comments. This is necessary because the CSV reader reports, as the position of a row, the end of
+/// the previous row.
 fn row_line(lines: &[&str], from: usize) -> usize {
     let skipped = |line: &&&str| line.is_empty() || line.starts_with('#');
     from + lines.iter().skip(from.saturating_sub(1)).take_while(skipped).count()

@@ -1,4 +1,4 @@
-//! TOML with line numbers in errors, for every TOML format of the workspace.
+//! Reads TOML files with line numbers in errors, for every TOML format of the workspace.
 //!
 //! The fields of a file are read into structs of [`Spanned`] values. Each function that checks and
 //! converts a field takes the field's name. It returns the value, or an error that names the field
@@ -30,7 +30,7 @@ pub struct NamedText {
     pub text: String,
 }
 
-/// The text of a TOML file whose values are checked and converted to types of the model.
+/// A TOML file, with functions that check its values and convert them to types of the model.
 pub struct TomlText<'a> {
     file: &'a str,
     text: &'a str,
@@ -39,13 +39,13 @@ pub struct TomlText<'a> {
 }
 
 impl<'a> TomlText<'a> {
-    /// The file named `file` that holds `text`.
+    /// Creates a `TomlText` for the file `file`, which contains `text`.
     pub const fn new(file: &'a str, text: &'a str) -> Self {
         Self { file, text, inherited: &[] }
     }
 
-    /// The file named `file` that holds `text`, with the files that it inherits from, its direct
-    /// base first.
+    /// Creates a `TomlText` for the file `file`, which contains `text` and inherits from the files
+    /// `inherited`, its direct base first.
     pub const fn with_inherited(file: &'a str, text: &'a str, inherited: &'a [NamedText]) -> Self {
         Self { file, text, inherited }
     }
@@ -68,8 +68,8 @@ impl<'a> TomlText<'a> {
         toml::from_str(self.text).map_err(|why| self.parse_error(&why))
     }
 
-    /// Parses the whole file as a `T`, whose fields are the keys of the schema `expected`. For a
-    /// file of another schema, the error is about the schema, not about the first unknown key.
+    /// Parses the whole file as a `T`, whose fields are the keys of the schema `expected`. If the
+    /// file has another schema, the error says so, and not that a key is unknown.
     ///
     /// # Errors
     /// If the text is not TOML, lacks a key, or has an unknown key or a value of a wrong type.
@@ -84,7 +84,7 @@ impl<'a> TomlText<'a> {
         })
     }
 
-    /// Parses `table`, which was merged from [`Self::tables`], as a `T`.
+    /// Parses `table` as a `T`. `table` is the result of merging the tables of [`Self::tables`].
     ///
     /// # Errors
     /// If the table lacks a key, or has an unknown key or a value of a wrong type.
@@ -107,12 +107,12 @@ impl<'a> TomlText<'a> {
         Ok(tables)
     }
 
-    /// Converts an error of the parser to an error with the position of the problem.
+    /// Converts an error of the TOML parser to an error with the position of the problem.
     fn parse_error(&self, why: &toml::de::Error) -> FileError {
         let start = why.span().map(|span| span.start);
-        // The span of the parser's error for a missing key is the table that lacks the key, or the
-        // first key of the file. The first key is not the position of the problem, so its span is
-        // not used.
+        // For a missing key, the parser's error has the span of the table that lacks the key, or of
+        // the first key of the file. The first key is not where the problem is, so its span is not
+        // used.
         let in_table = |at: &usize| self.at(*at).starts_with(['[', '{']);
         let missing = why.message().starts_with("missing field");
         let place = start.filter(|at| !missing || in_table(at));
@@ -127,42 +127,40 @@ impl<'a> TomlText<'a> {
         }
     }
 
-    /// The offset, the name and the text of this file and of each file that it inherits from. The
-    /// offset of a file is added to its spans, so that spans of different files are distinct.
+    /// This file and each file that it inherits from: offset, name and text. The offset of a file
+    /// is added to its spans, so that spans of different files are distinct.
     fn files(&self) -> impl Iterator<Item = (usize, &'a str, &'a str)> {
         let own = core::iter::once((self.file, self.text));
         let inherited = self.inherited.iter().map(|it| (it.file.as_str(), it.text.as_str()));
         own.chain(inherited).scan(0, |start, (file, text)| {
             let at = *start;
-            // One byte is added to the length of each text, because an error may have the end of a
-            // text as its span. Without this byte, the end of a text would be the start of the next
-            // text.
+            // An error may have the end of a text as its span. One byte is added to the length of
+            // each text, so that this end is not also the start of the next text.
             *start += text.len() + 1;
             Some((at, file, text))
         })
     }
 
-    /// The file whose text contains the position `at`: its offset, name and text.
+    /// Returns the offset, the name and the text of the file whose text contains the position `at`.
     fn file_at(&self, at: usize) -> (usize, &'a str, &'a str) {
         let before = self.files().take_while(|(start, ..)| *start <= at);
         before.last().unwrap_or((0, self.file, self.text))
     }
 
-    /// The name of the base file from which `value` is inherited; `None` if the value is in this
-    /// file itself.
+    /// Returns the name of the base file that has `value`; `None` if this file itself has it.
     pub fn inherited_from<T>(&self, value: &Spanned<T>) -> Option<&'a str> {
         let (start, file, _) = self.file_at(value.span().start);
         (start > 0).then_some(file)
     }
 
-    /// The rest of the file's text from the position `at` on.
+    /// Returns the text from the position `at` to the end of the file that contains it.
     fn at(&self, at: usize) -> &'a str {
         let (start, _, text) = self.file_at(at);
         text.get(at - start..).unwrap_or_default()
     }
 
-    /// An error about the `value` of `field`. `problem` says what is wrong, and `hint` what to
-    /// write instead.
+    /// Creates an error about `value`, the value of `field`. `problem` says what is wrong, and
+    /// `hint` what to write instead.
     pub fn error<T>(
         &self,
         field: &str,
@@ -184,13 +182,14 @@ impl<'a> TomlText<'a> {
         }
     }
 
-    /// The position of the `value` of `field`, as errors print it: file, line and field.
+    /// Returns the position of `value`, the value of `field`, as errors print it: file, line and
+    /// field.
     pub fn place<T>(&self, field: &str, value: &Spanned<T>) -> String {
         let at = value.span().start;
         format!("{}:{}: {field}", self.file_at(at).1, self.line(at))
     }
 
-    /// An error about `field` without a line, because the file as a whole is wrong.
+    /// Creates an error about `field` without a line, for a problem of the file as a whole.
     pub fn file_error(&self, field: &str, problem: &str, hint: &str) -> FileError {
         FileError {
             file: self.file.into(),
@@ -201,7 +200,8 @@ impl<'a> TomlText<'a> {
         }
     }
 
-    /// Returns the value of `field` if it is above zero and at most `limit`.
+    /// Returns the value of `field` if it is above 0 and at most `limit`. Values below 1e-12 are
+    /// refused like 0.
     ///
     /// # Errors
     /// If the value is out of this range.
@@ -224,8 +224,8 @@ impl<'a> TomlText<'a> {
         Err(self.error(field, value, problem, format!("write a number above 0, up to {limit}")))
     }
 
-    /// Returns the value of `field` if it is 0 or above, and at most `limit`. Otherwise the error
-    /// shows `hint`: what to write instead.
+    /// Returns the value of `field` if it is from 0 to `limit`. Otherwise the error has the remedy
+    /// `hint`.
     ///
     /// # Errors
     /// If the value is out of this range.
@@ -257,7 +257,7 @@ impl<'a> TomlText<'a> {
         Err(self.error(field, value, problem, "write a fraction of 1, such as 0.75"))
     }
 
-    /// Returns the value of `field` as a `T`; `hint` is the remedy in the error.
+    /// Returns the value of `field` as a `T`. `hint` returns the remedy for the error.
     ///
     /// # Errors
     /// If the value cannot be parsed as a `T`.
@@ -277,7 +277,7 @@ impl<'a> TomlText<'a> {
             .map_err(|why: T::Err| self.error(field, value, why.to_string(), hint()))
     }
 
-    /// Returns the value of `field` as a quantity with a unit.
+    /// Returns the value of `field` as a `T`, a quantity with a unit.
     ///
     /// # Errors
     /// If the value is not a quantity of the type `T`.
@@ -292,10 +292,10 @@ impl<'a> TomlText<'a> {
         })
     }
 
-    /// Parses the size `value` of `field`, above 0.
+    /// Returns the value of `field` as a size above 0.
     ///
     /// # Errors
-    /// If the value is no size, or 0.
+    /// If the value is not a size, or is 0.
     pub fn size(&self, field: &str, value: &Spanned<String>) -> Result<Bytes, FileError> {
         let size: Bytes = self.quantity(field, value)?;
         if size.get() > 0 {
@@ -341,10 +341,11 @@ impl<'a> TomlText<'a> {
         Ok(value.get_ref().clone())
     }
 
-    /// Builds a figure from the keys `provenance` and `source` of the table `field`.
+    /// Builds a figure from the values of the keys `provenance` and `source` in the table named
+    /// `field`.
     ///
     /// # Errors
-    /// If the provenance is unknown, or the source empty.
+    /// If the provenance is unknown, or the source is empty.
     pub fn figure(
         &self,
         field: &str,
@@ -357,7 +358,7 @@ impl<'a> TomlText<'a> {
         Ok(Figure { provenance, source: self.said(&format!("{field}.source"), source)? })
     }
 
-    /// Checks that the `value` of the key `schema` is `expected`.
+    /// Checks that `value`, the value of the key `schema`, is `expected`.
     ///
     /// # Errors
     /// If the value is not `expected`.
@@ -385,7 +386,7 @@ impl<'a> TomlText<'a> {
         before.iter().filter(|byte| **byte == b'\n').count() + 1
     }
 
-    /// The key in the line that contains byte `at`, if the line has a key.
+    /// Returns the key in the line that contains the position `at`; `None` if the line has no key.
     fn key_at(&self, at: usize) -> Option<String> {
         let line = self.file_at(at).2.lines().nth(self.line(at) - 1)?;
         let key = line.split('=').next()?.trim();
@@ -394,14 +395,14 @@ impl<'a> TomlText<'a> {
     }
 }
 
-/// The `schema` key alone, which files of every kind have.
+/// The key `schema` alone, which every TOML file of the workspace may have. Other keys are ignored.
 #[derive(Deserialize)]
 struct Head {
     schema: Option<Spanned<String>>,
 }
 
-/// The problem that an error names if a figure, such as a timing of a module, is not a list of a
-/// value and its source.
+/// The problem that an error names for a figure, such as a timing of a module, that is not a list
+/// of a value and its source.
 const PAIR: &str = "expected a list of a value and its source";
 
 /// Returns the message of the TOML parser without the names of Rust types.
@@ -420,8 +421,8 @@ fn in_plain_words(message: &str) -> String {
         ("expected a tuple of size 2", PAIR),
     ];
     let message = message.trim().replace('\n', ", ");
-    // The message of the parser has the name of a Rust struct after "expected struct". The name is
-    // left out, because it means nothing to a user.
+    // After "expected struct", the parser's message has the name of a Rust struct, which means
+    // nothing to a user. It is left out.
     let message = match message.split_once("expected struct ") {
         Some((before, _)) => format!("{before}expected a table"),
         None => message,
@@ -429,7 +430,7 @@ fn in_plain_words(message: &str) -> String {
     words.iter().fold(message, |message, (rust, plain)| message.replace(rust, plain))
 }
 
-/// The remedy for a problem reported by the parser.
+/// Returns the remedy for a problem that the parser reported.
 fn hint_for(problem: &str) -> String {
     let table = [
         (UNKNOWN, "correct the spelling of the key, or take it out; comments begin with #"),
@@ -453,7 +454,7 @@ fn hint_for(problem: &str) -> String {
         "correct the line; `interleaf show --schema NAME` prints the keys of each kind of file",
         |(_, hint)| hint,
     );
-    // The parser's message quotes the unknown key first, and then each allowed key.
+    // The parser's message has the unknown key in quotes, and then each allowed key in quotes.
     let mut quoted = problem.split('`').skip(1).step_by(2);
     let wrong = quoted.next().filter(|_| problem.starts_with(UNKNOWN));
     let known: Vec<&str> = quoted.collect();

@@ -1,30 +1,30 @@
-//! The interval of a mean by the symmetric studentised bootstrap (bootstrap-t; Efron and
-//! Tibshirani, "An Introduction to the Bootstrap", 1993, section 12.5; Hall, "The Bootstrap and
-//! Edgeworth Expansion", 1992, section 3.6).
+//! Computes the confidence interval of a mean by the symmetric studentised bootstrap (bootstrap-t;
+//! Efron and Tibshirani, "An Introduction to the Bootstrap", 1993, section 12.5; Hall, "The
+//! Bootstrap and Edgeworth Expansion", 1992, section 3.6).
 //!
-//! The values are resampled with replacement; each resample gives the deviation of its mean in
-//! units of its own standard error. The quantile of the absolute deviations replaces the quantile
-//! of Student's t, so the noise need not be normal. The plain percentile bootstrap is not used: its
-//! variance is divided by n instead of n - 1, so with few values its intervals are too narrow
-//! (Hesterberg, "What Teachers Should Know About the Bootstrap", 2015, section 4.3).
+//! The values are resampled with replacement. Each resample gives the deviation of its mean,
+//! divided by the standard error of the resample. The quantile of the absolute deviations replaces
+//! the quantile of Student's t, so the noise need not be normal. The plain percentile bootstrap is
+//! not used: its variance is divided by n instead of n - 1, so with few values its intervals are
+//! too narrow (Hesterberg, "What Teachers Should Know About the Bootstrap", 2015, section 4.3).
 
 use rand_distr::{Distribution as _, Uniform};
 use rand_pcg::Pcg64Mcg;
 
-/// The number of resamples: 25 of them lie outside of an interval with a confidence of 0.995.
+/// The number of resamples. With a confidence of 0.995, 25 of them have a deviation outside of the
+/// interval.
 const RESAMPLES: usize = 4_999;
 
 /// The smallest valid standard error of a resample, as a fraction of the standard error of all
-/// values. A resample below this fraction has only equal values, and its standard error is a
-/// rounding error.
+/// values. A smaller standard error is only a rounding error: the resample has equal values.
 const DEGENERATE: f64 = 1e-6;
 
-/// The largest logarithm of the ratio of an end of an interval to the mean: the logarithm of 1e9.
-/// Without this limit the exponential may overflow: if few values are in two clusters, a resample
-/// from one cluster has a standard error of almost 0.
+/// The largest half width of an interval of the logarithm of a ratio: the logarithm of 1e9. Without
+/// this limit the exponential may overflow: if few values are in two clusters, a resample from one
+/// cluster has a standard error of almost 0.
 const HALF_MAX: f64 = 9.0 * std::f64::consts::LN_10;
 
-/// The geometric mean of some ratios, and the confidence interval of this mean.
+/// The geometric mean of ratios, and the confidence interval of this mean.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
     /// The geometric mean of the ratios.
@@ -35,16 +35,16 @@ pub struct Interval {
     pub high: f64,
 }
 
-/// The mean over all workloads of the mean of each workload (one stratum for each workload), and
-/// the standard error of this mean.
+/// The mean over all workloads of the workloads' means, and the standard error of the mean over all
+/// workloads. Each stratum has the values of one workload.
 #[derive(Clone, Copy, Debug)]
 struct Moments {
     mean: f64,
     error: f64,
 }
 
-/// Sums of the values of a stratum. The values are relative to the mean of the stratum, so that
-/// rounding loses no digits.
+/// Sums over the values of a stratum. The mean of the stratum is subtracted from each value first,
+/// so that rounding loses no digits.
 #[derive(Clone, Copy, Debug, Default)]
 struct StratumSums {
     values: f64,
@@ -57,7 +57,7 @@ impl StratumSums {
         self.squares += value * value;
     }
 
-    /// The mean of `count` values, and the square of its standard error.
+    /// Returns the mean of `count` values, and the square of its standard error.
     fn moments(&self, count: usize) -> (f64, f64) {
         let count = count as f64;
         let mean = self.values / count;
@@ -66,9 +66,9 @@ impl StratumSums {
     }
 }
 
-/// The interval of the geometric mean over the workloads. Each stratum has the logarithms of two or
-/// more ratios of one workload. If all ratios of each workload are equal, both ends of the interval
-/// are the mean.
+/// Computes the confidence interval of the geometric mean over the workloads. Each stratum has the
+/// logarithms of the ratios of one workload, at least two. If all ratios of each workload are
+/// equal, both ends of the interval are the mean.
 pub(super) fn studentised(strata: &[Vec<f64>], confidence: f64, random: &mut Pcg64Mcg) -> Interval {
     let centres: Vec<f64> = strata.iter().map(|values| crate::statistics::mean(values)).collect();
     let centred: Vec<Vec<f64>> = strata
@@ -91,8 +91,8 @@ pub(super) fn studentised(strata: &[Vec<f64>], confidence: f64, random: &mut Pcg
             Some(index) => index.sample(random) as usize,
             None => at,
         });
-        // A resample of equal values is left out: its deviation would be divided by a standard
-        // error of 0.
+        // A resample of equal values is left out: its standard error, by which its deviation would
+        // be divided, is 0.
         if resample.error > DEGENERATE * error {
             deviations.push((resample.mean / resample.error).abs());
         }
@@ -105,8 +105,9 @@ pub(super) fn studentised(strata: &[Vec<f64>], confidence: f64, random: &mut Pcg
     Interval { mean: point(mean), low: point(mean - half), high: point(mean + half) }
 }
 
-/// The moments of strata of centred values. `choose` returns the index of the value that replaces
-/// the value with the given index in the given stratum.
+/// Returns the moments of a resample of `strata`. `choose` is called with the index of a stratum
+/// and the index of a value in it, and returns the index of the value that the resample has
+/// instead. `strata` are centred: the mean of each stratum was subtracted.
 fn moments(strata: &[Vec<f64>], mut choose: impl FnMut(usize, usize) -> usize) -> Moments {
     let (mut mean, mut square) = (0.0, 0.0);
     for (stratum, values) in strata.iter().enumerate() {

@@ -7,12 +7,13 @@ const CONFIDENCE: f64 = 0.95;
 const MIN_DIFFERENCE: f64 = 0.02;
 const ROUNDS_MAX: usize = 40;
 
-/// A machine whose runs have noise and a drift.
+/// A machine whose runs take random times with noise, drift and disturbances.
 struct Machine {
     random: Pcg64Mcg,
     /// Standard deviation of the logarithm of a run's time.
     noise: f64,
-    /// The logarithm of the slowdown of a run, as a function of the 0-based index of the run.
+    /// The logarithm of the factor by which a run is slowed down, as a function of the 0-based
+    /// index of the run.
     drift: fn(usize) -> f64,
     runs: usize,
     /// The probability that a run takes 50 % longer.
@@ -24,7 +25,7 @@ impl Machine {
         Self { random: stream(seed, 7), noise, drift: |_| 0.0, runs: 0, disturbed: 0.0 }
     }
 
-    /// The time of the next run, of a program that takes `seconds` without noise.
+    /// Returns the time of the next run, for a program that takes `seconds` without noise.
     fn run(&mut self, seconds: f64) -> f64 {
         let noise: f64 = StandardNormal.sample(&mut self.random);
         let chance = (self.random.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
@@ -35,9 +36,9 @@ impl Machine {
     }
 }
 
-/// Runs two programs, which take `seconds` without noise, on `machine` in rounds. A look of
-/// `design` evaluates the rounds so far; the comparison ends at the first look with an answer.
-/// Returns the judgement of the last look and the number of rounds at this look.
+/// Runs two programs in rounds on `machine`; without noise they take `seconds`. Each look of
+/// `design` evaluates the rounds so far. The comparison ends at the first look with a conclusion.
+/// Returns the judgement of the last look, and the number of rounds at this look.
 fn compare(design: &Design, machine: &mut Machine, seconds: [f64; 2]) -> (Judgement, usize) {
     let mut times = [vec![], vec![]];
     let mut last = None;
@@ -60,7 +61,7 @@ fn design(seed: u64) -> Design {
     Design::sequential(ROUNDS_MAX, CONFIDENCE, MIN_DIFFERENCE, seed)
 }
 
-/// The number of comparisons, out of 100 with different seeds, that report `effect`.
+/// Returns how many of 100 comparisons with different seeds report `effect`.
 fn count(effect: Effect, mut one: impl FnMut(u64) -> (Judgement, usize)) -> usize {
     (1..=100).filter(|seed| one(*seed).0.effect == effect).count()
 }
@@ -134,7 +135,7 @@ fn the_interval_covers_the_true_ratio() {
     }
 }
 
-/// The judgement of two equal programs A and B, with all runs of A before all runs of B.
+/// Compares two equal programs A and B with all runs of A before all runs of B.
 fn one_after_the_other(machine: &mut Machine, rounds: usize, seed: u64) -> (Judgement, usize) {
     let first: Vec<f64> = (0..rounds).map(|_| machine.run(1.0)).collect();
     let second: Vec<f64> = (0..rounds).map(|_| machine.run(1.0)).collect();
@@ -146,9 +147,10 @@ fn one_after_the_other(machine: &mut Machine, rounds: usize, seed: u64) -> (Judg
 fn a_drift_deceives_runs_one_after_the_other_and_not_rounds() {
     const ROUNDS: usize = 20;
     let drifts: [fn(usize) -> f64; 2] = [
-        // A linear drift: 0.2 % a run, 8 % over 40 runs.
+        // A linear drift: each run takes 0.2 % longer than the previous one, 8 % over 40 runs.
         |run| 0.002 * run as f64,
-        // A step of 6 % in the middle, as if another program ran on the machine from then on.
+        // A step of 6 % after half of the runs, as if another program ran on the machine from then
+        // on.
         |run| if run < ROUNDS { 0.0 } else { 0.06 },
     ];
     for drift in drifts {
@@ -173,8 +175,8 @@ fn pairs_of_rounds_have_reverse_orders() {
         order.reverse();
         assert_eq!(design.order(2 * pair + 1, 3), order);
     }
-    // The first of three configurations is first in a third of the random orders: about 67 times of
-    // 200, with a standard deviation of 6.7.
+    // A random order begins with the first of the three configurations with a probability of a
+    // third: about 67 times in 200 orders, with a standard deviation of 6.7.
     assert!((40..=93).contains(&first_is_first), "{first_is_first}");
 }
 
@@ -213,7 +215,7 @@ fn outliers_are_found_by_the_median_deviation() {
     assert!((noise(&[1.0, e, e * e]).unwrap() - 1.0).abs() < 1e-12 && noise(&[1.0]).is_none());
 }
 
-/// Half of the width of the interval, in logarithms of the ratio.
+/// Returns half of the interval's width, as a logarithm of a ratio.
 fn half_width(interval: Interval) -> f64 {
     libm::log(interval.high / interval.mean)
 }
@@ -221,8 +223,8 @@ fn half_width(interval: Interval) -> f64 {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// For any rounds, the mean is within its interval. If the two configurations are swapped, mean
-    /// and interval become their reciprocals.
+    /// Asserts that for any rounds the mean is within its interval, and that mean and interval
+    /// become their reciprocals if the two configurations are swapped.
     #[test]
     fn intervals_are_ordered_and_symmetric(
         logs in prop::collection::vec(-1.0..1.0f64, 4..30), seed in 0u64..100,
@@ -232,13 +234,13 @@ proptest! {
         let (a, b) = (design.judge(&[logs]).unwrap(), design.judge(&[swapped]).unwrap());
         prop_assert!(a.speedup.low <= a.speedup.mean && a.speedup.mean <= a.speedup.high);
         prop_assert!((a.speedup.mean * b.speedup.mean - 1.0).abs() < 1e-9);
-        // Both intervals are from the same resamples, so they have the same width.
+        // The same resamples give both intervals, so the intervals have the same width.
         prop_assert!((half_width(a.speedup) / half_width(b.speedup) - 1.0).abs() < 1e-6);
         prop_assert!(a.speedup.low > 0.0 && a.speedup.high.is_finite());
     }
 
-    /// If all times are multiplied by a factor, as in another unit, the width of the interval and
-    /// the outliers stay the same.
+    /// Asserts that the width of the interval and the outliers stay the same if all times are
+    /// multiplied by a factor, as by a change of the unit.
     #[test]
     fn units_cancel(
         times in prop::collection::vec((0.1..10.0f64, 0.1..10.0f64), 4..20), unit in 0.001..1e3f64,

@@ -1,14 +1,15 @@
 //! Colloid: moves pages until the tiers' latencies are equal.
 //!
-//! The problem: the first tier is the fastest only while unloaded. Colloid compares loaded
-//! latencies and moves hot pages towards the tier with the lower latency at the moment, until the
-//! latencies are equal.
+//! The problem: the first tier is the fastest only while it is unloaded. Colloid compares the
+//! loaded latencies, and moves hot pages to the tier that has the lower latency at the moment,
+//! until the latencies are equal.
 //!
 //! Terms. *Inserts* I: requests that arrive at a tier per nanosecond. *Occupancy* O: the mean
 //! number of outstanding requests at the tier. By Little's law the latency is L = O / I. Tier D is
-//! the *default* tier, the first; A, the *alternate*, is all other tiers together. p = I_D / (I_D +
-//! I_A) is the fraction of requests to D. If L_D > L_A pages leave D (they are demoted), otherwise
-//! they return (are promoted). Two rules give the amount, as a change of p:
+//! the *default* tier, which is the first. A, the *alternate* tier, is all other tiers together. p
+//! = I_D / (I_D + I_A) is the fraction of requests to D. If L_D > L_A, pages leave D (they are
+//! demoted); otherwise pages return to D (they are promoted). Two rules give the amount, as a
+//! change of p:
 //!
 //! - [`ClosedForm`], the default of the authors' code: Δp = p (1 − p) |L_D − L_A| / ((1 − p) L_D +
 //!   p L_A). The rule has no memory.
@@ -25,19 +26,19 @@
 //! hotness. Here a policy decides once a period on the share of pages of each tier, so Δp is a
 //! change of this share. A tier without requests has no O / I; its latency is assumed to be the
 //! rated latency, its *floor*. With all requests on one tier, p (1 − p) is 0 and the closed form
-//! would never move a page. Here the closed form then moves one percentage point of the pages, so
-//! that the other tier gets traffic to measure. A tier with less than a thousandth of the requests,
-//! as from a stray process, counts as a tier without requests. Otherwise the closed form, with its
-//! factor p (1 − p), would move about a thousandth of the pages in each period.
+//! would never move a page. Here it then moves one percentage point of the pages, so that the other
+//! tier gets traffic to measure. A tier with less than a thousandth of the requests, which may come
+//! from a stray process, counts as a tier without requests. Otherwise the closed form, with its
+//! factor p (1 − p), would move only about a thousandth of the pages in each period.
 //!
-//! A limit: the closed form does not know the slope of the curves, so it overshoots for ever if
-//! both tiers are nearly saturated. Example: a demand of 140 GB/s on tiers of 100 and 60 GB/s,
+//! A limitation: the closed form does not know the slope of the curves, so it overshoots for ever
+//! if both tiers are nearly saturated. Example: a demand of 140 GB/s on tiers of 100 and 60 GB/s,
 //! whose latency grows to four times the idle latency. With the closed form the share of the first
-//! tier oscillates between 64 and 71 %; with the marks it converges at 68 %.
+//! tier oscillates between 64 and 71 %; with the watermark rule it converges to 68 %.
 //!
-//! Counters are averaged exponentially with α = 1/16 at each sample, including samples with
-//! migration, because migration loads the tiers too. The averages start at 0: only their ratios
-//! count, in which the start cancels out.
+//! Counters are averaged exponentially with α = 1/16 at each sample. Samples with migration are
+//! included, because migration loads the tiers too. The averages start at 0: only their ratios are
+//! used, in which the start cancels out.
 //!
 //! Source: Vuppalapati and Agarwal, "Tiered Memory Management: Access Latency is the Key!" (SOSP
 //! '24), and its artifact for HeMem (`src/pebs.c`).
@@ -51,16 +52,16 @@ const ALPHA: f64 = 1.0 / 16.0;
 /// A tier that gets less than this fraction of all requests counts as a tier without requests.
 const NO_REQUESTS: f64 = 0.001;
 
-/// The least change of the first tier's share by the closed form, if one tier gets all requests and
-/// the latencies differ: one percentage point.
+/// The change of the first tier's share by the closed form if one tier gets all requests and the
+/// latencies differ: one percentage point.
 const ONE_POINT: f64 = 0.01;
 
-/// [`Watermark`] takes two latencies as equal if they differ by less than this fraction of the
-/// first tier's latency; δ in the paper.
+/// [`Watermark`] treats two latencies as equal if they differ by less than this fraction of the
+/// first tier's latency. The paper calls it δ.
 const EQUAL: f64 = 0.05;
 
-/// The two marks of [`Watermark`] count as equal if their difference is smaller than `MET`; ε in
-/// the paper.
+/// [`Watermark`] treats its two marks as equal if they differ by less than `MET`. The paper calls
+/// it ε.
 const MET: f64 = 0.01;
 
 /// Exponential averages of the counters of one tier.
@@ -70,8 +71,8 @@ struct Queue {
     occupancy: f64,
 }
 
-/// The input of the closed form and of the watermark rule: the division of the requests, and the
-/// latencies that these rules make equal.
+/// The input of the closed form and of the watermark rule: the division of the requests between the
+/// tiers, and the two latencies that the rules try to make equal.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Balance {
     /// The fraction of requests to the default (first) tier, 0 to 1.
@@ -86,8 +87,7 @@ impl Balance {
     }
 }
 
-/// The state that the closed form and the watermark rule have in common: averaged counters, and the
-/// placement.
+/// The state that both rules need: averaged counters, and the placement.
 #[derive(Clone, Debug, PartialEq)]
 struct Tiers {
     layout: Vec<TierLayout>,
@@ -127,8 +127,8 @@ impl Tiers {
         }
     }
 
-    /// Returns the fraction of requests to the default tier, and the latencies of the default tier
-    /// and of the alternate tiers. If one of these figures is unknown, returns the reason.
+    /// Returns the division of the requests, and the latencies of the default tier and of the
+    /// alternate tiers together. If one of these figures is unknown, returns the reason.
     fn balance(&self) -> Result<Balance, &'static str> {
         let [default, alternates @ ..] = self.queues.as_slice() else {
             return Err("there is no tier");
@@ -152,9 +152,9 @@ impl Tiers {
         let latency = |queue: &Queue, part: f64, floor: f64| {
             if part < NO_REQUESTS { floor } else { queue.occupancy / queue.inserts_per_ns }
         };
-        // A tier without requests has its rated latency (the floor). The floor of the alternate
-        // tiers together is the mean of their rated latencies, weighted by the shares of the pages
-        // that each of them gets.
+        // A tier without requests has its rated latency, the floor. The floor of all alternate
+        // tiers together is the mean of their rated latencies, weighted by their shares of the
+        // pages.
         let others = shares_with_first(0.0, &self.layout);
         let floors = others.iter().zip(&self.layout);
         let floor: f64 = floors.map(|(share, tier)| share * tier.rated_latency_ns).sum();
@@ -165,8 +165,8 @@ impl Tiers {
         })
     }
 
-    /// Moves `dp`, a fraction of all pages, off the first tier if the latency of the first tier is
-    /// above the latency of the other tiers, otherwise onto the first tier.
+    /// Moves the fraction `dp` of all pages: off the first tier if its latency is above the latency
+    /// of the other tiers, otherwise onto the first tier.
     fn shift(&mut self, dp: f64, balance: &Balance) -> Verdict {
         let before = self.share;
         let signed = if balance.demote() { -dp } else { dp };
@@ -191,8 +191,8 @@ impl Tiers {
     }
 }
 
-/// The closed form of the authors' code: the change Δp of the first tier's share follows from a
-/// formula, without memory of earlier periods.
+/// The closed form of the authors' code: a formula gives the change Δp of the first tier's share,
+/// without memory of earlier periods.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClosedForm {
     tiers: Tiers,
@@ -231,8 +231,8 @@ impl Policy for ClosedForm {
     }
 }
 
-/// The watermark rule of the paper: a binary search, between two marks, for the fraction p of
-/// requests to the first tier at which latencies are equal.
+/// The watermark rule of the paper: a binary search between two marks for p, the fraction of
+/// requests to the first tier, at which the latencies are equal.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Watermark {
     tiers: Tiers,
@@ -274,9 +274,9 @@ impl Policy for Watermark {
         }
         if balance.demote() {
             self.high = p;
-            // If p is too high although it is not above the lower mark, the program has changed
-            // since the lower mark was set: the lower mark is obsolete. If p is too low although it
-            // is not below the upper mark, the upper mark is obsolete for the same reason.
+            // p is too high. If it is not above the lower mark, the program has changed since the
+            // lower mark was set, and the mark is obsolete. In the other branch the upper mark is
+            // obsolete for the same reason if p, which is too low there, is not below it.
             if self.low >= self.high {
                 self.low = 0.0;
             }
@@ -287,8 +287,8 @@ impl Policy for Watermark {
             }
         }
         // If the marks are closer than `MET` and the latencies still differ, the p of equal
-        // latencies is not between the marks. The mark towards which p moves, which is the lower
-        // mark for a demotion, is then obsolete as well.
+        // latencies is not between the marks. Then the mark towards which p moves is obsolete as
+        // well: for a demotion, the lower mark.
         if (self.high - self.low).abs() < MET {
             if balance.demote() {
                 self.low = 0.0;
@@ -323,7 +323,7 @@ mod tests {
         [Box::new(ClosedForm::new(tiers())), Box::new(Watermark::new(tiers()))]
     }
 
-    /// A reading in which each tier has the given inserts per nanosecond and latency in ns.
+    /// Creates a reading from a pair for each tier: inserts per nanosecond, and latency in ns.
     fn reading(tiers: &[(f64, f64)]) -> Reading {
         let tier = |(inserts, latency): &(f64, f64)| TierReading {
             bandwidth_gbps: 64.0 * inserts,
@@ -346,8 +346,8 @@ mod tests {
         }
     }
 
-    /// Gives `policy` a period of 30 equal samples, and returns its verdict. `tiers` has the
-    /// inserts per nanosecond and the latency, ns, of each tier.
+    /// Gives `policy` 30 equal samples, and returns its verdict at the end of the period. `tiers`
+    /// has a pair for each tier: inserts per nanosecond, and latency in ns.
     fn period(policy: &mut dyn Policy, tiers: &[(f64, f64)]) -> Verdict {
         for _ in 0..30 {
             policy.watch(&reading(tiers));
@@ -374,8 +374,8 @@ mod tests {
             let verdict = period(&mut *policy, &[(1.0, 300.0), (0.0, 0.0)]);
             assert!((verdict.shares[0] - first).abs() < 1e-9, "{verdict:?}");
         }
-        // All requests go to the first tier, whose latency is below the rated latency of the
-        // second: no page moves.
+        // All requests go to the first tier, whose latency is below the rated latency of the second
+        // tier: neither rule moves a page.
         for mut policy in both(&[100.0, 200.0]) {
             let verdict = period(&mut *policy, &[(1.0, 150.0), (0.0, 0.0)]);
             assert_eq!((verdict.shares, verdict.action), (vec![1.0, 0.0], "hold"));
@@ -385,8 +385,8 @@ mod tests {
     #[test]
     fn other_tiers_count_together() {
         let mut policy = ClosedForm::new(tiers(&[100.0, 200.0, 300.0]));
-        // Each alternate tier gets 0.1 requests per ns, at 150 ns and at 250 ns. Together they
-        // count as one tier with 0.2 requests per ns at 200 ns.
+        // The two alternate tiers get 0.1 requests per ns each, at 150 ns and at 250 ns. The closed
+        // form must treat them like one tier with 0.2 requests per ns at 200 ns.
         let verdict = period(&mut policy, &[(0.8, 300.0), (0.1, 150.0), (0.1, 250.0)]);
         let away = 16.0 / 220.0;
         for (share, expected) in verdict.shares.iter().zip([1.0 - away, away / 2.0, away / 2.0]) {
@@ -412,16 +412,16 @@ mod tests {
         }
     }
 
-    /// The latency, ns, of a tier that carries the fraction `part` of its bandwidth: four times the
-    /// idle latency at a fraction of 1. Above 1.2 the latency is constant, because outstanding
-    /// requests are limited.
+    /// Returns the latency, ns, of a tier whose traffic is the fraction `part` of its bandwidth. At
+    /// a fraction of 1 it is four times the idle latency. Above 1.2 it is constant, because
+    /// outstanding requests are limited.
     fn loaded_ns(idle_ns: f64, part: f64) -> f64 {
         idle_ns * (1.0 + 3.0 * libm::pow(part.min(1.2), 6.0))
     }
 
     /// Runs `policy` with a demand of `gbps` on two tiers of 100 and 60 GB/s. All pages are equally
-    /// hot. Returns for each period the latency of the first tier, the latency of the second tier,
-    /// and the share of pages on the first tier.
+    /// hot. Returns for each period a tuple: the latency of the first tier, the latency of the
+    /// second tier, and the share of pages on the first tier.
     fn on_two_tiers(policy: &mut dyn Policy, gbps: f64) -> Vec<(f64, f64, f64)> {
         let mut first = 1.0;
         let step = |_| {

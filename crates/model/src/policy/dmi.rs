@@ -5,25 +5,25 @@
 //! calibrator searches for it on the running machine: it takes a step, waits for the migration, and
 //! compares the bandwidth.
 //!
-//! Terms. The *ratio* is the points on the first tier. The *step* is the last change of the ratio,
-//! negative towards the other tiers. Memory is *saturated* when the bandwidth is at least the
-//! cutoff; below the cutoff, latency counts and pages belong on the first tier. The search is *at
-//! rest* when its step is 0.
+//! Terms. The *ratio* is the number of points on the first tier. The *step* is the last change of
+//! the ratio; it is negative if pages left the first tier. Memory is *saturated* when the bandwidth
+//! is at least the cutoff; below the cutoff latency matters, and pages belong on the first tier.
+//! The search is *at rest* when its step is 0.
 //!
 //! At the end of each period of some seconds:
 //!
-//! - Not saturated: step towards the first tier. A last step in this direction is repeated;
-//!   otherwise the step has half the points of the last step, at least 2. Repeat this step while
-//!   memory stays unsaturated. At a ratio of 100 the last step is forgotten: the next search begins
-//!   like the first one.
+//! - Not saturated: step towards the first tier. If the last step had this direction, it is
+//!   repeated; otherwise the step has half the points of the last step, at least 2. Repeat this
+//!   step while memory stays unsaturated. At a ratio of 100 the last step is forgotten: the next
+//!   search begins like the first one.
 //! - At rest: search again only if ratio × relative change of the bandwidth is 4 points or more.
 //! - At a ratio of 100: probe. Half of the points of the last step leave the first tier.
-//! - Bandwidth rose: repeat the step, 8 points at most. A step away from the first tier whose gain
-//!   in percent was less than 90 % of its points is shortened: the next step has as many points as
-//!   the gain has percent.
-//! - Bandwidth fell: make half of the step in the opposite direction.
-//! - A step would be below 2 points: rest. If the bandwidth was higher at the previous ratio,
-//!   return to that ratio.
+//! - Bandwidth rose: repeat the step, with 8 points at most. A step away from the first tier whose
+//!   gain in percent was less than 90 % of its points is shortened: the next step has as many
+//!   points as the gain has percent.
+//! - Bandwidth fell: make a step of half the length in the opposite direction.
+//! - The next step would be below 2 points: rest. If the bandwidth was higher at the previous
+//!   ratio, return to that ratio.
 //!
 //! Example: the log of a real server (CloverLeaf, 119 threads). The bandwidths are 409, 441, 483,
 //! 515, 558 and 587 GB/s at the ratios 100, 92, 84, 76, 69 and 62. At 56 the bandwidth is lower,
@@ -36,27 +36,27 @@
 //!
 //! The slides and the log leave some details open. Here, steps are whole points, rounded up, as the
 //! log suggests. Steps towards the first tier are not shortened: this tier has the lowest latency,
-//! so pages return to it even if the bandwidth gains little. At rest, a rise of bandwidth means
-//! that demand grew, so the new search begins with a step away from the first tier. After a fall of
-//! bandwidth it begins with a step towards the first tier. At a ratio of 0 or 100 the first step
-//! leads away from this end. After a return to the previous ratio, the bandwidth that was measured
-//! at that ratio is the reference again. Otherwise the change by the return itself would start a
+//! so pages return to it even if the bandwidth gains little. If bandwidth rises at rest, demand has
+//! grown, so the new search begins with a step away from the first tier. If bandwidth falls at
+//! rest, it begins with a step towards the first tier. At a ratio of 0 or 100 the first step leads
+//! away from this end. After a return to the previous ratio, the bandwidth that was measured at
+//! that ratio is the reference again. Otherwise the change by the return itself would start a
 //! search.
 //!
 //! # The dead band
 //!
 //! Counters are noisy: a program has phases, and 30 samples that scatter by 5 % give a 90th
-//! percentile that scatters by 1.6 %. The prototype attributes every change to its step, and at
-//! rest it compares two single periods. Noise therefore sometimes starts a search (on the server,
-//! ±6 points at 30 threads). With a dead band ([`DmiSettings::documented`]):
+//! percentile that scatters by 1.6 %. The prototype attributes every change of bandwidth to its
+//! step; at rest, it compares single periods. Noise therefore sometimes starts a search (on the
+//! server, ±6 points at 30 threads). With a dead band ([`DmiSettings::documented`]):
 //!
 //! - At rest, a change counts when it is worth 4 points *and* exceeds 4 standard errors *and*
 //!   appears in two consecutive periods. The reference is the mean of all periods of this rest, not
 //!   the last period.
 //! - While searching, a change within 1 standard error of the difference is measured again, for up
-//!   to three periods, whose mean counts. If the change is still within the error, it is not a
-//!   gain: the next step has half of the length and goes towards the first tier. The gain required
-//!   of a step is reduced by the same error.
+//!   to three periods, whose mean counts. If the change is then still within the error, it is not a
+//!   gain: the next step has half of the length and goes towards the first tier. The gain that is
+//!   required for a full step is reduced by the same error.
 //! - Memory becomes saturated only 4 standard errors above the cutoff, and unsaturated only 4
 //!   standard errors below it. At rest, the end of saturation must also appear in two consecutive
 //!   periods.
@@ -71,8 +71,8 @@
 //! | 5 % | 3.4 % away, 590 GB/s | never away, 592 GB/s |
 //! | 10 % | 54 % away, 567 GB/s | never away, 578 GB/s |
 //!
-//! The cost: the policy reacts to a change of demand one period later, and ignores a change below 4
-//! standard errors.
+//! The cost of the dead band: the policy reacts to a change of demand one period later, and ignores
+//! a change below 4 standard errors.
 //!
 //! Source: Mirakhur, "Dynamic memory interleaving for tiered memory" (slides, 7 August 2025), and
 //! the log of its prototype.
@@ -80,18 +80,18 @@
 use super::{Observation, Policy, Verdict, shares_with_first};
 use crate::machine::TierLayout;
 
-/// The cutoff above which memory counts as saturated, as a fraction of the first tier's rated
+/// The bandwidth from which memory counts as saturated, as a fraction of the first tier's rated
 /// bandwidth. With a rated bandwidth of 556 GB/s the cutoff is 250 GB/s; the prototype's manual
 /// settings are 200 to 250 GB/s.
 const CUTOFF_SHARE: f64 = 0.45;
 
-/// While the search rests and memory is saturated, a new search begins only if the ratio times the
-/// relative change of the bandwidth, in either direction, is at least this number of points
-/// (percent of the pages). The first step of this search has this length.
+/// While the search rests and memory is saturated, a new search begins only if the ratio (points on
+/// the first tier) times the relative change of the bandwidth, in either direction, is at least
+/// this number of points. The first step of the new search has this number of points.
 const RESEARCH_POINTS: f64 = 4.0;
 
-/// A step of the search is repeated in full length if its gain of bandwidth in percent is at least
-/// this multiple of its length in points (percent of the pages).
+/// A step away from the first tier is repeated in full length if its gain of bandwidth, in percent,
+/// is at least this multiple of its length in points.
 const FULL_GAIN: f64 = 0.9;
 
 /// The standard error of a 90th percentile divided by the standard error of the mean, for a normal
@@ -99,7 +99,7 @@ const FULL_GAIN: f64 = 0.9;
 /// 1.28 its 90th percentile.
 const PERCENTILE_ERRORS: f64 = 1.71;
 
-/// The step sizes and thresholds of the calibrator.
+/// The step sizes and thresholds of the calibrator. A point is a percent of the pages.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DmiSettings {
     /// The cutoff below which memory is not saturated, GB/s; at least 0.
@@ -108,22 +108,24 @@ pub struct DmiSettings {
     pub max_step: f64,
     /// The smallest step, points; above 0.
     pub min_step: f64,
-    /// The last step that is assumed when a search begins at a ratio of 100, points; negative,
-    /// because it leads away from the first tier. The first probe is half of this step.
+    /// The step, in points, that is assumed to have come before a search that begins at a ratio of
+    /// 100. It is negative, because it leads away from the first tier. The first probe is half of
+    /// this step.
     pub first_step: f64,
-    /// The noise model; `None` if the calibrator has no dead band, as in the prototype.
+    /// The noise model; `None` for no dead band, as in the prototype.
     pub dead_band: Option<DeadBand>,
 }
 
-/// The noise model of the dead band. The calibrator reacts to a change of bandwidth only if the
-/// change is large enough, and appears in enough periods.
+/// The noise model of the dead band. The calibrator reacts to a change of bandwidth only if it is
+/// large enough and appears in enough periods.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DeadBand {
     /// A change must exceed this number of standard errors to end the rest or to cross the cutoff.
     pub change_errors: f64,
-    /// While searching, a change must exceed this number of standard errors to be a gain or a loss.
+    /// While searching, a change must exceed this number of standard errors to count as a gain or a
+    /// loss.
     pub gain_errors: f64,
-    /// The number of consecutive periods with a change after which the rest ends; at least 1.
+    /// The number of consecutive periods that must have a change before the rest ends; at least 1.
     pub periods: u32,
     /// Maximum number of periods over which a change is measured during a search. If the change is
     /// then still within the error, it counts as no gain. At least 1.
@@ -137,7 +139,8 @@ impl Default for DeadBand {
 }
 
 impl DmiSettings {
-    /// The settings of the prototype; the cutoff follows from the first of `tiers`.
+    /// The settings of the prototype. The cutoff is a fraction of the rated bandwidth of the first
+    /// of `tiers`.
     pub fn prototype(tiers: &[TierLayout]) -> Self {
         let first_gbps = tiers.first().map_or(0.0, |tier| tier.rated_gbps);
         Self {
@@ -155,7 +158,8 @@ impl DmiSettings {
     }
 }
 
-/// The bandwidth of one period, or the mean bandwidth of several periods, with its standard error.
+/// The bandwidth of one period with its standard error, or the mean bandwidth of several periods
+/// with the standard error of this mean.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Level {
     gbps: f64,
@@ -164,12 +168,12 @@ struct Level {
 
 impl Level {
     fn of(seen: &Observation) -> Self {
-        // An error that could not be estimated is not finite. Such an error counts as 0.
+        // The error is not finite if it could not be estimated. It then counts as 0.
         let error = if seen.error_gbps.is_finite() { seen.error_gbps.max(0.0) } else { 0.0 };
         Self { gbps: seen.bandwidth_gbps.max(0.0), error_gbps: PERCENTILE_ERRORS * error }
     }
 
-    /// The standard error of the difference of the bandwidths of two levels, GB/s.
+    /// The standard error of the difference between the two bandwidths, GB/s.
     fn error_to(self, other: Self) -> f64 {
         libm::hypot(self.error_gbps, other.error_gbps)
     }
@@ -180,8 +184,8 @@ impl Level {
     }
 }
 
-/// Sums over some periods at the same ratio: the number of periods, the sum of their bandwidths,
-/// and the sum of the squares of their standard errors. [`Mean::level`] gives the mean.
+/// Sums over periods at the same ratio, of which [`Mean::level`] makes the mean: the number of
+/// periods, the sum of their bandwidths, and the sum of the squares of their standard errors.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Mean {
     periods: f64,
@@ -202,23 +206,23 @@ impl Mean {
     }
 }
 
-/// A change of bandwidth while the search is at rest: its direction, and the number of consecutive
-/// periods in which it was observed.
+/// A change of bandwidth at rest that is not confirmed yet: its direction, and the number of
+/// consecutive periods in which it was observed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Suspicion {
     rise: bool,
     periods: u32,
 }
 
-/// The next action: to keep the ratio, or to change it by a number of points. The last two fields
-/// of each variant are the name of the action and its reason.
+/// The next action: keep the ratio, or change it by a number of points. The `str` is the name of
+/// the action, the `String` the reason.
 enum Next {
     Stay(&'static str, String),
     Step(f64, &'static str, String),
 }
 
-/// The calibrator: a policy that climbs in steps to the share of the first tier with the highest
-/// bandwidth. See the module header.
+/// The calibrator: a policy that searches, by hill climbing, for the share of the first tier at
+/// which the bandwidth is highest. See the module header.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Calibrator {
     tiers: Vec<TierLayout>,
@@ -228,14 +232,14 @@ pub struct Calibrator {
     /// The last change of the ratio, points; 0 at rest.
     step: f64,
     saturated: bool,
-    /// True if the search was at rest when memory became unsaturated. The cause was then a fall of
+    /// True if the search was at rest when memory became unsaturated: the cause was a fall of
     /// demand, not a step of the search.
     fell_at_rest: bool,
-    /// The ratio and the bandwidth before the last step; at rest, the ratio and the bandwidth of
-    /// the previous period. `None` before the first period.
+    /// The ratio and the bandwidth before the last step or, at rest, those of the previous period.
+    /// `None` before the first period.
     before: Option<(f64, Level)>,
     /// The mean bandwidth over several periods: at rest, over the periods of this rest; during a
-    /// search, over the periods at the present ratio.
+    /// search, over the periods since the last step.
     here: Mean,
     suspicion: Suspicion,
 }
@@ -265,8 +269,8 @@ impl Calibrator {
         let begins = saturated && self.fell_at_rest && self.ratio >= 100.0;
         self.saturated = saturated;
         if begins {
-            // `towards_first` resets the step in the first period at a ratio of 100 with
-            // unsaturated memory. There was no such period here: the demand rose in the period in
+            // Normally, `towards_first` resets the step in the first period with unsaturated memory
+            // at a ratio of 100. Here there was no such period: the demand rose in the period in
             // which the last pages returned to the first tier. The step is therefore reset now.
             (self.step, self.fell_at_rest) = (self.settings.first_step, false);
         }
@@ -280,16 +284,16 @@ impl Calibrator {
         }
     }
 
-    /// True if memory is saturated. Within the dead band around the cutoff the previous state
-    /// stays.
+    /// True if memory is saturated in the period of `now`. Within the dead band around the cutoff,
+    /// the previous state is kept.
     fn is_saturated(&self, now: Level) -> bool {
         let errors = self.settings.dead_band.map_or(0.0, |band| band.change_errors);
         let margin = if self.saturated { -errors } else { errors } * now.error_gbps;
         now.gbps >= self.settings.cutoff_gbps + margin
     }
 
-    /// Counts a change of bandwidth at rest: a rise, or a fall if `rise` is false. Returns true
-    /// once enough consecutive periods had a change in this direction.
+    /// Counts a period at rest whose bandwidth changed: it rose, or it fell if `rise` is false.
+    /// Returns true once enough consecutive periods have had a change in this direction.
     fn confirmed(&mut self, rise: bool) -> bool {
         let again = self.suspicion.rise == rise;
         self.suspicion = Suspicion { rise, periods: 1 + again as u32 * self.suspicion.periods };
@@ -335,8 +339,8 @@ impl Calibrator {
         if !saturated {
             return self.towards_first(now);
         }
-        // Higher demand needs more pages on the other tiers, so the ratio falls after a rise. At an
-        // end of the range the only possible step leads away from that end.
+        // A higher demand needs more pages on the other tiers, so the ratio is lowered after a rise
+        // of bandwidth. At a ratio of 0 or 100 the only possible step leads away from this end.
         let down = (rise && self.ratio > 0.0) || self.ratio >= 100.0;
         let step = if down { -RESEARCH_POINTS } else { RESEARCH_POINTS };
         Next::Step(step, "probe", change)
@@ -371,9 +375,9 @@ impl Calibrator {
         }
     }
 
-    /// Changes the ratio by `step` points, rounded up and cut to the largest step and to a ratio of
-    /// 0 to 100. A step below the minimum, or a step that does not change the ratio, ends the
-    /// search.
+    /// Changes the ratio by `step` points. The step is rounded up to whole points, limited to the
+    /// largest step, and cut so that the ratio stays between 0 and 100. A step below the minimum,
+    /// or one that would not change the ratio, ends the search.
     fn apply_step(&mut self, step: f64, now: Level) -> (Option<&'static str>, String) {
         let limit = self.settings.max_step;
         let whole = libm::copysign(libm::ceil(step.abs()).min(limit), step);
@@ -417,8 +421,8 @@ impl Policy for Calibrator {
         }
         let (action, reason) = match self.next(now) {
             Next::Stay(action, reason) => {
-                // If the effect of a step is uncertain, the calibrator measures it again in the
-                // next period (`looking`). The bandwidth before the step stays the reference, so
+                // The effect of the last step may be uncertain (`looking`). The calibrator then
+                // measures it again in the next period, against the bandwidth before the step, so
                 // `before` is not replaced.
                 let looking = self.step != 0.0 && self.ratio < 100.0;
                 if !looking {

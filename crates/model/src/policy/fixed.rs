@@ -1,21 +1,21 @@
-//! Shares that never change.
+//! Policies whose shares never change.
 //!
-//! The policies of this module are the baselines of every comparison: all pages on the first tier,
-//! as Linux places them by default; static shares; and the shares of Linux's weighted interleaving
+//! They are the baselines of every comparison: all pages on the first tier, as Linux places them by
+//! default; static shares; and the shares of Linux's weighted interleaving
 //! (`weighted_interleave/auto`), which Linux derives from the rated bandwidth of each node since
 //! 6.16.
 //!
-//! The rounding of the kernel changes the weights, so the kernel's arithmetic is reproduced to the
-//! bit. For 500 and 200 GB/s, 32 · 500 / 700 = 22.86 and 32 · 200 / 700 = 9.14 of 32 pages are
-//! truncated to 22:9, which have no common divisor.
+//! The kernel rounds the weights, so its arithmetic is reproduced to the bit. Example: for 500 and
+//! 200 GB/s, 32 · 500 / 700 = 22.86 and 32 · 200 / 700 = 9.14 of 32 pages are truncated to the
+//! weights 22:9, which have no common divisor.
 //!
 //! Source: `reduce_interleave_weights` in `mm/mempolicy.c` of Linux 6.16.
 
 use super::{Observation, Policy, Verdict};
 use crate::{machine::TierLayout, weights::gcd};
 
-/// The nominal sum of the weights before the kernel divides them by their greatest common divisor;
-/// `weightiness` in the kernel's source.
+/// The nominal sum of the weights, before the kernel divides them by their greatest common divisor.
+/// The kernel's source calls it `weightiness`.
 const ROUND_PAGES: u32 = 32;
 
 /// A policy that keeps its shares.
@@ -26,15 +26,15 @@ pub struct Fixed {
 }
 
 impl Fixed {
-    /// All pages on the first of `tiers` tiers.
+    /// Creates the policy that keeps all pages on the first of `tiers` tiers.
     pub fn local(tiers: usize) -> Self {
         let shares = first_only(tiers);
         Self { shares, reason: "all pages stay on the first tier".into() }
     }
 
-    /// Static shares, one for each tier, at least 0. They are scaled to sum to 1, so `[65.0, 35.0]`
-    /// equals `[0.65, 0.35]`. If they cannot be scaled (a negative share, a sum of 0, or a share
-    /// that is not finite), all pages are on the first tier.
+    /// Creates the policy with static shares, one for each tier. They are scaled to sum to 1, so
+    /// `[65.0, 35.0]` equals `[0.65, 0.35]`. If they cannot be scaled (a share is negative or not
+    /// finite, or the sum is 0), all pages are on the first tier.
     pub fn at(shares: Vec<f64>) -> Self {
         let valid = shares.iter().all(|share| share.is_finite() && *share >= 0.0);
         let sum: f64 = shares.iter().sum();
@@ -45,10 +45,10 @@ impl Fixed {
         Self { shares, reason: "the shares are static".into() }
     }
 
-    /// The shares that Linux 6.16 chooses by its automatic weights, which it computes from the
-    /// rated bandwidths of the tiers.
+    /// Creates the policy with the automatic weights of Linux 6.16, which the kernel computes from
+    /// the rated bandwidths of the tiers.
     pub fn bandwidth(tiers: &[TierLayout]) -> Self {
-        // The cast saturates and turns NaN, the rating of an unrated node, into 0.
+        // The rating of an unrated node is NaN. The cast turns NaN into 0, and saturates.
         let mbps = |tier: &TierLayout| libm::round(tier.rated_gbps * 1000.0) as u32;
         let weights = kernel_weights(&tiers.iter().map(mbps).collect::<Vec<_>>());
         let text = weights.iter().map(u8::to_string).collect::<Vec<_>>().join(":");
@@ -67,10 +67,11 @@ impl Policy for Fixed {
     }
 }
 
-/// The automatic weights of Linux 6.16 for nodes of the rated bandwidths `bandwidths_mbps`, MB/s (0
-/// without a rating from the firmware): pages in a round, 1 to 32, without a common divisor.
+/// Returns the automatic weights of Linux 6.16, 1 to 32 pages in a round, without a common divisor.
+/// `bandwidths_mbps` are the rated bandwidths of the nodes, MB/s; 0 for a node that the firmware
+/// does not rate.
 ///
-/// A node gets its fraction of 32 pages, truncated, and at least one page. As in the kernel, the
+/// A node gets its fraction of 32 pages, truncated, but at least one page. As in the kernel, the
 /// product of 32 and the bandwidth has 32 bits: it wraps for bandwidths above 134 TB/s.
 pub fn kernel_weights(bandwidths_mbps: &[u32]) -> Vec<u8> {
     let sum: u64 = bandwidths_mbps.iter().copied().map(u64::from).sum();
@@ -85,7 +86,7 @@ pub fn kernel_weights(bandwidths_mbps: &[u32]) -> Vec<u8> {
     weights.into_iter().map(|weight| weight / divisor).collect()
 }
 
-/// Shares with all pages on the first of `tiers` tiers.
+/// Returns shares that put all pages on the first of `tiers` tiers.
 pub(super) fn first_only(tiers: usize) -> Vec<f64> {
     (0..tiers).map(|tier| if tier == 0 { 1.0 } else { 0.0 }).collect()
 }
@@ -105,17 +106,18 @@ mod tests {
             (&[500_000, 200_000], &[22, 9]),
             (&[100, 100], &[1, 1]),
             (&[300, 100], &[3, 1]),
-            // An unrated node still gets one page: 32:1.
+            // A node without a rating still gets one page: 32:1.
             (&[100, 0], &[32, 1]),
             (&[0, 0], &[1, 1]),
-            // 32 · 1 / 1001 is below one page, so the node gets one page.
+            // 32 · 1 / 1001 is below one page, so the second node gets one page.
             (&[1000, 1], &[31, 1]),
             // The exact weights are 16, 10.67 and 5.33 of 32 pages.
             (&[300, 200, 100], &[16, 10, 5]),
-            // 32 · 2^27 is 2^32, which wraps to 0; the other node's 32 · 1 is below the sum.
+            // The first node's 32 · 2^27 is 2^32, which wraps to 0. The second node's 32 · 1 is
+            // below the sum. Each weight is therefore 1.
             (&[1 << 27, 1], &[1, 1]),
-            // 32 · 130 · 2^20 wraps to 64 · 2^20, below the sum of 132 · 2^20. The second product,
-            // 64 · 2^20, is below the sum too.
+            // The first node's 32 · 130 · 2^20 wraps to 64 · 2^20. The second node's product is 64
+            // · 2^20 as well. Both are below the sum of 132 · 2^20, so each weight is 1.
             (&[(128 << 20) + (2 << 20), 2 << 20], &[1, 1]),
         ];
         for (bandwidths, weights) in cases {
@@ -126,9 +128,9 @@ mod tests {
     #[test]
     fn wrapping_lowers_a_weight() {
         // The kernel's weight is 32 times the bandwidth, in 32 bits, divided by the sum of the
-        // bandwidths, at least 1. 32 · 135,000,000 is 4,320,000,000, which wraps to 25,032,704;
-        // 32 · 1,000,000 is 32,000,000. Both products are below the sum, 136,000,000, so each
-        // weight is 1. Without wrapping the weights would be 31:1.
+        // bandwidths; it is at least 1. 32 · 135,000,000 is 4,320,000,000, which wraps to
+        // 25,032,704; 32 · 1,000,000 is 32,000,000. Both products are below the sum, 136,000,000,
+        // so each weight is 1. Without wrapping the weights would be 31:1.
         assert_eq!(kernel_weights(&[135_000_000, 1_000_000]), [1, 1]);
         // 32 · 200,000,000 wraps to 2,105,032,704, which is 9.6 times the sum of 220,000,000: the
         // weight is 9. The second product, 640,000,000, is 2.9 times the sum: the weight is 2.
@@ -156,7 +158,7 @@ mod tests {
             Fixed::bandwidth(&[tier(500.0), tier(200.0)]).start(),
             [22.0 / 31.0, 9.0 / 31.0]
         );
-        // Bandwidths are first rounded to whole MB/s, here to 300 and 100.
+        // The policy rounds the bandwidths to whole MB/s first, here to 300 and 100.
         assert_eq!(Fixed::bandwidth(&[tier(0.3004), tier(0.0996)]).start(), [0.75, 0.25]);
     }
 

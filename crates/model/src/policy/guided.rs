@@ -1,4 +1,4 @@
-//! Guided: curves propose shares, observed bandwidth accepts or rejects them.
+//! Guided: the tiers' curves propose shares; observed bandwidths accept or reject them.
 //!
 //! Hill climbing tests each step on the machine and takes a period for the test. Curves predict the
 //! optimum without a test, but they do not describe this workload and may be wrong. Guided combines
@@ -34,15 +34,15 @@ use crate::{
 use fit::{Belief, Fit, ObservedTraffic};
 
 /// The number of quiet samples (samples without migration) that suffice for an observation during
-/// the search: 2 s at 200 ms for each sample.
+/// the search: 10 samples of 200 ms are 2 s.
 const LOOK_SAMPLES: usize = 10;
 
-/// Minimum gain of bandwidth, as a fraction, for which pages migrate to the first proposal of a
-/// search: smaller gains are within the error of the model (2.5 %, `docs/model.md`).
+/// Minimum gain of bandwidth, as a fraction, for a migration to the first proposal of a search. A
+/// smaller gain is within the error of the model (2.5 %, `docs/model.md`).
 const WORTH_MOVING: f64 = 0.03;
 
-/// A correction (a later proposal of the same search) is made if it gains more than the fraction
-/// `WORTH_CORRECTING` of the bandwidth, and changes the share of some tier by at least
+/// A correction is a later proposal of the same search. It is made if it gains more than the
+/// fraction `WORTH_CORRECTING` of the bandwidth, and changes the share of some tier by at least
 /// `CORRECTION_POINTS` percentage points.
 const WORTH_CORRECTING: f64 = 0.001;
 const CORRECTION_POINTS: f64 = 1.0;
@@ -50,49 +50,49 @@ const CORRECTION_POINTS: f64 = 1.0;
 /// Maximum number of corrections after the first proposal.
 const CORRECTIONS: u32 = 2;
 
-/// The migration counts as complete if each tier's share of the traffic is within this number of
-/// percentage points of its target. The policy waits for the completion of a migration for at most
-/// `WAIT_PERIODS` periods.
+/// `THERE_POINTS`, in percentage points: a migration counts as complete if each tier's share of the
+/// traffic is within this distance of its target share. `WAIT_PERIODS` is the maximum number of
+/// periods for which the policy waits for this.
 const THERE_POINTS: f64 = 4.0;
 const WAIT_PERIODS: u32 = 4;
 
-/// The search restarts if the bandwidth has changed in two consecutive periods. A change is a
-/// difference from the settled bandwidth by more than the fraction `CHANGE` of the settled
-/// bandwidth, and by more than `CHANGE_ERRORS` standard errors of the difference.
+/// The search restarts if the bandwidth has changed in two consecutive periods. It has changed if
+/// it differs from the settled bandwidth by more than the fraction `CHANGE`, and by more than
+/// `CHANGE_ERRORS` standard errors of the difference.
 const CHANGE: f64 = 0.04;
 const CHANGE_ERRORS: f64 = 5.0;
 
-/// Queue counters are at their limit if the number of outstanding reads that they count differs
-/// from the limit by less than this fraction, the measurement error of a period. Counters that
-/// count more reads evidently do not have this limit.
+/// Queue counters count outstanding reads only up to a limit. They are at this limit if the counted
+/// number differs from it by less than this fraction, which is the measurement error of a period.
+/// Counters that count more reads evidently do not have this limit.
 const LIMIT_ERROR: f64 = 0.05;
 
-/// Two choices of shares are equally good if the predicted bandwidth of the worse is lower by at
-/// most this fraction. Of all shares that are as good as the best, the shares nearest to the
-/// current placement are proposed.
+/// Two choices of shares are equally good if their predicted bandwidths differ by at most this
+/// fraction. Of all shares that are as good as the best, those nearest to the current placement are
+/// proposed.
 const EQUALLY_GOOD: f64 = 0.0005;
 
-/// A machine is unsaturated if its traffic needs less than this fraction of the first tier's
-/// bandwidth while all pages are on the first tier.
+/// A machine is unsaturated if its traffic, with all pages on the first tier, would need less than
+/// this fraction of the first tier's bandwidth.
 const UNSATURATED: f64 = 0.6;
 
 /// Pages of an unsaturated machine may return to the first tier if the predicted loss of bandwidth
-/// is at most this fraction. Such a loss is too small to be measured.
+/// is at most this fraction. A loss of this size is too small to be measured.
 const LOCAL_IS_AS_GOOD: f64 = 0.005;
 
 /// Initial and maximum patience of the policy. The patience is the number of consecutive periods
-/// whose bandwidth must differ from the bandwidth in [`State::Settled`] before pages of an
-/// unsaturated machine return to the first tier. If the next rise of the demand follows within
-/// [`SOON_S`] after a return, the patience doubles, because such a return gains too little to pay
-/// for its migrations. If the next rise is later, the patience is reset to the initial number.
+/// whose bandwidth must differ from that of [`State::Settled`] before pages of an unsaturated
+/// machine return to the first tier. It doubles if the demand rises again within [`SOON_S`] after a
+/// return, because such a return gains too little to pay for its migrations. If the demand rises
+/// later, the patience is reset to the initial value.
 const PATIENCE: (u32, u32) = (2, 64);
 
-/// If the demand rises again within this time after a return to the first tier, s, the wait before
-/// the next return doubles.
+/// If the demand rises within this time, s, after a return to the first tier, the wait before the
+/// next return doubles.
 const SOON_S: f64 = 120.0;
 
-/// A policy that proposes shares by the latency curves of the tiers, and goes back to earlier
-/// shares if their measured bandwidth was higher. See the module header.
+/// A policy that proposes shares by the curves of the tiers, and goes back to earlier shares if a
+/// higher bandwidth was measured with them. See the module header.
 pub struct Guided {
     platform: Platform,
     domain: usize,
@@ -100,8 +100,8 @@ pub struct Guided {
     state: State,
     fit: Option<Fit>,
     seen: Vec<ObservedTraffic>,
-    /// The number of periods for which the traffic must differ from the settled traffic before
-    /// pages return to the first tier.
+    /// The current patience in periods ([`PATIENCE`]): for this number of periods the traffic must
+    /// differ from the settled traffic before pages return to the first tier.
     patience: u32,
     /// The time of the last return of the pages to the first tier, s; `None` before the first
     /// return, and after the demand has risen again.
@@ -113,19 +113,19 @@ pub struct Guided {
 enum State {
     /// Observes the traffic at the current placement.
     Look,
-    /// Waits until the pages have moved. `corrections` is the number of corrections that are left;
-    /// `None` after a return to shares that were measured before, or to the first tier: the policy
-    /// then settles without a comparison. `waited` is the number of periods waited so far.
+    /// Waits until the pages have migrated. `corrections` is the number of corrections that are
+    /// left; `None` after a return to shares that were measured before, or to the first tier: the
+    /// policy then settles without a comparison. `waited` is the number of periods waited so far.
     Moving { corrections: Option<u32>, waited: u32 },
-    /// Keeps the current shares. `gbps` and `error_gbps` are the bandwidth of these shares and its
-    /// standard error, GB/s. `changed` is the number of consecutive periods in which the bandwidth
-    /// differed from `gbps`.
+    /// Keeps the current shares. `gbps` is their bandwidth and `error_gbps` its standard error,
+    /// GB/s. `changed` is the number of consecutive periods in which the bandwidth has differed
+    /// from `gbps`.
     Settled { gbps: f64, error_gbps: f64, changed: u32 },
 }
 
 impl Guided {
-    /// Creates a policy for the traffic of the domain with the index `domain` to the tiers with the
-    /// indices `near`, the fastest first.
+    /// Creates the policy for the traffic of the domain `domain` to the tiers `near`, the fastest
+    /// first. `domain` and `near` are indices into the domains and the tiers of `platform`.
     pub fn new(platform: Platform, domain: usize, near: Vec<usize>) -> Self {
         Self {
             platform,
@@ -139,8 +139,8 @@ impl Guided {
         }
     }
 
-    /// Adds the observation `seen` to the observations of this search, fits the model to all of
-    /// them, and returns the shares that the fitted model proposes.
+    /// Adds `seen` to the observations of this search, fits the model to all of them, and returns
+    /// the shares that the fitted model proposes.
     fn propose(&mut self, seen: &Observation) -> Proposal {
         let traffic = self.traffic(seen);
         let belief = Belief::new(&self.platform, self.domain, &self.near, mix(seen));
@@ -163,9 +163,9 @@ impl Guided {
         self.seen.clear();
     }
 
-    /// Proposes shares at the start of a search. `changed` is the number of consecutive periods for
-    /// which the traffic has differed from the settled traffic. If no traffic has settled yet,
-    /// `changed` is the maximum of [`PATIENCE`], so that pages may return to the first tier at
+    /// Proposes shares at the start of a search. `changed` is the number of consecutive periods in
+    /// which the traffic has differed from the settled traffic. If no traffic has settled yet, the
+    /// caller passes the maximum of [`PATIENCE`], so that pages may return to the first tier at
     /// once.
     fn first_look(&mut self, seen: &Observation, changed: u32) -> Verdict {
         self.seen.clear();
@@ -200,7 +200,7 @@ impl Guided {
 
     /// Decides for an unsaturated machine, on which the first tier alone is as good as
     /// interleaving. Pages return to the first tier once the traffic has differed from the settled
-    /// traffic for `patience` periods. `changed` is the number of these periods so far.
+    /// traffic for `patience` consecutive periods; `changed` is their number so far.
     fn unsaturated(&mut self, seen: &Observation, proposal: &Proposal, changed: u32) -> Verdict {
         let local = first_only(seen.tiers.len());
         let reason = format!(
@@ -221,15 +221,15 @@ impl Guided {
         Verdict::interleave(local, "local", reason)
     }
 
-    /// Evaluates `seen`, the observation after the wait for the migration to proposed shares.
-    /// Decides whether to return to earlier shares, to make one of the `corrections` that are left,
-    /// or to settle.
+    /// Evaluates `seen`, the first observation after the migration to proposed shares or after the
+    /// maximum wait for it. Decides whether to return to earlier shares, to make one of the
+    /// `corrections` that are left, or to settle.
     fn look_again(&mut self, seen: &Observation, corrections: u32) -> Verdict {
         let before = self.best_measured();
         let proposal = self.propose(seen);
         let here = self.traffic(seen);
-        // The policy returns to the best shares that it measured earlier only if their bandwidth
-        // was higher by more than two standard errors.
+        // Returns to the best shares that were measured earlier, but only if their bandwidth was
+        // higher by more than two standard errors.
         if let Some(best) = before
             && best.bandwidth_gbps > here.bandwidth_gbps + 2.0 * seen.error_gbps
         {
@@ -327,17 +327,19 @@ impl Policy for Guided {
 /// Shares that the model proposes, and the gain that it predicts.
 struct Proposal {
     shares: Vec<f64>,
-    /// Gain over the current placement, as a fraction.
+    /// Gain of bandwidth over the current placement, as a fraction.
     gain: f64,
-    /// Gain of a placement with all pages on the first tier over the current placement, as a
+    /// Gain of bandwidth over the current placement if all pages were on the first tier, as a
     /// fraction; negative for a loss.
     local_gain: f64,
-    /// Fraction of the first tier's bandwidth that is in use if all pages are on that tier.
+    /// Fraction of the first tier's bandwidth that the traffic would use if all pages were on the
+    /// first tier.
     first_tier_used: f64,
 }
 
-/// The shares that maximize the bandwidth of threads with the parameters `fit` on `tiers` tiers.
-/// `here` and `here_gbps` are the shares and the predicted bandwidth of the current placement.
+/// Returns the shares that maximize the bandwidth of threads with the parameters `fit` on `tiers`
+/// tiers, with their gain. `here` has the shares of the current placement, and `here_gbps` its
+/// predicted bandwidth.
 fn propose(belief: &Belief<'_>, fit: &Fit, here: &[f64], here_gbps: f64, tiers: usize) -> Proposal {
     let shares = |points: &[u16]| -> Vec<f64> {
         points.iter().map(|points| f64::from(*points) / 100.0).collect()
@@ -346,8 +348,9 @@ fn propose(belief: &Belief<'_>, fit: &Fit, here: &[f64], here_gbps: f64, tiers: 
     let best = best_points(tiers, reach);
     let (points, most) = best.unwrap_or_else(|| (vec![], here_gbps));
     let mut chosen = if points.is_empty() { here.to_vec() } else { shares(&points) };
-    // Of equally good shares, the shares nearest to the current placement `here` are taken. The
-    // loop steps towards `here` while the bandwidth stays within [`EQUALLY_GOOD`] of `most`.
+    // Of equally good shares, those nearest to `here`, the current placement, are taken: the loop
+    // steps from the best shares towards `here` while the bandwidth stays within [`EQUALLY_GOOD`]
+    // of `most`.
     let start = chosen.clone();
     for step in 1..=100 {
         let part = f64::from(step) / 100.0;
@@ -368,24 +371,24 @@ fn propose(belief: &Belief<'_>, fit: &Fit, here: &[f64], here_gbps: f64, tiers: 
     }
 }
 
-/// The gain that the curves forecast for observed traffic, before any page moves.
+/// The gain that the curves forecast from observed traffic, before any page migrates.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GainForecast {
-    /// The shares that the forecast is for.
+    /// The shares to which the forecast applies.
     pub shares: Vec<f64>,
-    /// Gain in bandwidth over the current placement, as a fraction.
+    /// Gain of bandwidth over the current placement, as a fraction.
     pub gain: f64,
-    /// True if the first tier is not saturated and, alone, is as good as interleaving. Always false
-    /// if the caller gave the shares.
+    /// True if the first tier is not saturated and is, alone, as good as interleaving. Always false
+    /// if the caller chose the shares.
     pub is_unsaturated: bool,
 }
 
 impl GainForecast {
-    /// The forecast from the curves of `platform`, corrected by the traffic `seen` from the domain
-    /// `domain` to its near tiers, `near`. With `wanted`, the forecast is for the shares `wanted`.
-    /// Without `wanted`, it is for the first tier alone if the machine is unsaturated; for the
-    /// current shares of the traffic if the best shares gain too little to be worth the migration;
-    /// otherwise for the best shares.
+    /// Computes the forecast from the curves of `platform`, corrected by `seen`, the traffic of
+    /// domain `domain` to its near tiers `near`. If the caller chooses shares (`wanted`), the
+    /// forecast is for them. Otherwise it is for the first tier alone if the machine is
+    /// unsaturated; for the current shares of the traffic if the best shares gain too little to be
+    /// worth the migration; else for the best shares.
     ///
     /// `None` with a single tier, or without counted traffic.
     pub fn new(
@@ -418,8 +421,9 @@ impl GainForecast {
     }
 }
 
-/// The traffic to the tiers `near` of the platform. The latency of a tier whose counters were at
-/// their limit is `None`: the true latency is higher than the counted latency.
+/// The traffic of `seen` to the tiers `near` of the platform. The latency of a tier is `None` if
+/// its queue counters were at their limit: the true latency is then higher than the counted
+/// latency.
 fn traffic(platform: &Platform, near: &[usize], seen: &Observation) -> ObservedTraffic {
     let all: f64 = seen.tiers.iter().map(|tier| tier.bandwidth_gbps).sum();
     let latency_ns = |(tier, at): (&TierObservation, &usize)| {
@@ -433,13 +437,14 @@ fn traffic(platform: &Platform, near: &[usize], seen: &Observation) -> ObservedT
     }
 }
 
-/// True if the queue counters of a tier were at their limit, so that `latency_ns` is too low.
+/// True if the queue counters of `tier` were at their limit, so that `latency_ns`, which was
+/// computed from them, is too low.
 fn is_at(limit: &QueueCounters, tier: &TierObservation, latency_ns: f64) -> bool {
     let reads_per_ns = tier.read_share.unwrap_or(1.0) * tier.bandwidth_gbps / LINE_BYTES;
     (reads_per_ns * latency_ns / limit.reads_max - 1.0).abs() < LIMIT_ERROR
 }
 
-/// The mix of all observed traffic, with ordinary stores.
+/// The mix of all observed traffic. Its stores are assumed to be ordinary stores.
 fn mix(seen: &Observation) -> Mix {
     let reads =
         |tier: &TierObservation| tier.read_share.map_or(0.0, |share| share * tier.bandwidth_gbps);
@@ -453,7 +458,7 @@ fn distance(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
 }
 
-/// Rounds `shares` to whole percent that sum to 100.
+/// Rounds `shares` to whole percents that sum to 100.
 fn whole_points(shares: &[f64]) -> Vec<f64> {
     crate::weights::Weights::percent(shares).shares()
 }

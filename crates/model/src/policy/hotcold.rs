@@ -1,16 +1,16 @@
 //! Places the hottest pages on the fastest tier.
 //!
-//! Tiering by capacity alone: the first tier is filled with the hottest pages, the next tier with
-//! the next hottest, and so on. The policy needs the available capacity. The *room* of a tier is
-//! its free memory plus the memory of the tier that steered scopes already occupy. The policy uses
-//! 98 % of the room, which leaves memory for allocations of other programs and for arriving pages.
+//! The policy uses the tiers' capacity alone: the first tier is filled with the hottest pages, the
+//! next tier with the next hottest, and so on. It therefore needs the *room* of each tier: the
+//! tier's free memory, plus the tier's memory that steered scopes occupy already. It uses 98 % of
+//! the room, which leaves memory for allocations of other programs and for arriving pages.
 //!
-//! Example: 100 GB of pages, 44 GB of them on a first tier of 64 GB, where other programs occupy
-//! 20 GB. Nothing is free, the room is 44 GB, and 0.98 · 44 = 43.1 GB of the pages belong on the
-//! first tier: a share of 0.431.
+//! Example: 44 GB of 100 GB of pages are on a first tier of 64 GB, where other programs occupy 20
+//! GB. No memory of the tier is free, and its room is 44 GB. Therefore 0.98 · 44 = 43.1 GB of the
+//! pages belong on the first tier: a share of 0.431.
 //!
 //! An observation has the target placement of the steered pages, not their actual placement. The
-//! policy assumes that pages are at their target, within the capacity of the tier. During a
+//! policy assumes that the pages are at their target, within the capacity of the tier. During a
 //! migration, memory for pages that have not arrived yet is therefore counted twice: as free
 //! memory, and as memory of steered pages. The share is then too high at first. Once the tier has
 //! no free memory, the share falls by 2 % in each period, until some memory is free.
@@ -20,14 +20,14 @@
 use super::{Observation, Policy, Verdict, fixed::first_only};
 use crate::machine::{Order, TierLayout};
 
-/// The fraction of a tier's room that the policy uses. The room is the tier's free memory and its
-/// memory that steered pages occupy. The kernel's own sample for tiered memory
-/// (`samples/damon/mtier.c`) leaves 0.3 to 0.5 % of the first node free; migration in units of 2
-/// MiB at several GB/s needs more.
+/// The fraction of a tier's room that the policy uses. The room is the tier's free memory and the
+/// memory of the tier that steered pages occupy. The kernel's own sample for tiered memory
+/// (`samples/damon/mtier.c`) leaves only 0.3 to 0.5 % of the first node free; migration in units of
+/// 2 MiB at several GB/s needs more free memory.
 const USED: f64 = 0.98;
 
-/// The policy keeps its shares if no share would change by this fraction of the pages (half a
-/// percentage point) or more: such a change is not worth a migration.
+/// The policy keeps its shares if each of them would change by less than this fraction of the pages
+/// (half a percentage point): such a change is not worth a migration.
 const SAME: f64 = 0.005;
 
 /// A policy that fills the tiers in order, with the hottest pages first.
@@ -44,8 +44,8 @@ impl HotCold {
         Self { tiers, shares }
     }
 
-    /// Bytes of steered pages that fit on the tier with the index `at`. `steered` is the number of
-    /// bytes of all steered pages.
+    /// Returns the bytes of steered pages that fit on tier `at`. `steered` is the number of bytes
+    /// of all steered pages.
     fn room_bytes(&self, at: usize, steered: f64, seen: &Observation) -> f64 {
         let capacity = self.tiers[at].capacity_bytes as f64;
         let free = seen.tiers.get(at).and_then(|tier| tier.free_bytes);
@@ -54,8 +54,8 @@ impl HotCold {
         USED * (free as f64 + ours).min(capacity)
     }
 
-    /// Shares with the tiers filled in order. Pages that fit on no tier are added to the share of
-    /// the last tier.
+    /// Returns the shares with the tiers filled in order. Pages that fit on no tier are added to
+    /// the share of the last tier.
     fn filled(&self, steered: f64, seen: &Observation) -> Vec<f64> {
         let last = self.tiers.len().saturating_sub(1);
         let mut left = 1.0;
@@ -145,20 +145,20 @@ mod tests {
         verdict.shares.iter().map(|share| libm::round(share * 1e4) / 1e4).collect()
     }
 
-    /// A test case: bytes of all steered pages, target shares, free bytes of each tier, expected
-    /// shares.
+    /// A test case: bytes of all steered pages, target shares, free bytes of each tier, and the
+    /// expected shares.
     type Case<'a> = (Option<u64>, &'a [f64], &'a [Option<u64>], [f64; 3]);
 
     #[test]
     fn tiers_are_filled_in_order() {
         let none = [None, None, None];
         let cases: [Case<'_>; 6] = [
-            // Without the number of steered bytes, all pages are on the first tier.
+            // The number of steered bytes is unknown: all pages are on the first tier.
             (None, &[1.0, 0.0, 0.0], &none, [1.0, 0.0, 0.0]),
             (Some(0), &[1.0, 0.0, 0.0], &none, [1.0, 0.0, 0.0]),
             // All pages fit on the first tier.
             (Some(60 * GB), &[1.0, 0.0, 0.0], &none, [1.0, 0.0, 0.0]),
-            // 98 % of 64 GB are 62.72 GB of the 100 GB: they are on the first tier, the rest on the
+            // 62.72 of the 100 GB, which is 98 % of 64 GB, are on the first tier, the rest on the
             // second.
             (Some(100 * GB), &[1.0, 0.0, 0.0], &none, [0.6272, 0.3728, 0.0]),
             // Of 200 GB, 62.72 GB are on the first tier, 98 GB on the second, and the rest on the
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn the_policy_settles_beside_other_programs() {
         // 100 GB of pages are steered, and other programs occupy 20 GB of the first tier of 64 GB.
-        // The policy comes to rest when 0.98 · 44 GB of the pages are on the first tier.
+        // Asserts that the policy comes to rest with 0.98 · 44 GB of the pages on the first tier.
         let mut policy = policy(&[64, 200]);
         let mut target = policy.start();
         let mut action = "";

@@ -1,4 +1,4 @@
-//! The names of the policies, and the construction of a policy from its name.
+//! The names of the policies, and the creation of a policy from its kind.
 
 use super::{Calibrator, ClosedForm, DmiSettings, Fixed, Guided, HotCold, Policy, Watermark};
 use crate::{machine::TierLayout, platform::Platform};
@@ -9,9 +9,9 @@ use std::{fmt, str::FromStr};
 pub enum PolicyKind {
     /// All pages on the first tier.
     Local,
-    /// Static shares, which the user gives.
+    /// Static shares, which the user chooses.
     Static,
-    /// Fixed shares in the ratio of the kernel's automatic weights, which follow the rated
+    /// Static shares in the ratio of the kernel's automatic weights, which follow the rated
     /// bandwidths.
     Bandwidth,
     /// The calibrator of dynamic memory interleaving, with a dead band.
@@ -29,7 +29,7 @@ pub enum PolicyKind {
 }
 
 impl PolicyKind {
-    /// Each policy with its name and a summary line.
+    /// Each kind of policy with its name and a summary in one line.
     pub const ALL: [(Self, &'static str, &'static str); 9] = [
         (Self::Local, "local", "all pages on the first tier"),
         (Self::Static, "static", "fixed weights, from --weights or the configuration"),
@@ -42,7 +42,7 @@ impl PolicyKind {
         (Self::Guided, "guided", "curves propose shares, measured bandwidth decides"),
     ];
 
-    /// Makes the policy for the domain of `context`.
+    /// Creates the policy for the domain of `context`.
     pub fn make(self, context: &PolicyContext<'_>) -> Box<dyn Policy> {
         let tiers = context.tiers;
         match self {
@@ -65,18 +65,18 @@ impl PolicyKind {
     }
 }
 
-/// The domain and tiers that a policy decides about, and its other inputs.
+/// The domain and the tiers for which a policy decides, and the other inputs of its creation.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyContext<'a> {
     /// The index of the domain whose traffic the policy serves.
     pub domain: usize,
-    /// Indices of the tiers near the domain, the fastest first: those that the domain reaches
-    /// without a link between sockets.
+    /// The tiers near the domain, the fastest first, as indices into the machine's tiers. A tier is
+    /// near if the domain reaches it without a link between sockets.
     pub near: &'a [usize],
     /// The near tiers in the order of `near`, with the ratings of the machine's firmware.
     pub tiers: &'a [TierLayout],
-    /// The platform description whose curves the policy `Guided` uses. A simulated machine may
-    /// deviate from this description.
+    /// The platform whose curves the policy `Guided` uses. A simulated machine may deviate from
+    /// this description.
     pub believed: &'a Platform,
     /// The shares of [`PolicyKind::Static`].
     pub fixed: &'a [f64],

@@ -1,18 +1,18 @@
-//! Finds the best of many weights without a prediction for each of the weights.
+//! Finds the best of many weights without predicting all of them.
 
 use super::Row;
 use crate::weights::Weights;
 use std::collections::BTreeMap;
 
-/// Speed-ups within this fraction of each other count as equal.
+/// Speed-ups that differ by at most this fraction count as equal.
 const EQUAL: f64 = 1e-6;
 
-/// Number of rows that are predicted in one call, so that several threads have work.
+/// Number of rows that are requested in one call of `predict`, so that several threads have work.
 const TOGETHER: usize = 16;
 
-/// The index of the row with the highest mean speed-up among the rows whose pages fit. Among rows
-/// of equal speed-up, the row with the largest share on the first tier is taken, and among these
-/// the first row. `None` if no row fits.
+/// Returns the index of the best row among the rows whose pages fit: the row with the highest mean
+/// speed-up. Among rows of equal speed-up, it is the row with the largest share on the first tier,
+/// and among these the first row. `None` if no row fits.
 pub(super) fn best_of<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> Option<usize> {
     let fitting = || rows.clone().enumerate().filter(|(_, row)| row.too_small.is_none());
     let most = fitting().map(|(_, row)| row.speedup.mean).fold(f64::NEG_INFINITY, f64::max);
@@ -27,7 +27,7 @@ pub(super) fn best_of<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> Option
 }
 
 /// Groups `weights` by the set of tiers that they use, and returns the best row of each set, in the
-/// order of `weights`. The rows equal the rows of an exhaustive search, but weights with a low
+/// order of `weights`. The returned rows are those of an exhaustive search, but weights with a low
 /// upper bound are not predicted.
 ///
 /// - `at_most` has, for each of `weights`, an upper bound of the mean speed-up, or `None` if the
@@ -35,7 +35,7 @@ pub(super) fn best_of<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> Option
 /// - `predict` returns a row for each of the given weights.
 /// - `done` is called after each set with the number of weights in the set.
 ///
-/// If no weights of a set fit, the result has a row for the set only if the set is a single tier.
+/// If no weights of a set fit, the result has a row for this set only if the set is a single tier.
 ///
 /// # Errors
 /// The first error of `predict`.
@@ -79,16 +79,17 @@ pub fn best_of_each_set<E>(
     Ok(best.into_iter().map(|(_, row)| row).collect())
 }
 
-/// The lowest upper bound at which weights may still be as good as weights with the known speed-up
-/// `most`. The margin below `most` is twice `EQUAL`: once for rounding, because bound and speed-up
-/// are sums in different orders, and once for speed-ups that count as equal.
+/// Returns the lowest upper bound at which weights may still be as good as the weights with the
+/// known speed-up `most`. The margin below `most` is twice `EQUAL`: once because bound and speed-up
+/// are summed in different orders and rounded differently, and once because close speed-ups count
+/// as equal.
 fn least_bound(most: f64) -> f64 {
     most - 2.0 * EQUAL * most.abs()
 }
 
-/// Predicts those of `weights` that can have the highest speed-up, whether or not their pages fit.
-/// Returns the rows in the order of `weights`. `at_most` returns an upper bound of the speed-up;
-/// weights with an infinite bound are always predicted.
+/// Predicts those of `weights` that can have the highest speed-up, whether or not their pages fit,
+/// and returns their rows in the order of `weights`. `at_most` returns an upper bound of the
+/// speed-up; weights with an infinite bound are always predicted.
 pub fn rows_near_best(
     weights: &[&Weights],
     at_most: impl Fn(&Weights) -> f64,
@@ -132,7 +133,7 @@ mod tests {
     }
 
     proptest! {
-        /// [`rows_near_best`] returns every row that has the highest speed-up.
+        /// Asserts that [`rows_near_best`] returns every row that has the highest speed-up.
         #[test]
         fn no_row_of_the_highest_speedup_is_left_out(
             cases in prop::collection::vec((0..20u32, 0..10u32), 65),
@@ -151,8 +152,8 @@ mod tests {
             prop_assert!(best.copied().eq(found.map(|row| &row.weights)));
         }
 
-        /// With upper limits that are close to the speed-ups or far above them, the result equals
-        /// the result of an exhaustive search.
+        /// The upper bounds are equal to the speed-ups, or above them by up to 0.9. Asserts that
+        /// the result equals the result of an exhaustive search.
         #[test]
         fn finds_what_an_exhaustive_search_finds(
             cases in prop::collection::vec((0..20u32, 0..10u32, prop::bool::weighted(0.9)), 65),

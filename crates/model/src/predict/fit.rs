@@ -1,17 +1,17 @@
 //! The difference between a forecast and the measured runs from which it was inferred.
 //!
-//! A local run has all pages on the first tier. For the local runs that [`Demand::nearest_run`] can
-//! return, the forecast equals the measured result. These are the runs of one series with a counted
-//! bandwidth, or, if no run has a counted bandwidth, the runs of the first run's series. For all
-//! other runs the forecast may differ from the measured result: these runs only exclude behaviours.
+//! For the local runs (all pages on the first tier) that [`Demand::nearest_run`] can return, the
+//! forecast equals the measured result. These are the runs of one series with a counted bandwidth
+//! or, if no run has a counted bandwidth, the runs of the first run's series. For all other runs
+//! the forecast may differ from the measured result: they only exclude behaviours.
 
 use super::Forecast;
 use crate::{demand::Demand, weights::Weights};
 
-/// A measured run, and the forecast of the same run.
+/// A measured run, and the forecast of this run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RunFit {
-    /// The weights at which the run was measured.
+    /// The weights with which the run was measured.
     pub weights: Weights,
     /// The number of threads.
     pub threads: u32,
@@ -29,9 +29,10 @@ impl RunFit {
 }
 
 impl Forecast<'_> {
-    /// Each run of the demand, with the forecast of the same run on the platform of the runs. The
-    /// forecast is scaled from the result of [`Demand::nearest_run`]. Local runs of another series
-    /// than the nearest run are left out, because results of different series are not comparable.
+    /// Each run of the demand, with the forecast of this run on the platform on which it was
+    /// measured. The forecast is scaled from the result of [`Demand::nearest_run`]. Local runs of
+    /// another series than the nearest run are left out, because results of different series are
+    /// not comparable.
     pub fn fits(&self) -> Vec<RunFit> {
         let Demand { local, interleaved, .. } = self.demand;
         let there = self.on(self.measured_on);

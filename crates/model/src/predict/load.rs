@@ -1,5 +1,5 @@
-//! A mix at a given load, as MLC loads a machine: each thread requests lines as fast as they
-//! return, or pauses after each line.
+//! Predictions for a mix at a given load. The load is generated as MLC does it: each thread
+//! requests a line as soon as one returns, or after a pause.
 
 use super::{Estimate, Prediction, Row, platform_provenance};
 use crate::{
@@ -10,15 +10,15 @@ use crate::{
     weights::Weights,
 };
 
-/// Maximum number of threads of [`saturating_load`], as a multiple of the cores.
+/// Maximum number of threads of [`saturating_load`], for each core.
 const THREADS_MAX: f64 = 1024.0;
 
-/// In a sweep of the load, the bandwidth of the first tier first rises in equal steps, up to this
-/// fraction of its maximum. At higher loads the bandwidth hardly rises, so the pause falls in equal
-/// steps instead.
+/// A series of rising loads begins with equal steps of the first tier's bandwidth, up to this
+/// fraction of its maximum. At higher loads the bandwidth hardly rises; there, the pause falls in
+/// equal steps instead.
 const NEARLY_SATURATED: f64 = 0.97;
 
-/// Traffic of one mix from threads that pause after each line.
+/// A load of one mix, from threads that pause after each line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MixLoad {
     /// The mix of the traffic.
@@ -29,8 +29,8 @@ pub struct MixLoad {
     pub pause_ns: f64,
 }
 
-/// The load with enough threads to saturate each tier on its own: at least one and at most 1024 for
-/// each core.
+/// Returns the load whose threads are enough to saturate each tier on its own. It has at least one
+/// and at most 1024 threads for each core.
 pub fn saturating_load(platform: &Platform, mix: Mix) -> MixLoad {
     let from = platform.spread();
     let bytes = (0..platform.tiers.len())
@@ -43,8 +43,8 @@ pub fn saturating_load(platform: &Platform, mix: Mix) -> MixLoad {
 }
 
 impl MixLoad {
-    /// The load with the pause at which the first tier alone has `bandwidth_gbps`. If the maximum
-    /// bandwidth of the first tier is lower, the pause is 0.
+    /// Returns this load with the pause at which the first tier, if it has all pages, has the
+    /// bandwidth `bandwidth_gbps`. If its maximum bandwidth is lower, the pause is 0.
     pub fn at_bandwidth(&self, platform: &Platform, bandwidth_gbps: f64) -> Self {
         let answer = platform.answer(0, &platform.spread(), self.mix);
         let latency_ns = answer.response.at_bandwidth(bandwidth_gbps).latency_ns;
@@ -66,19 +66,19 @@ impl MixLoad {
         }
     }
 
-    /// Predicts this load at each of `weights`.
+    /// Predicts this load with each of `weights`.
     pub fn predict(&self, platform: &Platform, weights: &[Weights]) -> Prediction {
         let at = self.at(platform);
         at.prediction(weights.iter().map(|weights| at.row(weights)).collect())
     }
 
-    /// The load on `platform`, prepared for predictions.
+    /// Prepares this load on `platform` for predictions.
     pub fn at<'a>(&'a self, platform: &'a Platform) -> MixLoadAt<'a> {
         let local = self.reach(platform, &Weights::first_tier(platform.tiers.len())).0;
         MixLoadAt { load: self, platform, local_gbps: local.bandwidth_gbps }
     }
 
-    /// Predicts this load on the first tier alone, and at the best of `weights`.
+    /// Predicts this load on the first tier alone, and with the best of `weights`.
     pub fn point(&self, platform: &Platform, weights: &[Weights]) -> LoadPoint {
         let local = self.reach(platform, &Weights::first_tier(platform.tiers.len())).0;
         let prediction = self.predict(platform, weights);
@@ -98,8 +98,8 @@ impl MixLoad {
     }
 }
 
-/// A load on a platform, prepared for predictions. The predictions for different weights ([`Row`])
-/// can be computed in any order and on any thread.
+/// A load on a platform, prepared for predictions. The rows for different weights can be computed
+/// in any order and on any thread.
 pub struct MixLoadAt<'a> {
     load: &'a MixLoad,
     platform: &'a Platform,
@@ -108,7 +108,7 @@ pub struct MixLoadAt<'a> {
 }
 
 impl MixLoadAt<'_> {
-    /// Predicts the load at `weights`.
+    /// Predicts the load with `weights`.
     pub fn row(&self, weights: &Weights) -> Row {
         let (reached, extrapolated) = self.load.reach(self.platform, weights);
         let speedup = reached.bandwidth_gbps / self.local_gbps;
@@ -129,8 +129,8 @@ impl MixLoadAt<'_> {
         }
     }
 
-    /// Upper bounds of the bandwidth of the load. Divided by [`Self::local_gbps`], they are upper
-    /// bounds of the speed-up.
+    /// Upper bounds of the bandwidth of the load at any weights. Divided by [`Self::local_gbps`],
+    /// they are upper bounds of the speed-up.
     pub fn limits(&self) -> BandwidthLimits {
         let first_tier = Weights::first_tier(self.platform.tiers.len());
         let load = self.load.load(self.platform, first_tier.shares());
@@ -142,28 +142,29 @@ impl MixLoadAt<'_> {
         self.local_gbps
     }
 
-    /// Combines `rows`, in this order, into a prediction.
+    /// Makes a prediction of `rows`, which keep their order.
     pub fn prediction(&self, rows: Vec<Row>) -> Prediction {
         let inputs = platform_provenance(self.platform, &rows);
         Prediction::new(self.load.threads, rows, inputs)
     }
 }
 
-/// The predictions for one load of a sweep from almost no load to the maximum load.
+/// The predictions for one of a series of loads, from almost no load to the maximum load.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoadPoint {
     /// Pause of a thread after each line, ns.
     pub pause_ns: f64,
-    /// With all pages on the first tier: bandwidth, GB/s, and latency, ns.
+    /// Bandwidth (GB/s) and latency (ns) with all pages on the first tier.
     pub local: (f64, f64),
-    /// With the best weights: bandwidth, GB/s, and latency, ns.
+    /// Bandwidth (GB/s) and latency (ns) with the best weights.
     pub best: (f64, f64),
     /// The best weights.
     pub best_weights: Weights,
 }
 
-/// Predicts the best of `weights` at each load of a sweep in `steps` steps ([`load_steps`]).
-/// Without `threads`, there are enough threads to saturate each tier on its own.
+/// Predicts each of `steps` rising loads ([`load_steps`]), on the first tier alone and with the
+/// best of `weights`. `None` for `threads` stands for enough threads to saturate each tier on its
+/// own.
 pub fn load_curve(
     platform: &Platform,
     mix: Mix,
@@ -175,9 +176,10 @@ pub fn load_curve(
     loads.iter().map(|load| load.point(platform, weights)).collect()
 }
 
-/// Loads from nearly none to the maximum. The first loads are in even steps of the first tier's
-/// bandwidth, up to near its saturation. The other loads are in even steps of the pause, down to no
-/// pause. Without `threads`, there are enough threads to saturate each tier on its own.
+/// Returns `steps` loads, from nearly none to the maximum. The first loads are in even steps of the
+/// first tier's bandwidth, up to near its saturation; the others are in even steps of the pause,
+/// down to no pause. `None` for `threads` stands for enough threads to saturate each tier on its
+/// own.
 pub fn load_steps(
     platform: &Platform,
     mix: Mix,

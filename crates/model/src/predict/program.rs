@@ -1,7 +1,8 @@
 //! A workload as a single behaviour, for simulation.
 //!
-//! A forecast averages over all behaviours that agree with a workload's runs. A simulation needs a
-//! single behaviour: the behaviour whose predictions are nearest to the median of all predictions.
+//! A forecast averages over all behaviours that agree with the measured runs of a workload. A
+//! simulation needs a single behaviour: the one whose predictions are nearest to the median of the
+//! predictions of all behaviours.
 
 use super::{Estimate, Forecast, widest_undecided};
 use crate::{
@@ -12,21 +13,21 @@ use crate::{
     weights::Weights,
 };
 
-/// The assumed length of a run whose result is a rate, s: a rate does not tell how long the run
-/// takes. The value is the runtime of lbm with 119 threads on the platform gnr120-cz122, the
+/// The assumed length of a run whose result is a rate, s, because a rate does not tell how long the
+/// run takes. The value is the runtime of lbm with 119 threads on the platform gnr120-cz122, the
 /// shortest of the workloads that saturate memory there with 119 threads.
 pub const RATE_RUN_S: f64 = 285.0;
 
-/// Shares of the pages on the first tier, in percent, at which behaviours are compared with the
-/// median of all behaviours.
+/// Shares of the pages on the first tier, in percent. At these shares, the speed-up of each
+/// behaviour is compared with the median over all behaviours.
 const COMPARED: [u16; 5] = [90, 80, 70, 60, 50];
 
-/// The weight that the bandwidth on the first tier has in the distance between a behaviour and the
-/// median of all behaviours. Each speed-up has the weight 1. The bandwidth was counted, so it has
-/// more weight than the speed-ups, which are predicted.
+/// The weight of the first tier's bandwidth in the distance between a behaviour and the median over
+/// all behaviours. Each speed-up has the weight 1. The bandwidth has more weight, because it was
+/// counted, and speed-ups are only predicted.
 const COUNTED_WEIGHT: f64 = 10.0;
 
-/// A workload with a number of threads, ready to simulate.
+/// A workload with a given number of threads, ready to simulate.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Program {
     /// The behaviour of the workload's threads.
@@ -35,24 +36,24 @@ pub struct Program {
     pub local_runtime_s: f64,
     /// The result with all pages on the first tier, in the metric of the demand.
     pub local_result: f64,
-    /// The reasons why figures are extrapolations.
+    /// The reasons why figures are extrapolations; empty if none is.
     pub extrapolated: Vec<String>,
-    /// `None` if the runs determine whether DRAM limits the workload. Otherwise weights at which no
-    /// speed-up and a speed-up of 15 % or more both agree with the runs, and the estimate of the
-    /// speed-up at these weights. The program is then only one of several behaviours that agree
-    /// with the runs.
+    /// `None` if the measured runs determine whether DRAM limits the workload. Otherwise weights at
+    /// which no speed-up and a speed-up of 15 % or more both agree with the runs, and the estimate
+    /// of the speed-up at these weights. The program is then only one of several behaviours that
+    /// agree with the runs.
     pub undecided: Option<(Weights, Estimate)>,
     threads: f64,
     traffic: TrafficPerWork,
-    /// True if at least one run counted the traffic. Without counted traffic, work is assumed to be
-    /// proportional to traffic.
+    /// True if the traffic of at least one run was counted. Otherwise the work is assumed to be
+    /// proportional to the traffic.
     counted: bool,
     /// The load of a whole run, with all pages on the first tier.
     whole: Load,
     phases: Vec<ProgramPhase>,
 }
 
-/// A part of a run in which a fraction of a program's threads work.
+/// A phase of a run in which a fraction of the program's threads work.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ActivePhase {
     /// The length of the phase with all pages on the first tier, s; above 0.
@@ -61,10 +62,10 @@ pub struct ActivePhase {
     pub active: f64,
 }
 
-/// A phase of a run.
+/// A phase of a run of a `Program`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProgramPhase {
-    /// The fraction of the work that is in this phase, 0 to 1.
+    /// The fraction of the run's work that is done in this phase, 0 to 1.
     pub work: f64,
     /// The fraction of threads that work, 0 to 1.
     active: f64,
@@ -80,8 +81,8 @@ impl Program {
         &self.phases
     }
 
-    /// The load of the phase with the index `phase`, with all threads in the domain with the index
-    /// `domain`, and with `shares` of the traffic on each tier.
+    /// The load of phase `phase`, if all threads are in domain `domain` and the fraction
+    /// `shares[i]` of the traffic goes to tier `i`.
     pub fn load(&self, phase: usize, domain: usize, shares: Vec<f64>) -> Load {
         let load = self.phases[phase].load.clone();
         let in_domain = |at: usize| f64::from(u8::from(at == domain));
@@ -89,7 +90,7 @@ impl Program {
         Load { domain_parts, shares, ..load }
     }
 
-    /// Replaces the phases of the demand by `active_phases` (not empty), in this order.
+    /// Returns the program with its phases replaced by `active_phases` (not empty), in this order.
     pub fn with_active_phases(
         mut self,
         platform: &Platform,
@@ -111,8 +112,8 @@ impl Program {
         self
     }
 
-    /// The speed of the program in the phase with the index `phase` while its traffic is `gbps`,
-    /// divided by its speed in this phase with all pages on the first tier.
+    /// The speed of the program in phase `phase` while its traffic is `gbps` GB/s, divided by its
+    /// speed in this phase with all pages on the first tier.
     pub fn speed(&self, phase: usize, gbps: f64) -> f64 {
         let ProgramPhase { local_gbps, active, .. } = self.phases[phase];
         let gain = gbps / local_gbps;
@@ -126,8 +127,8 @@ impl Program {
 }
 
 impl Forecast<'_> {
-    /// The workload with `threads` threads, as the single behaviour that is nearest to the median
-    /// of all behaviours that agree with the runs.
+    /// Returns the workload with `threads` threads as a single behaviour: the one that is nearest
+    /// to the median over all behaviours that agree with the runs.
     pub fn program(&self, threads: f64) -> Program {
         let local = self.local(threads);
         let tiers = self.platform.tiers.len();
@@ -139,8 +140,8 @@ impl Forecast<'_> {
             }
             Weights::new(weights).unwrap_or_else(|_| Weights::first_tier(tiers))
         });
-        // The predictions of each behaviour: the logarithm of its bandwidth on the first tier, then
-        // the logarithms of its speed-ups at `weights`.
+        // For each behaviour, its predictions: the logarithm of its bandwidth on the first tier,
+        // then the logarithms of its speed-ups at `weights`.
         let answers: Vec<Vec<f64>> = (0..self.behaviours.len())
             .map(|member| {
                 let mut ignored = vec![];
@@ -158,7 +159,8 @@ impl Forecast<'_> {
         };
         let undecided = widest_undecided((0..weights.len()).map(speedup));
         // The median is used, not the mean. If two different causes agree with the runs, the
-        // behaviours form two groups, and the mean lies between the groups, where no behaviour is.
+        // behaviours form two groups, and the mean would lie between the groups, where no behaviour
+        // is.
         let median = |at: usize| {
             let own = answers.iter().map(|answer| answer[at]).collect();
             statistics::quantile(&statistics::sorted(own), 0.5)
@@ -186,8 +188,8 @@ impl Forecast<'_> {
         let behaviour = self.behaviours[member];
         let first_tier = Weights::first_tier(self.platform.tiers.len());
         let whole = self.whole(&behaviour, threads, first_tier.shares());
-        // Index 0 of the loads and of the bandwidths is the whole run, which is skipped; the phases
-        // follow.
+        // Index 0 of the loads and of the bandwidths is for the whole run and is skipped; the
+        // phases follow.
         let loads = self.loads(&behaviour, threads, &first_tier).into_iter().skip(1);
         let mut reached = local.reached_gbps[member].iter();
         let whole_gbps = reached.next();

@@ -1,4 +1,4 @@
-//! Predicts a workload for given weights.
+//! Predicts a workload with given weights.
 
 use super::{Estimate, Prediction, Row, RunFit, platform_provenance};
 use crate::{
@@ -11,44 +11,44 @@ use crate::{
     weights::Weights,
 };
 
-/// All behaviours that agree with a workload's runs, prepared for predictions.
+/// The behaviours that agree with a workload's measured runs, prepared for predictions.
 pub struct Forecast<'a> {
     pub(super) platform: &'a Platform,
     pub(super) measured_on: &'a Platform,
     pub(super) demand: &'a Demand,
     pub(super) traffic: TrafficPerWork,
     pub(super) behaviours: Vec<Behaviour>,
-    /// The fraction of threads in each domain; sums to 1.
+    /// The fraction of the workload's threads in each domain; sums to 1.
     domain_parts: Vec<f64>,
 }
 
-/// A workload with a number of threads, prepared for predictions. The predictions for different
-/// weights ([`Row`]) can be computed in any order and on any thread.
+/// A workload with a given number of threads, prepared for predictions. The rows for different
+/// weights can be computed in any order and on any thread.
 pub struct ForecastAt<'a> {
     forecast: &'a Forecast<'a>,
     local: Local<'a>,
 }
 
-/// The workload with all pages on the first tier of the platform that the prediction is for.
+/// The workload with all pages on the first tier of the platform for which the prediction is made.
 pub(super) struct Local<'a> {
     threads: f64,
-    /// The platform with its curves prepared for each behaviour.
+    /// For each behaviour, the platform with its curves prepared for the behaviour's loads.
     systems: Vec<System<'a>>,
-    /// The counted bandwidth of the memory controllers, GB/s, scaled to the number of threads and
+    /// The counted bandwidth at the memory controllers, GB/s, scaled to the number of threads and
     /// to the platform; `None` if no run has a counted bandwidth.
     pub(super) counted_gbps: Option<f64>,
-    /// Work per second of the workload: the inverse of the runtime, or the rate.
+    /// Work per second: the inverse of the runtime, or the rate.
     pub(super) performance: f64,
-    /// True if the number of threads is within the range of the runs.
+    /// True if the number of threads is within the range of the measured runs.
     known: bool,
-    /// One list for each behaviour: the bandwidth of the whole run, then of each phase, GB/s.
+    /// For each behaviour, a list of bandwidths, GB/s: of the whole run, then of each phase.
     pub(super) reached_gbps: Vec<Vec<f64>>,
-    /// The reasons why figures are extrapolations.
+    /// The reasons why figures are extrapolations; empty if none is.
     pub(super) extrapolated: Vec<String>,
 }
 
 /// The prediction of one behaviour for given weights. `speedup` is the performance, and
-/// `traffic_gain` the bandwidth, each divided by the value with all pages on the first tier.
+/// `traffic_gain` the bandwidth, each divided by its value with all pages on the first tier.
 pub(super) struct Outcome {
     pub(super) speedup: f64,
     traffic_gain: f64,
@@ -57,7 +57,7 @@ pub(super) struct Outcome {
 }
 
 impl<'a> Forecast<'a> {
-    /// Infers behaviours of the workload from its runs on `measured_on`. The forecast is for
+    /// Infers behaviours of the workload from its runs on `measured_on`. Predictions are made for
     /// `platform`.
     pub fn new(platform: &'a Platform, measured_on: &'a Platform, demand: &'a Demand) -> Self {
         Self {
@@ -70,7 +70,7 @@ impl<'a> Forecast<'a> {
         }
     }
 
-    /// The forecast with the same behaviours for another platform.
+    /// Returns the forecast for another platform, with the same behaviours.
     #[must_use]
     pub fn on<'b>(&self, platform: &'b Platform) -> Forecast<'b>
     where
@@ -86,24 +86,24 @@ impl<'a> Forecast<'a> {
         }
     }
 
-    /// The forecast with all threads in the domain with the index `domain`.
+    /// Returns the forecast with all threads in domain `domain`.
     #[must_use]
     pub fn in_domain(self, domain: usize) -> Self {
         Self { domain_parts: self.platform.only(domain), ..self }
     }
 
-    /// The behaviours that agree with the runs, of equal weight.
+    /// The behaviours that agree with the runs. All have equal weight.
     pub fn behaviours(&self) -> &[Behaviour] {
         &self.behaviours
     }
 
-    /// Predicts the workload with `threads` threads at each of `weights`.
+    /// Predicts the workload with `threads` threads, for each of `weights`.
     pub fn predict(&self, threads: f64, weights: &[Weights]) -> Prediction {
         let at = self.at(threads);
         at.prediction(weights.iter().map(|weights| at.row(weights)).collect())
     }
 
-    /// The workload with `threads` threads, prepared for predictions.
+    /// Prepares predictions of the workload with `threads` threads.
     pub fn at(&self, threads: f64) -> ForecastAt<'_> {
         ForecastAt { forecast: self, local: self.local(threads) }
     }
@@ -166,8 +166,8 @@ impl<'a> Forecast<'a> {
         }
     }
 
-    /// The outcome of the behaviour with the index `member` at `weights`. Reasons for
-    /// extrapolations are appended to `extrapolated`.
+    /// The prediction of behaviour `member` for `weights`. Reasons for extrapolation are appended
+    /// to `extrapolated`.
     pub(super) fn outcome(
         &self,
         member: usize,
@@ -186,10 +186,10 @@ impl<'a> Forecast<'a> {
         let local_gbps = &local.reached_gbps[member];
         let mut outcome = gain(&loads[0], local_gbps[0]);
         if !self.demand.phases.is_empty() {
-            // The run time is the sum of the phases' times, so the speed-up is the ratio of the
-            // sums with all pages on the first tier and at `weights`. The traffic per unit of work
-            // is taken from the load of the whole run, so the bandwidth is scaled in proportion to
-            // the speed-up.
+            // A run takes the sum of its phases' times. The speed-up is therefore this sum with all
+            // pages on the first tier, divided by the sum at `weights`. The traffic per unit of
+            // work is taken from the load of the whole run, so the bandwidth is scaled in
+            // proportion to the speed-up.
             let phases = self.demand.phases.iter().zip(&loads[1..]).zip(&local_gbps[1..]);
             let (before, after) =
                 phases.fold((0.0, 0.0), |(before, after), ((phase, load), gbps)| {
@@ -204,13 +204,13 @@ impl<'a> Forecast<'a> {
         outcome
     }
 
-    /// The load of the whole run.
+    /// The load of the whole run, with the fraction `shares[i]` of its traffic on tier `i`.
     pub(super) fn whole(&self, behaviour: &Behaviour, threads: f64, shares: Vec<f64>) -> Load {
         let load = behaviour.load(self.platform, self.demand.mix, threads, shares);
         Load { domain_parts: self.domain_parts.clone(), ..load }
     }
 
-    /// The load of the whole run, then of each phase.
+    /// The load of the whole run with `weights`, then the load of each phase.
     pub(super) fn loads(
         &self,
         behaviour: &Behaviour,
@@ -223,9 +223,8 @@ impl<'a> Forecast<'a> {
         std::iter::once(whole).chain(phases).collect()
     }
 
-    /// Returns `load` with the compute time at which its bandwidth on the first tier equals the
-    /// bandwidth of `phase`. If `load` cannot reach the bandwidth of `phase`, the compute time is
-    /// 0.
+    /// Returns `load` with another compute time: the one at which its bandwidth on the first tier
+    /// is that of `phase`. If `load` cannot reach this bandwidth, the compute time is 0.
     fn in_phase(&self, load: &Load, phase: &Phase) -> Load {
         let answer = self.platform.answer(0, &load.domain_parts, load.mixes[0]);
         let factor = load.bandwidth_factors[0];
@@ -233,8 +232,8 @@ impl<'a> Forecast<'a> {
         let round_ns = load.circulating_bytes() / (flow.bandwidth_gbps * factor);
         let exposed = 1.0 - load.overlap;
         // A round takes the longer of compute time and memory latency, plus the fraction `exposed`
-        // (not overlapped) of the shorter. In the first branch, the compute time is the longer of
-        // the two.
+        // (not overlapped) of the shorter. The first branch is for a compute time that is longer
+        // than the latency.
         let compute_ns = if round_ns >= flow.latency_ns * (1.0 + exposed) {
             round_ns - exposed * flow.latency_ns
         } else {
@@ -243,8 +242,8 @@ impl<'a> Forecast<'a> {
         Load { line_compute_ns: compute_ns / load.lines_per_thread, ..load.clone() }
     }
 
-    /// The factor by which the work per byte of traffic changes if the traffic of the workload is
-    /// `gain` times its traffic with all pages on the first tier.
+    /// The factor by which the work per byte of traffic changes if the workload has `gain` times
+    /// the traffic that it has with all pages on the first tier.
     fn work_per_traffic(&self, behaviour: &Behaviour, local: &Local<'_>, gain: f64) -> f64 {
         let Some(local_gbps) = local.counted_gbps else { return 1.0 };
         let per_thread = local_gbps / local.threads;
@@ -252,9 +251,9 @@ impl<'a> Forecast<'a> {
         libm::pow(traffic, -behaviour.traffic_relief)
     }
 
-    /// The highest speed-up for which the traffic grows by the factor `gain` or less. Traffic per
-    /// work is linear between the bandwidths per thread of the runs, so the speed-up is highest at
-    /// `gain` or at the gain of one of these bandwidths.
+    /// The highest speed-up if the traffic grows by the factor `gain` at most. Traffic per work is
+    /// linear between the runs' bandwidths per thread, so the speed-up is highest at `gain`, or at
+    /// a gain that leads to one of these bandwidths.
     fn speedup_at_most(&self, behaviour: &Behaviour, local: &Local<'_>, gain: f64) -> f64 {
         let speedup = |gain: f64| gain * self.work_per_traffic(behaviour, local, gain);
         let Some(local_gbps) = local.counted_gbps else { return gain };
@@ -263,7 +262,7 @@ impl<'a> Forecast<'a> {
         runs.filter(|run| *run < gain).map(speedup).fold(speedup(gain), f64::max)
     }
 
-    /// The workload on the first tier alone: the result of the nearest run, scaled to the number of
+    /// The workload on the first tier alone: the result of the nearest run, scaled to `threads`
     /// threads and to the platform by the mean gain of the behaviours.
     pub(super) fn local(&self, threads: f64) -> Local<'_> {
         let counts = self.demand.local.iter().map(|run| f64::from(run.threads));
@@ -282,8 +281,8 @@ impl<'a> Forecast<'a> {
             .iter()
             .map(|behaviour| {
                 let loads = self.loads(behaviour, threads, &first_tier);
-                // Phases have the mix and the domains of the whole run, so one system serves all
-                // loads.
+                // Phases have the mix and the domains of the whole run, so the system of the whole
+                // run serves all loads.
                 let system = System::new(self.platform, &loads[..1]);
                 let gbps = |load| reach(&system, load, &mut extrapolated).bandwidth_gbps;
                 let gbps: Vec<f64> = loads.iter().map(gbps).collect();
@@ -294,10 +293,10 @@ impl<'a> Forecast<'a> {
         Local { threads, systems, counted_gbps, performance, known, reached_gbps, extrapolated }
     }
 
-    /// The counted bandwidth of `threads` threads, interpolated between runs. Outside of the thread
-    /// counts of the runs, it is the bandwidth of the nearest run. Returns a pair of (thread count
-    /// to which the bandwidth belongs, bandwidth in GB/s); `None` if no run has a counted
-    /// bandwidth.
+    /// Returns the counted bandwidth of `threads` threads, GB/s, interpolated between two runs. If
+    /// `threads` is outside of the thread counts of the runs, returns the bandwidth of the nearest
+    /// run. The first value of the pair is the thread count to which the bandwidth belongs. `None`
+    /// if no run has a counted bandwidth.
     fn counted_gbps(&self, threads: f64) -> Option<(f64, f64)> {
         let runs = self.demand.counted_runs();
         let counts: Vec<(f64, f64)> =
@@ -311,13 +310,14 @@ impl<'a> Forecast<'a> {
         }
     }
 
-    /// The bandwidth of `threads` threads on the first tier of the predicted platform, divided by
-    /// the bandwidth of `measured_at` threads on the platform of the runs.
+    /// The mean over all behaviours of a gain: the bandwidth of `threads` threads on the first tier
+    /// of the predicted platform, divided by the bandwidth of `measured_at` threads on the first
+    /// tier of the platform of the runs.
     fn gain(&self, threads: f64, measured_at: f64) -> f64 {
         statistics::mean(&self.gains(threads, measured_at))
     }
 
-    /// [`Self::gain`] for each behaviour.
+    /// The gain of each behaviour, of which [`Self::gain`] is the mean.
     fn gains(&self, threads: f64, measured_at: f64) -> Vec<f64> {
         if threads == measured_at && std::ptr::eq(self.platform, self.measured_on) {
             return vec![1.0; self.behaviours.len()];
@@ -336,7 +336,7 @@ impl<'a> Forecast<'a> {
         gains.collect()
     }
 
-    /// The lowest index of a tier that cannot hold its share of the footprint. `None` if all tiers
+    /// The lowest index of a tier that cannot hold its share of the footprint; `None` if all tiers
     /// can, or if the footprint is unknown.
     fn too_small(&self, shares: &[f64]) -> Option<usize> {
         let footprint = self.demand.footprint?.get() as f64;
@@ -346,22 +346,23 @@ impl<'a> Forecast<'a> {
     }
 }
 
-/// Upper bounds of the speed-up of a workload, which are cheaper to compute than its prediction.
+/// Upper bounds of the speed-up of a workload. They are cheaper to compute than a prediction.
 pub struct SpeedupLimits<'a> {
     at: &'a ForecastAt<'a>,
-    /// A list for each behaviour: the bounds of the whole run, then the bounds of each phase.
+    /// A list for each behaviour: the bounds of the whole run's bandwidth, then those of each
+    /// phase.
     limits: Vec<Vec<BandwidthLimits>>,
 }
 
 impl SpeedupLimits<'_> {
-    /// An upper bound of the mean speed-up that is predicted at `weights`; `None` if the pages do
-    /// not fit into the tiers.
+    /// An upper bound of the mean speed-up that would be predicted for `weights`; `None` if the
+    /// pages do not fit into the tiers.
     pub fn at(&self, weights: &Weights) -> Option<f64> {
         let fits = self.at.forecast.too_small(&weights.shares()).is_none();
         fits.then(|| self.of_any_size(weights))
     }
 
-    /// Like [`Self::at`], but without the check whether the pages fit into the tiers.
+    /// Like [`Self::at`], but also for weights with which the pages do not fit into the tiers.
     pub fn of_any_size(&self, weights: &Weights) -> f64 {
         let ForecastAt { forecast, local } = self.at;
         let shares = weights.shares();
@@ -388,7 +389,7 @@ impl SpeedupLimits<'_> {
 
 impl<'a> ForecastAt<'a> {
     /// Upper bounds of the speed-up at any weights. A search uses them to skip weights that cannot
-    /// be the best.
+    /// be the best ones.
     pub fn limits(&'a self) -> SpeedupLimits<'a> {
         let Self { forecast, local } = self;
         let first_tier = Weights::first_tier(forecast.platform.tiers.len());
@@ -400,7 +401,7 @@ impl<'a> ForecastAt<'a> {
         SpeedupLimits { at: self, limits: limits.collect() }
     }
 
-    /// Each measured run, with the forecast of the same run.
+    /// Each measured run, with the forecast of this run.
     pub fn fits(&self) -> Vec<RunFit> {
         self.forecast.fits()
     }
@@ -410,9 +411,9 @@ impl<'a> ForecastAt<'a> {
         self.forecast.row(&self.local, weights)
     }
 
-    /// Work per second of each behaviour at `weights`, in the order of [`Forecast::behaviours`].
-    /// The speed of a behaviour divided by its speed on another platform is its speed-up between
-    /// the platforms.
+    /// For each behaviour, the work per second at `weights`, in the order of
+    /// [`Forecast::behaviours`]. The speed of a behaviour on one platform, divided by its speed on
+    /// another platform, is the speed-up of the first platform over the second.
     pub fn speeds(&self, weights: &Weights) -> Vec<f64> {
         let Forecast { demand, traffic, behaviours, .. } = self.forecast;
         let run = demand.nearest_run(self.local.threads);
@@ -427,13 +428,13 @@ impl<'a> ForecastAt<'a> {
         (0..behaviours.len()).map(speed).collect()
     }
 
-    /// Combines `rows`, in this order, into a prediction.
+    /// Makes a prediction of `rows`, which keep their order.
     pub fn prediction(&self, rows: Vec<Row>) -> Prediction {
         self.forecast.prediction(self.local.threads, rows)
     }
 }
 
-/// The equilibrium of one load; appends reasons for extrapolation to `extrapolated`.
+/// Solves the equilibrium of one load. Appends reasons for extrapolation to `extrapolated`.
 fn reach(system: &System<'_>, load: &Load, extrapolated: &mut Vec<String>) -> LoadEquilibrium {
     let mut solved = system.solve(std::slice::from_ref(load));
     for why in solved.extrapolated {

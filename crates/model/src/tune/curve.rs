@@ -1,35 +1,35 @@
-//! Bounds of a command's run time as a function of the share of its pages on the first tier.
+//! Lower bounds of a command's run time as a function of the share of its pages on the first tier.
 //!
-//! Three assumptions about this curve:
+//! The curve of the run time is assumed to have three properties:
 //!
 //! - It is convex: each tier adds a time that grows at least in proportion to its share, and the
-//!   total is the sum of these times, their maximum, or a value between. At shares outside of the
+//!   total is the sum of these times, their maximum, or a value between them. Outside of the
 //!   interval between two runs, the curve is therefore above the straight line through the two
 //!   runs.
 //! - If the share of the first tier falls to a fraction of its value, the run time falls to no less
-//!   than the same fraction of its value: at most the time of the removed traffic is saved. At
-//!   shares below the share of a run, the curve is therefore above the line from the run to a time
-//!   of zero at a share of 0.
-//! - The same holds for the other tiers: at shares above the share of a run, the curve is above the
-//!   line from the run to a time of zero at a share of 1.
+//!   than the same fraction of its value, because at most the time of the removed traffic is saved.
+//!   Below the share of a run, the curve is therefore above the line from the run to a time of zero
+//!   at a share of 0.
+//! - The same holds for the other tiers: above the share of a run, the curve is above the line from
+//!   the run to a time of zero at a share of 1.
 //!
-//! Between two runs the lowest possible time is where the lines of both runs meet. Runs have noise.
-//! First, a least-squares fit moves the values to satisfy all three assumptions. Then each slope is
-//! taken to be uncertain by half a standard deviation, so that noise does not exclude possible
-//! optima.
+//! Between two runs, the lowest possible time is where the lines through the runs meet. Runs have
+//! noise. First, a least-squares fit therefore moves the values so that they satisfy all three
+//! assumptions. Then each slope is taken to be uncertain by half a standard deviation, so that
+//! noise does not exclude possible optima.
 
-/// Number of passes of a fit over all constraints. A few dozen passes would suffice for the few
+/// Number of passes over all constraints in a fit. A few dozen passes would suffice for the few
 /// points of a search.
 const SWEEPS: usize = 400;
 
-/// The uncertainty that [`TimeCurve::bound`] assumes for the slope of a line through two runs, in
-/// standard deviations of the slope.
+/// The uncertainty that [`TimeCurve::bound`] assumes for the slope of a line through two runs, as a
+/// multiple of the standard deviation of the slope.
 const TRUST: f64 = 0.5;
 
-/// The curve that is fitted to runs.
+/// The curve of the run time, fitted to runs.
 #[derive(Clone, Debug)]
 pub(super) struct TimeCurve {
-    /// The points in order of the share; each share occurs once.
+    /// The fitted points in rising order of the share. Each share occurs once.
     points: Vec<Knot>,
 }
 
@@ -43,8 +43,9 @@ struct Knot {
 }
 
 impl TimeCurve {
-    /// Fits the curve to tuples of (share on the first tier, mean run time at this share, number of
-    /// runs, at least 1). Each run has `sigma` of noise, as a fraction of its value.
+    /// Fits the curve to `known`: tuples of a share on the first tier, the mean run time at this
+    /// share, and the number of runs at this share (at least 1). Each run has the noise `sigma`, as
+    /// a fraction of its time.
     pub(super) fn fit(mut known: Vec<(f64, f64, usize)>, sigma: f64) -> Self {
         known.sort_by(|a, b| a.0.total_cmp(&b.0));
         let scale = known.iter().map(|(_, value, _)| *value).fold(f64::MAX, f64::min);
@@ -64,18 +65,18 @@ impl TimeCurve {
         Self { points: points.collect() }
     }
 
-    /// The minimum of the fitted run times.
+    /// The shortest of the fitted run times.
     pub(super) fn least(&self) -> f64 {
         self.points.iter().map(|point| point.value).fold(f64::MAX, f64::min)
     }
 
-    /// The fitted run time at `share`, if a run had this share; otherwise `f64::MAX`.
+    /// The fitted run time at `share`; `f64::MAX` if no run had this share.
     pub(super) fn at(&self, share: f64) -> f64 {
         let found = self.points.iter().find(|point| (point.share - share).abs() < 1e-9);
         found.map_or(f64::MAX, |point| point.value)
     }
 
-    /// A lower bound of the run time at `share`, by the three assumptions of the module header.
+    /// A lower bound of the run time at `share`, from the three assumptions of the module header.
     pub(super) fn bound(&self, share: f64) -> f64 {
         let (left, right): (Vec<&Knot>, Vec<&Knot>) =
             self.points.iter().partition(|point| point.share <= share);
@@ -98,9 +99,9 @@ impl TimeCurve {
     }
 }
 
-/// The three assumptions of the module header as linear constraints: weighted sums of the run times
-/// at `shares` that must not be negative. A constraint has pairs of the index of a share and the
-/// weight of its run time.
+/// Returns the three assumptions of the module header as linear constraints: weighted sums of the
+/// run times at `shares` that must not be negative. Each constraint is a list of pairs: the index
+/// of a share, and the weight of the run time at this share.
 fn constraints(shares: &[f64]) -> Vec<Vec<(usize, f64)>> {
     let mut found = vec![];
     for (at, pair) in shares.windows(2).enumerate() {
@@ -115,7 +116,7 @@ fn constraints(shares: &[f64]) -> Vec<Vec<(usize, f64)>> {
     found
 }
 
-/// Moves `values` to the nearest values that satisfy `constraints`; `weights` are the weights of
+/// Moves `values` to the nearest values that satisfy `constraints`. `weights` are the weights of
 /// the squared distances. The method is Hildreth's: coordinate ascent on the dual problem.
 fn project(values: &mut [f64], weights: &[f64], constraints: &[Vec<(usize, f64)>]) {
     let mut forces = vec![0.0; constraints.len()];
@@ -138,7 +139,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The run time with `share` of the pages on the first tier. The run time is shortest at
+    /// The run time with the fraction `share` of the pages on the first tier. It is shortest at
     /// weights of 3:1, because both tiers then finish at the same time.
     fn fed(share: f64) -> f64 {
         f64::max(share / 0.75, (1.0 - share) / 0.25)
@@ -156,8 +157,8 @@ mod tests {
 
     #[test]
     fn a_fit_satisfies_the_assumptions() {
-        // The three values violate the assumptions: they are concave, and the first value is below
-        // the line from the second value to a time of zero at a share of 0.
+        // The three run times violate the assumptions: they are concave, and the first is below the
+        // line from the second to a time of zero at a share of 0.
         let curve = TimeCurve::fit(vec![(0.5, 0.2, 1), (0.7, 1.1, 1), (1.0, 1.0, 1)], 0.01);
         let [a, b, c] = [0.5, 0.7, 1.0].map(|share| curve.at(share));
         assert!(b <= (a * 0.3 + c * 0.2) / 0.5 + 1e-6, "{a} {b} {c}");
@@ -165,8 +166,8 @@ mod tests {
     }
 
     proptest! {
-        /// For a curve that satisfies the assumptions, the lower bound is nowhere above the curve,
-        /// and the fit does not change the values of the runs.
+        /// Asserts for curves that satisfy the assumptions that the lower bound is nowhere above
+        /// the curve, and that the fit does not change the values of the runs.
         #[test]
         fn valid_curves_are_never_excluded(
             best in 0.05..0.95f64,

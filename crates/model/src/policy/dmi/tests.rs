@@ -1,5 +1,5 @@
-//! Tests of the calibrator: on a given curve of the bandwidth, on the log of the prototype, and on
-//! noisy bandwidths.
+//! Tests of the calibrator: with bandwidths from a given curve, with the log of the prototype, and
+//! with noisy bandwidths.
 
 use super::*;
 use crate::tier::TierKind;
@@ -34,9 +34,10 @@ fn seen(bandwidth_gbps: f64, error_gbps: f64) -> Observation {
     }
 }
 
-/// Runs `policy` for `periods` periods, with all pages on the first tier in the first period.
-/// `gbps` gives the bandwidth and its error, GB/s, at a ratio (percent of the pages on the first
-/// tier). Returns for each period the ratio that `policy` decides on, and the verdict.
+/// Runs `policy` for `periods` periods, the first with all pages on the first tier. `gbps` is
+/// called with a ratio (percent of the pages on the first tier), and returns the bandwidth and its
+/// standard error, GB/s. Returns for each period the ratio that `policy` decides on, and its
+/// verdict.
 fn run(
     policy: &mut Calibrator,
     periods: usize,
@@ -52,24 +53,24 @@ fn run(
     (0..periods).map(period).collect()
 }
 
-/// The value at `ratio`, interpolated linearly between `points`. The points are pairs of a ratio
-/// and a value, from the highest ratio to the lowest.
+/// Interpolates linearly between `points`, and returns the value at `ratio`. The points are pairs
+/// of a ratio and a value, from the highest ratio to the lowest.
 fn between(points: &[(f64, f64)], ratio: f64) -> f64 {
     let pair = points.windows(2).find(|pair| ratio >= pair[1].0).expect("within the points");
     let ((high, a), (low, b)) = (pair[0], pair[1]);
     b + (a - b) * (ratio - low) / (high - low)
 }
 
-/// The bandwidth, GB/s, of two tiers of 409 and 225 GB/s with `ratio` percent of the pages on the
-/// first tier. The curve is rounded at its maximum, where both tiers saturate.
+/// Returns the bandwidth of two tiers, GB/s, if the first has `ratio` percent of the pages. The
+/// tiers have at most 409 and 225 GB/s. The curve is rounded at its maximum, where both saturate.
 fn soft(ratio: f64) -> f64 {
     let part = |share: f64, gbps: f64| libm::pow(share / gbps, 12.0);
     libm::pow(part(ratio, 40_900.0) + part(100.0 - ratio, 22_500.0), -1.0 / 12.0)
 }
 
-/// The bandwidth of a server, in GB/s, at each ratio (percent of the pages on the first tier). Six
-/// of the bandwidths are from the log in the header of the module `dmi`. The others are invented so
-/// that the maximum is at 65, where the search in that log comes to rest.
+/// Pairs of a ratio (percent of the pages on the first tier) and the bandwidth of a server at this
+/// ratio, GB/s. Six of the bandwidths are from the log in the header of the module `dmi`. The
+/// others are invented so that the maximum is at 65, where the search in that log comes to rest.
 const SERVER: [(f64, f64); 12] = [
     (100.0, 409.0),
     (92.0, 441.0),
@@ -115,8 +116,8 @@ fn a_concave_curve() {
 
 #[test]
 fn pages_that_bring_nothing_elsewhere_come_back() {
-    // Memory is saturated, but every point on the second tier lowers the bandwidth: the calibrator
-    // makes a few probes and returns to 100.
+    // Memory is saturated, but every point that moves to the second tier lowers the bandwidth: the
+    // calibrator must return to 100 after a few probes.
     for mut policy in both() {
         let log = run(&mut policy, 30, |ratio| (300.0 + ratio, 0.0));
         let ratios: Vec<f64> = log.iter().map(|(ratio, _)| libm::round(*ratio)).collect();
@@ -132,14 +133,15 @@ fn no_demand_brings_pages_back() {
         let log = run(&mut policy, 40, |_| (100.0, 0.0));
         let (ratio, last) = log.last().expect("40 periods");
         assert_eq!((*ratio, last.action), (100.0, "local"));
-        // The demand rises again: the second search takes as few periods as the first.
+        // The demand rises again. The second search must be as fast as the first: it is near its
+        // optimum of 65 after 14 periods.
         let log = run(&mut policy, 14, |ratio| (soft(ratio), 0.0));
         assert!((log[13].0 - 65.0).abs() <= 4.0);
     }
 }
 
-/// The demand falls, so pages return to the first tier. In the period in which the last pages
-/// return, the demand rises again: a new search must begin.
+/// The demand falls, so pages return to the first tier. The demand rises again in the period in
+/// which the last pages return. Asserts that a new search begins.
 #[test]
 fn demand_that_is_back_at_once_is_searched_for() {
     for mut policy in both() {
@@ -154,8 +156,8 @@ fn demand_that_is_back_at_once_is_searched_for() {
 }
 
 /// With all pages on the first tier the bandwidth is above the cutoff; at any other ratio it is
-/// below. The calibrator must not repeat the step away from 100 for ever: after 20 periods it stays
-/// at 100.
+/// below the cutoff. Asserts that the calibrator does not repeat the step away from 100 for ever:
+/// after 20 periods it stays at 100.
 #[test]
 fn a_step_below_the_cutoff_is_not_made_for_ever() {
     for mut policy in both() {
@@ -168,9 +170,9 @@ fn a_step_below_the_cutoff_is_not_made_for_ever() {
 
 #[test]
 fn more_demand_ends_the_rest() {
-    // First a program runs whose bandwidth is highest with all pages on the first tier, then a
-    // program that needs both tiers. The second policy has a dead band, so it reacts one period
-    // later (`lag`).
+    // The first program has its highest bandwidth with all pages on the first tier; the program
+    // after it needs both tiers. Of the two policies, the second has a dead band, so it reacts one
+    // period later (`lag`).
     for (mut policy, lag) in both().into_iter().zip([0, 1]) {
         run(&mut policy, 20, |ratio| (200.0 + ratio, 0.0));
         let log = run(&mut policy, 40, |ratio| (soft(ratio), 3.0));
@@ -182,8 +184,8 @@ fn more_demand_ends_the_rest() {
     }
 }
 
-/// The policy rests at a ratio above 0 and below 100. After a rise of bandwidth the policy tries a
-/// lower ratio, after a fall a higher ratio.
+/// The policy rests at a ratio above 0 and below 100. Asserts that it tries a lower ratio after a
+/// rise of bandwidth, and a higher ratio after a fall.
 #[test]
 fn a_change_at_rest_is_probed_in_its_direction() {
     for (policy, lag) in both().into_iter().zip([0, 1]) {
@@ -201,8 +203,8 @@ fn a_change_at_rest_is_probed_in_its_direction() {
     }
 }
 
-/// The bandwidth is 400 GB/s at any ratio, with an error of 5 GB/s. The step from 100 to 92
-/// therefore brings a change within the noise. The calibrator measures at 92 for three periods,
+/// The bandwidth is 400 GB/s at any ratio, with an error of 5 GB/s, so the effect of the step from
+/// 100 to 92 is within the noise. Asserts that the calibrator measures at 92 for three periods, and
 /// then takes half of the step back, to 96.
 #[test]
 fn half_a_step_is_taken_back_where_a_change_may_be_noise() {
@@ -276,7 +278,7 @@ proptest! {
 }
 
 /// A source of normally distributed numbers (SplitMix64, then Box and Muller). The fields are the
-/// state of the generator, and the scatter of samples as a fraction of their mean.
+/// state of the generator, and the relative standard deviation of the samples.
 struct Noise(u64, f64);
 
 impl Noise {
@@ -293,8 +295,8 @@ impl Noise {
         radius * libm::cos(2.0 * core::f64::consts::PI * self.uniform())
     }
 
-    /// The 90th percentile of 30 samples that scatter around `gbps`, and the standard error of the
-    /// samples' mean.
+    /// Returns the 90th percentile of 30 samples that scatter around `gbps`, and the standard error
+    /// of their mean.
     fn period(&mut self, gbps: f64) -> (f64, f64) {
         let mut samples: [f64; 30] = std::array::from_fn(|_| gbps * (1.0 + self.1 * self.normal()));
         samples.sort_by(f64::total_cmp);
@@ -304,9 +306,9 @@ impl Noise {
     }
 }
 
-/// Runs `policy` with 300 seeds for 100 periods each. The samples scatter by the fraction
-/// `scatter`. Returns the fraction of periods after the first rest that are more than 3 points away
-/// from the ratio of that rest, and the mean bandwidth of all periods.
+/// Runs `policy` with 300 seeds for 100 periods each, with samples whose relative standard
+/// deviation is `scatter`. Returns the fraction of periods after the first rest that are more than
+/// 3 points away from the ratio of that rest, and the mean bandwidth of all periods.
 fn unrest(policy: &Calibrator, scatter: f64) -> (f64, f64) {
     let (mut rested, mut away, mut carried) = (0, 0, 0.0);
     for seed in 0..300 {

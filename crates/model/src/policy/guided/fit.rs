@@ -1,11 +1,11 @@
 //! Fits a model of threads and tiers to a few observations.
 //!
-//! Threads circulate a number of bytes: each line is requested, arrives, is computed on for
-//! `compute_ns`, and is replaced by the next request. Each tier reaches the bandwidth of its curve
-//! times a factor. By Little's law one observation gives the bytes in flight at the tiers. A second
+//! A constant number of bytes circulates: a thread requests a line, receives it, computes on it for
+//! `compute_ns`, and requests the next line. Each tier reaches the bandwidth of its curve times a
+//! factor. By Little's law one observation gives the bytes in flight at the tiers. A second
 //! observation at other shares separates circulating bytes from compute time. The parameters are a
 //! least-squares fit of logarithms to all observations and to a prior. The prior decides the
-//! parameters that the observations leave undetermined. Further observations overrule the prior.
+//! parameters that the observations leave undetermined; further observations overrule it.
 
 use crate::{
     equilibrium::{Load, LoadEquilibrium, LoadTraffic, System},
@@ -14,32 +14,31 @@ use crate::{
     units::LINE_BYTES,
 };
 
-/// Standard deviations of the logarithms of the observed bandwidth and of the observed latency of a
-/// period, around the values of the fitted model.
+/// Standard deviations of the logarithms of a period's observed bandwidth and observed latency,
+/// around the logarithms of the values that the fitted model gives.
 const BANDWIDTH_SPREAD: f64 = 0.01;
 const LATENCY_SPREAD: f64 = 0.03;
 
-/// The standard deviation of the logarithm of a tier's factor before any observation. The factor is
-/// the bandwidth of the tier divided by the bandwidth of its curve.
+/// The standard deviation of the logarithm of a tier's factor in the prior. The factor is the
+/// bandwidth of the tier divided by the bandwidth of its curve.
 const FACTOR_SPREAD: f64 = 0.2;
 
-/// The prior of the compute time between the arrival of a line and the next request: its median,
-/// ns, and the standard deviation of its logarithm. Most of the prior is between 20 ns (a loop that
-/// only copies) and about 1 us.
+/// The prior of the time for which a thread computes between the arrival of a line and the next
+/// request: its median, ns, and the standard deviation of its logarithm. Most of the prior is
+/// between 20 ns (a loop that only copies) and about 1 us.
 const COMPUTE_NS: f64 = 150.0;
 const COMPUTE_SPREAD: f64 = 1.2;
 
 /// The standard deviation of the logarithm of the circulating bytes (bytes in flight, and bytes
-/// computed on) before any observation. The median of this prior is the bytes of all lines that the
-/// cores can have outstanding.
+/// computed on) in the prior. The median of this prior is the size of all lines that the cores can
+/// have outstanding.
 const CIRCULATING_SPREAD: f64 = 1.0;
 
-/// The latency of a tier with less than this fraction (0 to 1) of the traffic does not enter the
-/// fit.
+/// If a tier has less than this fraction (0 to 1) of the traffic, the fit ignores its latency.
 const LEAST_SHARE: f64 = 0.02;
 
-/// The step of the search for the best fit, at its start and at its end: a difference of natural
-/// logarithms of a parameter. A step of 0.25 is a factor of 1.28.
+/// The first and the last step of the search for the best fit, as a change of the natural logarithm
+/// of a parameter. A step of 0.25 is a factor of 1.28.
 const STEPS: (f64, f64) = (0.25, 0.002);
 
 /// The observed traffic of one period.
@@ -49,11 +48,11 @@ pub(super) struct ObservedTraffic {
     pub(super) shares: Vec<f64>,
     /// The total bandwidth, GB/s.
     pub(super) bandwidth_gbps: f64,
-    /// The latency of each tier, ns; `None` if it is unknown.
+    /// The latency of each tier, ns; `None` for a tier whose latency is unknown.
     pub(super) latency_ns: Vec<Option<f64>>,
 }
 
-/// The fitted parameters of threads and tiers.
+/// The fitted parameters of the threads and tiers.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Fit {
     /// Natural logarithms of the circulating bytes, of the compute time in ns, and of the tiers'
@@ -61,8 +60,8 @@ pub(super) struct Fit {
     logs: Vec<f64>,
 }
 
-/// The model of the near tiers, from the curves of the platform, for traffic of one mix from one
-/// domain.
+/// The model to fit: the tiers near one domain, with the curves of the platform, and threads in
+/// this domain whose traffic has one mix.
 pub(super) struct Belief<'a> {
     system: System<'a>,
     template: Load,
@@ -96,15 +95,15 @@ impl<'a> Belief<'a> {
         }
     }
 
-    /// The median of the prior: the parameters that are assumed before any observation.
+    /// The median of the prior: the parameters before any observation.
     pub(super) fn prior(&self) -> Fit {
         let mut logs = vec![libm::log(self.outstanding_bytes), libm::log(COMPUTE_NS)];
         logs.resize(2 + self.tiers, 0.0);
         Fit { logs }
     }
 
-    /// The equilibrium of threads with the parameters `fit`, if the fraction `shares[i]` of their
-    /// traffic goes to near tier `i`.
+    /// Returns the equilibrium of threads with the parameters `fit`, if the fraction `shares[i]` of
+    /// their traffic goes to near tier `i`.
     pub(super) fn reach(&self, fit: &Fit, shares: &[f64]) -> LoadEquilibrium {
         let mut load = self.template.clone();
         load.threads = libm::exp(fit.logs[0]) / LINE_BYTES;
@@ -124,19 +123,19 @@ impl<'a> Belief<'a> {
         }
     }
 
-    /// The bandwidth `gbps` as a fraction of the maximum bandwidth of the first tier. The maximum
-    /// is the maximum of the curve times the fitted factor of the tier.
+    /// Returns the bandwidth `gbps` as a fraction of the first tier's maximum bandwidth. The
+    /// maximum is that of the tier's curve, times the fitted factor of the tier.
     pub(super) fn used(&self, fit: &Fit, gbps: f64) -> f64 {
         let most = self.system.responses()[self.near[0]].max_bandwidth_gbps();
         gbps / (most * libm::exp(fit.logs[2]))
     }
 
-    /// The parameters with the least misfit to the observations `seen`. The search starts at the
-    /// parameters `from`.
+    /// Returns the parameters with the least misfit to the observations `seen`. The search starts
+    /// at `from`.
     pub(super) fn fit(&self, seen: &[ObservedTraffic], from: Fit) -> Fit {
         let mut best = from;
         if let Some(bytes) = seen.last().and_then(ObservedTraffic::in_flight_bytes) {
-            // By Little's law, `bytes` are in flight. The circulating bytes are these bytes and the
+            // By Little's law, `bytes` are in flight. The circulating bytes are `bytes`, and the
             // bytes on which threads compute.
             let computed = seen[seen.len() - 1].bandwidth_gbps * libm::exp(best.logs[1]);
             best.logs[0] = libm::log(bytes + computed);
@@ -160,8 +159,9 @@ impl<'a> Belief<'a> {
                 step *= 0.5;
                 continue;
             }
-            // The sum of the changes of this pass is applied once more. Steps of single parameters
-            // advance only little along a valley of the misfit that is oblique to the axes.
+            // The sum of all changes of this pass is applied once more, in one step. Steps of
+            // single parameters make slow progress along a valley of the misfit that is oblique to
+            // the axes.
             let mut along = best.clone();
             for (log, old) in along.logs.iter_mut().zip(&before.logs) {
                 *log += *log - old;
@@ -174,8 +174,9 @@ impl<'a> Belief<'a> {
         best
     }
 
-    /// The quantity that the fit minimizes: the sum of squared errors of parameters against the
-    /// prior, and of predicted against observed traffic. Each error is in standard deviations.
+    /// The quantity that the fit minimizes: the sum of the squared errors of the parameters against
+    /// the prior, and of the predicted against the observed traffic. Each error is in standard
+    /// deviations.
     fn misfit(&self, seen: &[ObservedTraffic], fit: &Fit) -> f64 {
         let [circulating, compute, factors @ ..] = &fit.logs[..] else { return f64::INFINITY };
         let prior = self.prior();
