@@ -2,7 +2,7 @@
 //! No page is migrated.
 //!
 //! A hill-climbing policy learns from each of its steps, so its decisions after the first step
-//! cannot be observed without migration. Each period is therefore given to a new policy, whose
+//! cannot be observed without migration. Therefore each period is given to a new policy, and its
 //! first decision is recorded. The curves of the configured platform, corrected by the counted
 //! traffic, predict the gain of the decision. Without curves, the firmware's ratings give an upper
 //! bound of the gain: no tier carries more than its rated bandwidth.
@@ -38,14 +38,14 @@ use interleaf_record::balance::{
 };
 
 /// If the user gives no duration, the observation ends after `ALIKE` consecutive periods with equal
-/// advice, and at the latest after `PERIODS_MAX` periods.
+/// advice, but at the latest after `PERIODS_MAX` periods.
 const ALIKE: usize = 3;
 const PERIODS_MAX: usize = 30;
 
 /// The advice of two periods is equal if each weight differs by at most `POINTS` percentage points.
 const POINTS: i32 = 3;
 
-/// A command whose process decides in place of the configured policy.
+/// The user's own policy: a command whose process decides in place of the configured policy.
 #[derive(Clone, Debug)]
 pub struct OwnPolicy {
     /// The name of the policy in records: the value of `--policy`, such as `exec:COMMAND`.
@@ -54,7 +54,7 @@ pub struct OwnPolicy {
     pub command: PolicyCommand,
 }
 
-/// The policy that is asked for advice.
+/// The policy from which the advice comes.
 struct Adviser<'a> {
     config: &'a Config,
     name: String,
@@ -63,9 +63,9 @@ struct Adviser<'a> {
 }
 
 impl Adviser<'_> {
-    /// True if the first decision of the policy is final: this decision is then the advice. False
-    /// for policies that approach their target in several periods, or decide by the hotness of
-    /// pages: the advice is then the shares of [`GainForecast`].
+    /// True if the first decision of the policy is final, so that it is the advice. False for
+    /// policies that approach their target in several periods, or decide by the hotness of pages.
+    /// Their advice is the shares of [`GainForecast`].
     const fn is_final(&self) -> bool {
         self.processes.is_some()
             || matches!(
@@ -74,7 +74,7 @@ impl Adviser<'_> {
             )
     }
 
-    /// Returns the failure of the user's own policy as an error, if the policy has failed.
+    /// Fails if the user's own policy has failed.
     fn check(&self) -> Result<(), Failure> {
         let failure = self.processes.as_ref().and_then(PolicyProcesses::failure);
         failure.map_or(Ok(()), |why| Err(Failure::new(why.to_string(), why.hint())))
@@ -82,7 +82,8 @@ impl Adviser<'_> {
 }
 
 /// Observes the machine, and prints for each domain the advice of each period and a summary. No
-/// setting of the machine is changed. New processes of `own` are started for each period.
+/// setting of the machine is changed. If `own` is given, its processes are started anew for each
+/// period.
 ///
 /// # Errors
 /// When the machine cannot be observed, the processes of `own` fail, or no period has counter
@@ -114,7 +115,7 @@ pub fn run(
             .map(|own| PolicyProcesses::new(own.command.clone(), TIME_LIMIT, signals.stop_flag())),
     };
     let manager = &Manager::new();
-    // A recording is replayed without waiting.
+    // A recording is replayed without waits.
     let clock: Box<dyn Clock + '_> = match config.is_replayed() {
         true => Box::new(ImmediateClock(&signals)),
         false => Box::new(SignalClock {
@@ -161,7 +162,7 @@ pub fn run(
 }
 
 /// Returns the error for a captured machine, which has no live counters. If `source` has no remedy,
-/// the counters are available on the machine from which the files were captured.
+/// the error says that the machine from which the files were captured has counters.
 fn nothing_counts(source: &SourceDocument) -> Failure {
     match &source.remedy {
         Some(remedy) => Failure::new(source.what.clone(), remedy.clone()),
@@ -241,16 +242,16 @@ fn advice(
     })
 }
 
-/// Returns the highest bandwidth, GB/s, of traffic that is divided among the tiers by `shares`, if
-/// each tier carries at most its rated bandwidth.
+/// Returns the highest bandwidth, GB/s, that traffic can have if `shares` divides it among the
+/// tiers and each tier carries at most its rated bandwidth.
 fn bound(setup: &Setup, tiers: &[usize], shares: &[f64]) -> f64 {
     let rated = tiers.iter().map(|at| setup.host.layout.tiers[*at].rated_gbps);
     let used = rated.zip(shares).filter(|(_, share)| **share > 0.0);
     used.map(|(gbps, share)| gbps / share).fold(f64::INFINITY, f64::min)
 }
 
-/// Returns true if the observation of a domain with these periods may end: the last [`ALIKE`]
-/// periods have equal advice, or the domain has a single tier.
+/// Returns true if the observation of a domain, whose periods so far are `periods`, may end: the
+/// last [`ALIKE`] periods have equal advice, or the domain has a single tier.
 fn is_known(periods: &[BalancePeriod]) -> bool {
     let advised: Vec<&Vec<u16>> = periods
         .iter()
@@ -296,7 +297,7 @@ fn summarize(
     Ok(())
 }
 
-/// Returns the summary of the periods of a domain; `None` when no period has counter readings.
+/// Returns the summary of the periods of a domain; `None` if no period has counter readings.
 fn summary(
     periods: &[BalancePeriod],
     start_weights: Vec<u16>,
@@ -328,8 +329,8 @@ fn summary(
     })
 }
 
-/// The clock for a replayed recording. The clock does not wait, but stops the control loop at a
-/// signal like [`SignalClock`].
+/// The clock for a replayed recording. It does not wait, but stops the control loop at a signal, as
+/// [`SignalClock`] does.
 struct ImmediateClock<'a>(&'a Signals);
 
 impl Clock for ImmediateClock<'_> {

@@ -1,4 +1,4 @@
-//! A command whose pages the control loop steers until the command ends.
+//! Runs a command, whose pages the control loop steers until the command ends.
 
 use crate::{
     config::{Config, Overrides, Scope as Wanted},
@@ -33,11 +33,11 @@ use std::{
     cell::RefCell, ffi::OsString, io, path::PathBuf, process::ExitStatus, rc::Rc, time::Duration,
 };
 
-/// The longest single wait for the command after steering has ended. Waits repeat until the command
-/// ends.
+/// The longest single wait for the end of the command after steering has ended. Waits are repeated
+/// until the command ends.
 const WAIT_INTERVAL: Duration = Duration::from_secs(3600);
 
-/// Options of a command whose pages a policy steers.
+/// The options of a command whose pages a policy steers.
 #[derive(Clone, Debug)]
 pub struct SteerOptions {
     /// The command and its arguments; never empty.
@@ -46,29 +46,30 @@ pub struct SteerOptions {
     pub policy: Option<String>,
     /// The time between two decisions of the policy; `None` for 6 s.
     pub period: Option<Time>,
-    /// The socket to which other programs write traffic, which is then read in place of counters.
+    /// The socket to which other programs write counts of traffic; these counts are then read in
+    /// place of counters.
     pub feed: Option<PathBuf>,
     /// The name of the actuator, such as `vaddr` or `pages`; `None` for the best that the machine
     /// supports.
     pub actuator: Option<String>,
-    /// The name or the file of a platform, whose curves the policy uses as the curves of this
-    /// machine. With `None` the policy uses the firmware's ratings of the nodes.
+    /// The name or the file of a platform. The policy takes the curves of this platform as those of
+    /// this machine. With `None`, it uses the firmware's ratings of the nodes.
     pub platform: Option<String>,
     /// True if kernel features that move pages or use DAMON are switched off while the command
     /// runs.
     pub stop_rivals: bool,
     /// The highest migration rate.
     pub migration_rate: Bandwidth,
-    /// True if the command is only planned, not run.
+    /// True if the run of the command is only planned.
     pub dry_run: bool,
     /// True if the setup, the periods and the restored settings are not printed. Warnings and
-    /// errors are printed in any case.
+    /// errors are always printed.
     pub quiet: bool,
 }
 
-/// Runs a command and steers its pages until the command ends. A dry run only reads the machine and
-/// returns the plan. `command` is the command as written to the record. Returns the record, and the
-/// exit of the command if the command ran.
+/// Runs a command and steers its pages until it ends. A dry run only reads the machine and plans.
+/// `command` is the command as written to the record. Returns the record, and, if the command ran,
+/// how it ended.
 ///
 /// # Errors
 /// When the pages cannot be steered, or the command cannot be started.
@@ -159,7 +160,8 @@ fn document(
     Ok(RunDocument { dry_run: !root.is_live(), ..RunDocument::steered(nodes, balanced, command) })
 }
 
-/// A command before its start, and the setup and source of bandwidth for steering its pages.
+/// A command that is about to start, with the setup for steering its pages and the source of
+/// bandwidth.
 struct Job<'j, 'a> {
     options: &'j SteerOptions,
     config: &'j Config,
@@ -168,7 +170,7 @@ struct Job<'j, 'a> {
     source: Box<dyn Source>,
 }
 
-/// A running command, and its exit status once it has ended.
+/// A running command. `ended` has its exit status once it has ended.
 struct Child<'s> {
     running: Running<'s>,
     ended: Option<io::Result<ExitStatus>>,
@@ -182,9 +184,9 @@ impl<'a> Job<'_, 'a> {
         journal: &SharedJournal<'a>,
         document: &mut RunDocument,
     ) -> Result<Ended, Failure> {
-        // Make the controller before the command starts, because an error that is returned after
-        // the start would leave the command without a parent that waits for its end. The errors of
-        // `steer` are therefore only printed.
+        // Make the controller before the command starts. An error that is returned after the start
+        // would leave the command without a parent that waits for its end; therefore the errors of
+        // `steer` are only printed.
         let mut controller = self.setup.controller(self.config, None)?;
         let (program, arguments) =
             self.options.command.split_first().unwrap_or_else(|| unreachable!());
@@ -232,8 +234,8 @@ impl<'a> Job<'_, 'a> {
         publish: &mut dyn FnMut(&[BalancePeriod]) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let Self { config, root, setup, source, .. } = self;
-        // No signal ends the steering itself: signals are passed on to the command, and the
-        // steering ends with the command.
+        // No signal ends the steering itself, so the stop flag is never set: signals are passed on
+        // to the command, and the steering ends with the command.
         let actuators = setup.actuators(config, root, journal, StopFlag::default())?;
         let clock = Box::new(CommandClock(child));
         let mut host = Host::new(root, setup.host.clone(), source, clock, actuators)
@@ -248,8 +250,8 @@ impl<'a> Job<'_, 'a> {
     }
 }
 
-/// A clock that waits for a span or for the end of the command, and passes signals on to the
-/// command during the wait.
+/// A clock that waits for a span of time or until the end of the command, and passes signals on to
+/// the command meanwhile.
 struct CommandClock<'c, 's>(&'c RefCell<Child<'s>>);
 
 impl Clock for CommandClock<'_, '_> {

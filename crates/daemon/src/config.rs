@@ -1,4 +1,4 @@
-//! The configuration of the daemon: a TOML file. [`EXAMPLE`] has every key.
+//! The configuration of the daemon, which is a TOML file. [`EXAMPLE`] has every key.
 
 use core::time::Duration;
 use interleaf_console::Failure;
@@ -16,19 +16,19 @@ use std::{
 };
 use toml::Spanned;
 
-/// An example configuration: every key with its default and an explanation.
+/// An example configuration, which has every key with its default and an explanation.
 pub const EXAMPLE: &str = include_str!("example.toml");
 
 const SCHEMA: &str = "interleaf.balance/1";
 
-/// The shortest and the longest span of a sample (`SAMPLE_S`) and of a period (`PERIOD_S`), s.
-/// Shorter samples would cost too much CPU time. Another check refuses a sample that is longer than
-/// the period.
+/// The shortest and the longest span, in seconds, of a sample (`SAMPLE_S`) and of a period
+/// (`PERIOD_S`). Shorter samples would take too much CPU time. A further check refuses a sample
+/// that is longer than the period.
 const SAMPLE_S: [f64; 2] = [0.01, 60.0];
 const PERIOD_S: [f64; 2] = [0.1, 3600.0];
 
-/// `--period` shortens the samples, so that a period has at least this number of samples. The
-/// period of a configuration file has no such minimum.
+/// The minimum number of samples in a period that is set by `--period`: if necessary, the option
+/// shortens the samples. The period of a configuration file has no such minimum.
 const SAMPLES_MIN: u32 = 10;
 
 /// The longest process name that the kernel keeps, bytes (`TASK_COMM_LEN` without the final zero).
@@ -38,38 +38,39 @@ const NAME_BYTES: usize = 15;
 pub struct Config {
     /// The pages that are steered. Default: the whole machine.
     pub scope: Scope,
-    /// Processes and control groups whose pages are not migrated. A process is given by name and
-    /// includes its descendants; a control group begins with `/` and includes the groups below it.
-    /// Default: none.
+    /// The processes and control groups whose pages are not migrated. An entry that begins with `/`
+    /// is a control group and includes the groups below it; another entry is the name of processes
+    /// and includes their descendants. Default: none.
     pub protected: Vec<String>,
-    /// The policy. Default: dmi.
+    /// The policy that chooses the shares of the tiers. Default: dmi.
     pub policy: PolicyKind,
-    /// The weights of the static policy. Default: none.
+    /// The weights for the policy `static`. Default: none.
     pub weights: Option<Weights>,
-    /// The name or the file of a platform, whose curves the policy uses as the curves of this
-    /// machine. Default: none, so the policy uses the firmware's ratings of the nodes.
+    /// The name or the file of a platform. The policy takes the curves of this platform as those of
+    /// this machine. Default: none, so the policy uses the firmware's ratings of the nodes.
     pub platform: Option<String>,
-    /// The span of a sample. Default: 200 ms.
+    /// The time that a sample covers. Default: 200 ms.
     pub sample: Duration,
-    /// The period of the policy. Default: 6 s.
+    /// The time between two decisions of the policy. Default: 6 s.
     pub period: Duration,
-    /// The actuator. Default: auto.
+    /// The actuator that migrates pages. Default: auto.
     pub actuator: WantedActuator,
     /// The highest migration rate. Default: 2 GB/s.
     pub rate_limit: Bandwidth,
     /// True if the daemon may switch off kernel features that move pages or use DAMON: NUMA
     /// balancing and the kernel's DAMON modules. Default: false.
     pub stop_rivals: bool,
-    /// The source of bandwidth. Default: counters.
+    /// Where the figures of bandwidth come from. Default: counters.
     pub source: SourceChoice,
     /// The group whose members may write to the feed, by name or number. Default: none, so only the
-    /// daemon's user may write.
+    /// daemon's user may write to it.
     pub feed_group: Option<String>,
     /// The file to which the daemon writes the target weights after each period. Default: none.
     pub target: Option<PathBuf>,
-    /// The address at which metrics are served. Default: none.
+    /// The address at which the daemon serves metrics. Default: none.
     pub metrics: Option<SocketAddr>,
-    /// The monitor socket. Default: `/run/interleaf/balance.sock`, unless that socket is in use.
+    /// The path of the monitor socket. Default: `/run/interleaf/balance.sock`, unless another
+    /// daemon listens there.
     pub monitor: Option<PathBuf>,
 }
 
@@ -77,26 +78,26 @@ pub struct Config {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
     Machine,
-    /// A control group, by its path below the hierarchy's root.
+    /// The processes of a control group, given by its path below the root of the hierarchy.
     Cgroup(String),
     Processes(Vec<String>),
 }
 
-/// Options that replace values of a configuration. An option that is `None` leaves the value of the
-/// configuration.
+/// Options that replace values of a configuration. An option that is `None` leaves the
+/// configuration's value.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Overrides<'a> {
     pub policy: Option<&'a str>,
     pub period: Option<Time>,
-    /// The socket to which other programs write traffic.
+    /// The socket to which other programs write counts of traffic.
     pub feed: Option<&'a Path>,
-    /// The actuator: auto, vaddr, paddr, quota or pages.
+    /// The name of the actuator: auto, vaddr, paddr, quota or pages.
     pub actuator: Option<&'a str>,
-    /// The name or the file of a platform, whose curves the policy uses as the curves of this
-    /// machine.
+    /// The name or the file of a platform. The policy takes the curves of this platform as those of
+    /// this machine.
     pub curves: Option<&'a str>,
-    /// True if kernel features that move pages or use DAMON may be switched off; false keeps the
-    /// value of the configuration.
+    /// True if kernel features that move pages or use DAMON may be switched off. False leaves the
+    /// configuration's value.
     pub stop_rivals: bool,
 }
 
@@ -107,18 +108,18 @@ pub enum WantedActuator {
     Kind(ActuatorKind),
 }
 
-/// The default of the highest migration rate.
+/// The highest migration rate, unless the configuration names another.
 const RATE_LIMIT: &str = "2GB/s";
 
 const AUTO: &str = "auto";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SourceChoice {
-    /// The machine's own counters.
+    /// The counters of this machine.
     Counters,
-    /// A socket to which other programs write traffic.
+    /// A socket to which other programs write counts of traffic.
     Feed(PathBuf),
-    /// A file with recorded traffic.
+    /// A file with recorded traffic, which is replayed.
     Replay(PathBuf),
 }
 
@@ -190,7 +191,7 @@ struct PublishTable {
 }
 
 impl Config {
-    /// Reads the configuration in a file.
+    /// Reads the configuration file at `path`.
     fn read(path: &Path) -> Result<Self, Failure> {
         let hint = "name a configuration; `interleaf balance --example-config` prints one";
         let text = interleaf_catalog::text(path, hint)?;
@@ -231,8 +232,8 @@ impl Config {
         Ok(config)
     }
 
-    /// Reads the configuration in `file`, or takes the default configuration, and applies the
-    /// overrides.
+    /// Reads the configuration in `file`, or takes the default configuration without `file`. Then
+    /// applies the overrides.
     ///
     /// # Errors
     /// When the file cannot be read, or a value is invalid.
@@ -245,8 +246,8 @@ impl Config {
         Ok(config)
     }
 
-    /// Sets the scope to the processes of these names. An error names `option`, the command line
-    /// option that gave the names.
+    /// Sets the scope to the processes with these names. `option` is the command line option that
+    /// gave the names, for the error message.
     ///
     /// # Errors
     /// When a name is not a possible process name.
@@ -255,7 +256,7 @@ impl Config {
         self.check_names(option)
     }
 
-    /// Applies the overrides.
+    /// Replaces values of the configuration by the options `by`.
     pub(super) fn overrule(&mut self, by: &Overrides<'_>) -> Result<(), Failure> {
         if let Some(policy) = by.policy {
             self.policy = policy.parse().map_err(|why: String| Failure::new(why, ""))?;
@@ -296,8 +297,8 @@ impl Config {
         Ok(())
     }
 
-    /// Checks that the names of the scope are possible process names. An error names `field`, the
-    /// field or the option that has the names.
+    /// Checks that the names of the scope are possible process names. `field` is the field or the
+    /// option that has the names, for the error message.
     pub(super) fn check_names(&self, field: &str) -> Result<(), Failure> {
         let Scope::Processes(names) = &self.scope else { return Ok(()) };
         match names.iter().find_map(|name| name_problem(name)) {
@@ -306,12 +307,13 @@ impl Config {
         }
     }
 
-    /// Returns true if bandwidth comes from the machine's own counters.
+    /// Returns true if the figures of bandwidth come from the counters of this machine.
     pub(super) fn is_counted_here(&self) -> bool {
         matches!(self.source, SourceChoice::Counters)
     }
 
-    /// Returns true if bandwidth comes from a recording, which is replayed without waiting.
+    /// Returns true if the figures of bandwidth come from a recording, which is replayed without
+    /// waits.
     pub(super) fn is_replayed(&self) -> bool {
         matches!(self.source, SourceChoice::Replay(_))
     }
@@ -382,7 +384,7 @@ fn protected(
     }
 }
 
-/// Parses the name of a platform, which must exist.
+/// Checks that a platform with the name `name` exists, and returns the name.
 fn platform(
     toml: &TomlText<'_>,
     name: Option<&Spanned<String>>,
@@ -394,7 +396,7 @@ fn platform(
     }
 }
 
-/// Parses the path of a control group.
+/// Checks the path of a control group, and returns its scope.
 fn cgroup(toml: &TomlText<'_>, path: &Spanned<String>) -> Result<Scope, FileError> {
     let text = path.get_ref();
     if let Some(problem) = no_group(text) {
@@ -404,13 +406,14 @@ fn cgroup(toml: &TomlText<'_>, path: &Spanned<String>) -> Result<Scope, FileErro
     Ok(Scope::Cgroup(text.clone()))
 }
 
-/// Returns the problem of an invalid path of a control group; `None` for a valid path.
+/// Returns what is wrong with the path of a control group; `None` for a valid path.
 fn no_group(path: &str) -> Option<String> {
     let is_none = path.trim_matches('/').is_empty() || path.split('/').any(|part| part == "..");
     is_none.then(|| format!("\"{path}\" is not a control group below the hierarchy's root"))
 }
 
-/// Returns the problem of an impossible process name, and its remedy; `None` for a possible name.
+/// Returns what is wrong with an impossible process name, and a hint to the user; `None` for a
+/// possible name.
 fn name_problem(name: &str) -> Option<(String, String)> {
     if name.is_empty() {
         return Some(("a name is empty".into(), "write names as `ps -o comm` shows them".into()));
@@ -489,7 +492,7 @@ fn actuator(
     })
 }
 
-/// Parses the name of an actuator.
+/// Parses the name of an actuator; `None` for an unknown name.
 pub(super) fn wanted_actuator(name: &str) -> Option<WantedActuator> {
     match name {
         AUTO => Some(WantedActuator::Auto),
@@ -534,7 +537,8 @@ fn source(toml: &TomlText<'_>, table: &SourceTable) -> Result<SourceChoice, File
     }
 }
 
-/// Parses the group whose members may write to the feed; only a feed has a group.
+/// Returns the group whose members may write to the feed, if the table has one. Without a feed, the
+/// table must not have a group.
 fn feed_group(toml: &TomlText<'_>, table: &SourceTable) -> Result<Option<String>, FileError> {
     let Some(group) = &table.group else { return Ok(None) };
     if table.kind.as_ref().is_none_or(|kind| kind.get_ref() != "feed") {
@@ -574,7 +578,7 @@ mod tests {
         assert_eq!(Config::parse("example", EXAMPLE).unwrap(), Config::default());
     }
 
-    /// The settings that are commented out in [`EXAMPLE`] are valid too.
+    /// The settings that [`EXAMPLE`] shows in comments are valid too.
     #[test]
     fn the_examples_in_the_example_are_taken() {
         let config = parse(
@@ -628,7 +632,7 @@ mod tests {
         }
     }
 
-    /// The hint for a protected group does not propose to steer the whole machine.
+    /// The hint for an invalid protected group does not propose to steer the whole machine.
     #[test]
     fn the_hint_fits_the_field() {
         let hint = |lines: &str| {

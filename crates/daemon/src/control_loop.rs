@@ -1,5 +1,5 @@
 //! The loop of the daemon: it observes the machine for a period, the policies decide, and the
-//! actuators carry the decision out. The loop ends at a signal, at its deadline or at an error.
+//! actuators carry out the decision. The loop ends at a signal, at its deadline or at an error.
 
 use crate::{
     config::Config,
@@ -26,10 +26,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A time limit that no period reaches: 100 years.
+/// A time limit that no period reaches (100 years).
 pub(crate) const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 86_400);
 
-/// Balances the pages of the live machine `root` until a signal, the deadline or an error, and then
+/// Balances the pages of the live machine `root` until a signal, the deadline or an error. Then
 /// restores the changed settings.
 ///
 /// # Errors
@@ -44,7 +44,7 @@ pub fn run(options: &Options, config: &Config, root: &Root) -> Result<(), Failur
     }
     let journal: SharedJournal<'_> = Rc::new(RefCell::new(journal));
     let ended = balance(options, config, root, &journal, &signals);
-    // The actuators were dropped at the end of `balance`. Now restore the settings that they
+    // The actuators were dropped when `balance` returned. Now restore the settings that they
     // changed.
     match (ended, restore_settings(journal)) {
         (Err(why), Err(left)) => {
@@ -55,10 +55,10 @@ pub fn run(options: &Options, config: &Config, root: &Root) -> Result<(), Failur
     }
 }
 
-/// Restores the settings that are still changed, and prints every restored setting.
+/// Restores all settings that are still changed, and prints them.
 fn restore_settings(journal: SharedJournal<'_>) -> Result<(), Failure> {
-    // This is the last reference to the journal. If another reference remained, its drop would
-    // restore the settings.
+    // This is the last reference to the journal. If another one remained, dropping it would restore
+    // the settings.
     let Some(journal) = Rc::into_inner(journal) else { return Ok(()) };
     let undone = journal.into_inner().close().map_err(system::journal_failure)?;
     let undone: Vec<PutBackDocument> = undone.iter().map(PutBackDocument::from).collect();
@@ -91,7 +91,7 @@ fn balance<'a>(
         .inspect(|()| manager.ready("observing for the first period"))
         .and_then(|()| steer(&mut host, &mut controller, publish));
     manager.stopping();
-    // Print an error for periods that an output lacks, but do not return the error.
+    // If an output lacks periods, print the error, but do not return it.
     let missing = publisher.close();
     match done {
         Ok(()) | Err(Stop::Machine(HostError::Stopped)) if missing.is_err() => {
@@ -104,7 +104,7 @@ fn balance<'a>(
     }
 }
 
-/// Returns the deadline of the control loop; `None` without a deadline.
+/// Returns the deadline of the control loop; `None` if it has none.
 pub(crate) fn until(options: &Options) -> Option<Instant> {
     let limit =
         options.duration.and_then(|limit| Duration::try_from_secs_f64(limit.seconds()).ok());
@@ -112,12 +112,12 @@ pub(crate) fn until(options: &Options) -> Option<Instant> {
     limit.and_then(|limit| Instant::now().checked_add(limit))
 }
 
-/// The reason why the control loop ends.
+/// The reason why the control loop ended.
 pub(crate) enum Stop {
-    /// The machine cannot be observed or steered any more. After a signal or the deadline, the
-    /// error is [`HostError::Stopped`].
+    /// The machine cannot be observed or steered any more. The error is [`HostError::Stopped`] if a
+    /// signal or the deadline ended the loop.
     Machine(HostError),
-    /// An output failed.
+    /// Writing to an output failed.
     Output(Failure),
 }
 
@@ -127,7 +127,7 @@ impl From<HostError> for Stop {
     }
 }
 
-/// Gives the actuators the initial shares of the policies, before any observation.
+/// Gives the actuators the initial shares of the policies, before the machine is observed.
 pub(crate) fn place_first(
     host: &mut Host<'_>,
     controller: &Controller,
@@ -143,8 +143,8 @@ pub(crate) fn place_first(
     Ok(host.apply(&decision)?)
 }
 
-/// Runs the control loop after [`place_first`] until a signal, the deadline or an error. `publish`
-/// is called with a document for each domain after each period.
+/// Runs the control loop after [`place_first`] until a signal, the deadline or an error. After each
+/// period, `publish` gets the documents of the period, one for each domain.
 pub(crate) fn steer(
     host: &mut Host<'_>,
     controller: &mut Controller,
@@ -153,7 +153,7 @@ pub(crate) fn steer(
     loop {
         let period = controller.period(host, FOR_EVER);
         let notes = host.take_notes();
-        // Print the notes of the period also if a signal cuts the period short.
+        // Print the notes of the period even if a signal cuts the period short.
         let print = || {
             for note in &notes {
                 output::message(&format!("interleaf: {note}"));
@@ -169,8 +169,8 @@ pub(crate) fn steer(
     }
 }
 
-/// A clock whose waits end early at a signal or at the deadline. Each wait notifies the watchdog of
-/// the service manager.
+/// A clock whose waits end early at a signal or at the deadline. Each wait also notifies the
+/// watchdog of the service manager.
 pub(crate) struct SignalClock<'a> {
     pub(crate) signals: &'a Signals,
     pub(crate) manager: &'a Manager,

@@ -1,8 +1,8 @@
-//! A dry run: prints the setup of the daemon and the writes that it would make. No setting is
+//! A dry run: prints the setup of the daemon, and the writes that it would make. No setting is
 //! changed.
 //!
-//! The daemon's own code runs on a root that records writes instead of making them. The printed
-//! writes are therefore the writes of a real run.
+//! The daemon's own code runs on a root that records writes and does not make them. Therefore the
+//! printed writes are those of a real run.
 
 use crate::{
     config::Config,
@@ -67,13 +67,13 @@ fn set(
     Ok(())
 }
 
-/// Returns the writes to the kernel that `root` recorded in place of making them, without the first
-/// `since` writes. Each write has the present content of its file.
+/// Returns the writes to the kernel that `root` has recorded and not made, without the first
+/// `since` writes. Each write also has the present content of its file.
 fn written(root: &Root, since: usize) -> Vec<WriteDocument> {
     let noted = root.noted().into_iter().skip(since);
     let document = |write: interleaf_linux::root::Write| {
         let was = root.peek(&write.path).ok().flatten();
-        // A captured machine has only the names of some files, so their old value is unknown.
+        // A captured machine has only the names of some files. Their old values are unknown.
         let was = was.map(|was| was.trim().to_string()).filter(|was| !was.is_empty());
         WriteDocument { was, path: write.path, text: write.text }
     };

@@ -1,9 +1,9 @@
-//! The two text formats of metrics, and content negotiation between them.
+//! The two text formats of metrics, and the negotiation between them.
 //!
 //! Sources: Prometheus, "Exposition formats" and "Content negotiation"; OpenMetrics 1.0; RFC 9110,
 //! section 12.5.1 for `Accept`.
 
-/// A text format.
+/// A text format of metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Format {
     /// OpenMetrics 1.0.
@@ -12,13 +12,13 @@ pub(super) enum Format {
     Text,
 }
 
-/// The media types of the formats.
+/// The media types of the two formats.
 pub(super) const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 pub(super) const TEXT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 impl Format {
-    /// Returns the format that a client prefers, by the values of the request's `Accept` fields.
-    /// The default is `Format::Text`, as for other exporters.
+    /// Returns the format that a client prefers, according to the values of the request's `Accept`
+    /// fields. The default is `Format::Text`, as in other exporters.
     pub(super) fn wanted(accept: &str) -> Self {
         let mut best = (0.0, Self::Text);
         for range in accept.split(',') {

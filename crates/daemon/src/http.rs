@@ -1,7 +1,7 @@
-//! A minimal HTTP/1 server: a client sends a request without a body and gets a response, and the
+//! A minimal HTTP/1 server. A client sends a request without a body and gets a response; then the
 //! connection is closed.
 //!
-//! One thread serves all clients without blocking on any of them. A connection is closed after
+//! One thread serves all clients and never blocks on any of them. A connection is closed after
 //! [`PATIENCE`], and a new connection beyond [`CLIENTS_MAX`] replaces the oldest.
 
 use interleaf_poll_server::{Interest, PollSet, Worker, connection, is_retry, wait};
@@ -12,21 +12,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Maximum number of connections at a time.
+/// Maximum number of simultaneous connections.
 const CLIENTS_MAX: usize = 16;
 
 /// The longest duration of a connection.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A request that is still incomplete after this number of bytes is refused.
+/// Maximum size of a request, bytes. A request that is still incomplete at this size is refused.
 const REQUEST_BYTES_MAX: usize = 8192;
 
 /// Maximum number of header fields of a request.
 const FIELDS_MAX: usize = 64;
 
-/// An HTTP request.
+/// The parts of an HTTP request that decide on the response.
 pub(super) struct Request<'a> {
-    /// The path without its query.
+    /// The path of the request without its query.
     pub(super) path: &'a str,
     /// The values of all `Accept` fields, separated by commas.
     pub(super) accept: &'a str,
@@ -34,9 +34,9 @@ pub(super) struct Request<'a> {
 
 /// An HTTP response.
 pub(super) struct Page {
-    /// Status code and reason phrase, such as `200 OK`.
+    /// The status code and the reason phrase, such as `200 OK`.
     pub(super) status: &'static str,
-    /// Media type of the body.
+    /// The media type of the body.
     pub(super) kind: &'static str,
     pub(super) body: String,
 }
@@ -54,7 +54,7 @@ pub(super) struct Server {
 }
 
 impl Server {
-    /// Starts a server at `address`, which answers each request with `page`.
+    /// Starts a server at `address`. The function `page` makes the response to each request.
     pub(super) fn start(
         address: SocketAddr,
         page: impl Fn(&Request<'_>) -> Page + Send + 'static,
@@ -66,7 +66,8 @@ impl Server {
         Ok(Self { address, _worker: worker })
     }
 
-    /// Returns the bound address: port 0 is replaced by the assigned port.
+    /// Returns the address at which the server listens. If port 0 was requested, it has the
+    /// assigned port.
     pub(super) fn address(&self) -> SocketAddr {
         self.address
     }
@@ -74,10 +75,11 @@ impl Server {
 
 struct Client {
     stream: TcpStream,
-    /// Deadline, after which the connection is closed.
+    /// The time at which the connection is closed.
     until: Instant,
     received: Vec<u8>,
-    /// The response, and the number of its bytes that have been written.
+    /// The response, and the number of its bytes that are already written; `None` until the request
+    /// is complete.
     answer: Option<(Vec<u8>, usize)>,
 }
 
@@ -95,7 +97,7 @@ fn serve(listener: &TcpListener, control: &UnixStream, page: &dyn Fn(&Request<'_
         };
         let now = Instant::now();
         let next = clients.iter().map(|client| client.until.saturating_duration_since(now)).min();
-        // Add one millisecond, so that the deadline has passed when `wait` returns.
+        // Add one millisecond, so that the deadline of the client has passed when `wait` returns.
         let turn = wait(&watched, next.map(|left| left + Duration::from_millis(1)));
         let Ok(turn) = turn else { return };
         if turn.control {
@@ -123,8 +125,8 @@ fn accept(listener: &TcpListener, clients: &mut Vec<Client>) {
 }
 
 impl Client {
-    /// Reads bytes of the request or writes bytes of the answer, as many as are possible without
-    /// blocking. Returns true while the connection has more to transfer.
+    /// Reads bytes of the request or writes bytes of the response, as many as possible without
+    /// blocking. Returns true if more bytes are to be transferred.
     fn transfer(&mut self, page: &dyn Fn(&Request<'_>) -> Page) -> bool {
         let done = match &mut self.answer {
             Some((answer, written)) => self.stream.write(&answer[*written..]).map(|count| {
@@ -144,7 +146,7 @@ impl Client {
     }
 }
 
-/// Returns the response to a request; `None` while the request is incomplete.
+/// Returns the response to the request in `received`; `None` if the request is incomplete.
 fn answer(received: &[u8], page: &dyn Fn(&Request<'_>) -> Page) -> Option<Vec<u8>> {
     let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
     let mut request = httparse::Request::new(&mut fields);
@@ -245,24 +247,24 @@ mod tests {
         }
     }
 
-    /// Clients that send nothing, send half a request or do not read are disconnected. Even more
-    /// than [`CLIENTS_MAX`] such clients do not delay the response to another client.
+    /// Clients that send nothing, send half a request or do not read are disconnected. More than
+    /// [`CLIENTS_MAX`] such clients do not delay the response to another client.
     #[test]
     fn silent_clients_delay_no_other() {
-        // No other test binds this address, so no other listener takes the port when the server
-        // stops.
+        // No other test binds this address. Therefore no other listener takes the port when the
+        // server stops.
         let server = started_at("127.0.0.77:0");
         let mut unread = connect(&server);
         unread.write_all(b"GET /long HTTP/1.1\r\n\r\n").unwrap();
         let mut silent: Vec<_> = (0..3 * CLIENTS_MAX).map(|_| connect(&server)).collect();
         silent.iter_mut().step_by(2).for_each(|half| half.write_all(b"GET /").unwrap());
         assert!(request_page(&server, b"GET /a HTTP/1.1\r\n\r\n").ends_with("/a"));
-        // A silent client reads the end of the stream, or an error if the server discarded unread
-        // input. The client never reads a response.
+        // A silent client gets no response: it reads the end of the stream, or an error if the
+        // server has discarded unread input.
         assert_eq!(silent[0].read(&mut [0; 10]).unwrap_or(0), 0, "it is let go");
         let address = server.address();
         drop(server);
-        // Try the bind again: a process that another test forks keeps the listener open until its
+        // Try to bind again: a process that another test forks keeps the listener open until its
         // exec.
         let until = Instant::now() + Duration::from_secs(20);
         while let Err(why) = TcpListener::bind(address) {

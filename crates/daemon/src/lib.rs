@@ -9,13 +9,13 @@
 //!
 //! [`run`] is the control loop on the live machine; [`run_steered`] is the same loop for one
 //! command. [`advise`], [`dry_run`] and [`simulated`] show the decisions, the writes and the effect
-//! of the control loop without changing the machine. [`Config`] is the configuration; [`EXAMPLE`]
-//! has every key.
+//! of the control loop without changing the machine. [`Config`] is the configuration, and
+//! [`EXAMPLE`] has every key of it.
 //!
-//! The control loop continues when a period cannot be written to stdout, the record or the file of
-//! target weights, for example on a full disk: the output lacks the period, and a message reports
+//! If a period cannot be written to stdout, the record or the file of target weights, for example
+//! on a full disk, the control loop continues: the output lacks the period, and a message reports
 //! the failure. Only a closed pipe of stdout ends the loop. Clients of the metrics and the monitor
-//! socket do not block the loop.
+//! socket never block the loop.
 
 #![forbid(unsafe_code)]
 

@@ -2,9 +2,9 @@
 //! clients that accept it, and in the older text format 0.0.4 for all other clients.
 //!
 //! The control loop only sets values. A thread of the HTTP server answers scrapes, and reads the
-//! kernel's counters at each scrape. Names follow Prometheus's conventions: base units (bytes,
+//! kernel's counters at each scrape. The names follow Prometheus's conventions: base units (bytes,
 //! seconds, ratios from 0 to 1), and the suffix `_total` for counters. The server has no
-//! authentication: serve metrics on the local machine only (`docs/operate.md`).
+//! authentication, so metrics should be served on the local machine only (`docs/operate.md`).
 
 use crate::{
     exposition::{Format, OPEN_METRICS, TEXT, plain},
@@ -34,15 +34,16 @@ type Labels = Vec<(&'static str, String)>;
 type Gauges = Family<Labels, Gauge<f64, AtomicU64>>;
 type Counters = Family<Labels, Counter>;
 
-/// Values of the metrics, and the server that publishes them.
+/// The values of the metrics, and the server that publishes them.
 pub(super) struct Metrics {
     numbers: Numbers,
-    /// The name of each domain, and the last known bytes of pages on each node of the domain.
+    /// The name of each domain, with the last known bytes of the scope's pages on each of its
+    /// nodes.
     before: Vec<(String, Vec<u64>)>,
     server: Server,
 }
 
-/// Metrics that the control loop sets; copies share their values.
+/// The metrics that the control loop sets. Copies share their values.
 #[derive(Clone, Default)]
 struct Numbers {
     periods: Counters,
@@ -59,8 +60,8 @@ struct Numbers {
 }
 
 impl Metrics {
-    /// Serves metrics at `address`, with the kernel's counters below `root`. `period` is the length
-    /// of a period.
+    /// Serves metrics at `address`. The kernel's counters are read below `root`. `period` is the
+    /// length of a period.
     pub(super) fn serve(
         address: SocketAddr,
         period: Duration,
@@ -115,7 +116,7 @@ impl Metrics {
             let before = at.map(|at| self.before.swap_remove(at).1).unwrap_or_default();
             let (up, down) = moved(&before, now);
             // Count at most the migrated bytes: the bytes on a node also change when pages are
-            // allocated and freed.
+            // allocated or freed.
             let (up, down) = (up.min(period.migrated_bytes), down.min(period.migrated_bytes));
             numbers.promoted.get_or_create(&domain()).inc_by(up);
             numbers.demoted.get_or_create(&domain()).inc_by(down);
@@ -129,7 +130,7 @@ fn now_s() -> f64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |since| since.as_secs_f64())
 }
 
-/// Sets a gauge, or removes it when the value is unknown: 0 would be a wrong value.
+/// Sets a gauge; removes it if the value is unknown, because 0 would be wrong.
 fn set(gauges: &Gauges, labels: &Labels, value: Option<f64>) {
     match value {
         Some(value) => drop(gauges.get_or_create(labels).set(value)),
@@ -137,9 +138,9 @@ fn set(gauges: &Gauges, labels: &Labels, value: Option<f64>) {
     }
 }
 
-/// Returns the bytes promoted and demoted between two samples of the bytes on each node, the
-/// fastest node first. Bytes that one node lost and another node gained count as migrated. If all
-/// changes are growth, or all are shrinkage, nothing was migrated.
+/// Returns the bytes that were promoted and the bytes that were demoted between two samples, which
+/// have the bytes on each node, the fastest node first. Bytes that one node lost and another gained
+/// count as migrated. If no node lost bytes, or none gained, nothing was migrated.
 fn moved(before: &[u64], now: &[u64]) -> (u64, u64) {
     let mut more: Vec<u64> =
         now.iter().zip(before).map(|(now, before)| now.saturating_sub(*before)).collect();
@@ -158,8 +159,8 @@ fn moved(before: &[u64], now: &[u64]) -> (u64, u64) {
 
 fn registry(numbers: &Numbers, root: Root) -> Registry {
     let mut registry = Registry::with_prefix("interleaf");
-    // Register `build_info` as a gauge, as other exporters do, because older clients do not know
-    // the info type of OpenMetrics.
+    // Register `build_info` as a gauge, as other exporters do: older clients do not know
+    // OpenMetrics's type info.
     let build = Gauges::default();
     build.get_or_create(&vec![("version", env!("CARGO_PKG_VERSION").into())]).set(1.0);
     registry.register("build_info", "The program that is running", build);
@@ -182,8 +183,8 @@ fn registry(numbers: &Numbers, root: Root) -> Registry {
         ("tier_latency", "Mean latency of the node", Unit::Seconds, n.latency),
     ];
     for (name, help, unit, gauges) in gauges {
-        // Append the suffix `_ratio` here, because the suffix of `Unit::Ratios` is `ratios`,
-        // against the naming convention.
+        // Append the suffix `_ratio` here. `Unit::Ratios` would append `_ratios`, against the
+        // naming convention.
         match unit {
             Unit::Ratios => registry.register(format!("{name}_ratio"), help, gauges),
             unit => registry.register_with_unit(name, help, unit, gauges),
@@ -210,7 +211,7 @@ impl fmt::Debug for Kernel {
 
 impl Collector for Kernel {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        // Leave out the kernel's counters if they cannot be read; the other metrics are still
+        // If the kernel's counters cannot be read, leave them out. The other metrics are still
         // served.
         let counted = self.root.lock().map(|root| vmstat::of_machine(&root));
         let Ok(Ok(Some(counted))) = counted else { return Ok(()) };
@@ -301,7 +302,7 @@ mod tests {
         }
     }
 
-    /// Metrics on a free port, with a captured `/proc/vmstat`.
+    /// Serves metrics on a free port. The kernel's counters come from a captured `/proc/vmstat`.
     fn served() -> (tempfile::TempDir, Metrics) {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("proc")).unwrap();
@@ -328,8 +329,9 @@ mod tests {
         (head.into(), body.into())
     }
 
-    /// Returns the errors of a text in OpenMetrics 1.0, by its grammar and the naming conventions:
-    /// each sample belongs to the family before it, has the suffix of its type, and occurs once.
+    /// Returns the faults of a text in OpenMetrics 1.0 according to its grammar and naming
+    /// conventions: each sample belongs to the family before it, has the suffix of its type, and
+    /// occurs once.
     fn faults(text: &str) -> Vec<String> {
         let family = Regex::new("^# (TYPE|HELP|UNIT) ([a-z][a-z0-9_]*) (.+)$").unwrap();
         let sample = Regex::new(
@@ -413,15 +415,15 @@ mod tests {
         for line in expected {
             assert!(body.lines().any(|it| it == line), "{line} is not in\n{body}");
         }
-        // The metric of an unknown value is absent, not 0.
+        // A metric with an unknown value is absent; it is not 0.
         assert!(!body.contains("latency_seconds{domain=\"node0\",node=\"2\"}"), "{body}");
         metrics.count(&period(18.0, None));
         let (_, body) = get(metrics.address(), "GET /metrics");
         assert!(!body.contains("interleaf_reached_ratio{"), "what is no longer known\n{body}");
     }
 
-    /// `promtool` finds no fault in the older text format: before the first period, after a period,
-    /// and after a period without counter readings.
+    /// In the older text format, `promtool` finds no fault: before the first period, after a
+    /// period, and after a period without counter readings.
     #[test]
     fn the_older_format_passes_promtool() {
         let (_folder, mut metrics) = served();
@@ -440,7 +442,7 @@ mod tests {
             }
         }
         let (_, body) = get(metrics.address(), "GET /metrics");
-        // Metrics of unknown values are absent.
+        // Metrics with unknown values are absent.
         assert!(!body.contains("\ninterleaf_tier_bandwidth_bytes_per_second"), "{body}");
     }
 
@@ -471,10 +473,10 @@ mod tests {
             ([10, 5, 0], [10, 5, 0], (0, 0)),
             ([10, 5, 0], [8, 7, 0], (0, 2)),
             ([10, 5, 0], [12, 3, 0], (2, 0)),
-            // If the bytes only grow, or only shrink, nothing was migrated.
+            // If the bytes of all nodes only grow, or only shrink, nothing was migrated.
             ([10, 5, 0], [12, 5, 0], (0, 0)),
             ([10, 5, 0], [10, 0, 0], (0, 0)),
-            // The first node grew by 5 bytes, of which 2 were promoted from the second node.
+            // The first node grew by 5 bytes. Only 2 of them were promoted, from the second node.
             ([10, 5, 0], [15, 3, 0], (2, 0)),
             ([10, 5, 5], [11, 3, 6], (1, 1)),
         ] {

@@ -1,5 +1,5 @@
-//! Messages to a service manager (sd_notify(3)): readiness, status, watchdog and stop. Without a
-//! service manager no message is sent.
+//! Messages to a service manager (sd_notify(3)): readiness, status, watchdog and stop. If there is
+//! no service manager, no message is sent.
 
 use interleaf_record::balance::BalancePeriod;
 use sd_notify::NotifyState;
@@ -8,12 +8,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Number of watchdog notifications in one watchdog timeout.
+/// Number of watchdog notifications that are sent in one watchdog timeout.
 const BEATS: u32 = 4;
 
-/// The connection to the service manager, if any.
+/// The service manager that started this process, if any.
 pub(super) struct Manager {
-    /// The interval between watchdog notifications; `None` without a watchdog.
+    /// The interval between watchdog notifications; `None` if the service has no watchdog.
     every: Option<Duration>,
     beaten: Cell<Instant>,
 }
@@ -24,13 +24,13 @@ impl Manager {
         Self { every, beaten: Cell::new(Instant::now()) }
     }
 
-    /// Reports that the setup is complete, with a status line.
+    /// Reports that the setup is complete. `status` is the line that `systemctl status` shows.
     pub(super) fn ready(&self, status: &str) {
         send(&[NotifyState::Ready, NotifyState::Status(status)]);
     }
 
-    /// Notifies the watchdog when a notification is due; the control loop calls this function at
-    /// each sample.
+    /// Notifies the watchdog if a notification is due. The control loop calls this function at each
+    /// sample.
     pub(super) fn alive(&self) {
         self.alive_at(Instant::now());
     }
@@ -42,16 +42,16 @@ impl Manager {
         }
     }
 
-    /// Sets the line that `systemctl status` shows.
+    /// Sets the line that `systemctl status` shows to the decision of `period`.
     pub(super) fn status(&self, period: &BalancePeriod) {
         let weights = period.target_weights.iter().map(u16::to_string).collect::<Vec<_>>();
         let (decision, reason) = (&period.decision, &period.reason);
         let line = format!("{}: {} {decision}: {reason}", period.domain, weights.join(":"));
-        // A newline in the text would begin another variable of the message.
+        // Replace newlines: one in the text would begin another variable of the message.
         send(&[NotifyState::Status(&line.replace(['\n', '\r'], " "))]);
     }
 
-    /// Reports that the daemon is stopping: from now on it restores settings.
+    /// Reports that the daemon is stopping. After that it restores settings.
     pub(super) fn stopping(&self) {
         send(&[NotifyState::Stopping]);
     }
@@ -69,12 +69,13 @@ mod tests {
     use crate::publish::tests::document;
     use std::{env, os::unix::net::UnixDatagram, process::Command};
 
-    /// The interval between notifications in `a_service_manager_is_notified`. It is long, so that
-    /// no notification becomes due while the test waits for a CPU.
+    /// The interval between watchdog notifications in `a_service_manager_is_notified`. It is so
+    /// long that no notification becomes due while the test waits for a CPU.
     const EVERY: Duration = Duration::from_secs(24 * 3600);
 
     /// Sends each kind of message. `a_service_manager_is_notified` runs this test in a child
-    /// process and checks the messages; without a service manager, no message is sent.
+    /// process and checks the messages. In an ordinary run there is no service manager, and no
+    /// message is sent.
     #[test]
     fn states_are_sent() {
         let manager = Manager::new();
@@ -91,9 +92,9 @@ mod tests {
         manager.stopping();
     }
 
-    /// A child process runs the test `states_are_sent` with a socket in place of a service manager,
-    /// and the socket receives each message. A child is needed because environment variables apply
-    /// to the whole process.
+    /// The socket that takes the place of a service manager receives each message that
+    /// `states_are_sent` sends. That test runs in a child process, because environment variables
+    /// apply to a whole process.
     #[test]
     fn a_service_manager_is_notified() {
         let folder = tempfile::tempdir().unwrap();

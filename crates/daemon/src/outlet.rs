@@ -1,6 +1,6 @@
-//! An output of the control loop, such as a record. A failed write, for example on a full disk,
-//! does not end the control loop. The first of consecutive failures is reported, and so is the next
-//! success.
+//! An output of the control loop, such as a record. A write that fails, for example on a full disk,
+//! does not end the control loop. Of consecutive failures only the first is reported, and after
+//! them the first success.
 
 use interleaf_console::{Failure, output};
 use std::{
@@ -9,7 +9,7 @@ use std::{
     path::PathBuf,
 };
 
-/// An output, with the failures of its writes so far.
+/// An output, and the failures of the writes to it so far.
 #[derive(Debug)]
 pub(super) struct Outlet {
     name: String,
@@ -24,8 +24,8 @@ impl Outlet {
         Self { name: name.into(), missing: 0, failing: None }
     }
 
-    /// Notes the result of writing a period. Returns a message for the first of consecutive
-    /// failures, and for the first success after a failure.
+    /// Notes whether a period could be written. Returns a message for the first of consecutive
+    /// failures, and for the first success after them.
     fn note(&mut self, done: io::Result<()>) -> Option<String> {
         let name = &self.name;
         match (done, self.failing.take()) {
@@ -43,7 +43,7 @@ impl Outlet {
         }
     }
 
-    /// Notes the result of writing a period, and prints the message of [`Self::note`], if any.
+    /// Notes whether a period could be written, and prints the message of [`Self::note`], if any.
     pub(super) fn report(&mut self, done: io::Result<()>) {
         if let Some(text) = self.note(done) {
             output::message(&format!("interleaf: {text}"));
@@ -94,7 +94,7 @@ impl LineFile {
         let before = self.file.metadata()?;
         let done = self.file.write_all(format!("{line}\n").as_bytes());
         if done.is_err() && before.is_file() {
-            // Cut an incomplete line off, because it would make the next line unreadable.
+            // Remove the incomplete line, because it would make the next line unreadable.
             self.file.set_len(before.len())?;
         }
         done

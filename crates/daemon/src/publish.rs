@@ -1,5 +1,5 @@
 //! Publishes the periods of the daemon: on stdout, in a record, as a file of target weights, as
-//! metrics, to monitor clients and to the service manager.
+//! metrics, and to monitor clients and the service manager.
 
 use crate::{
     config::Config,
@@ -21,10 +21,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The mode of the file of target weights: other users may read the file.
+/// The mode of the file of target weights, which other users may read.
 const TARGET_MODE: u32 = 0o644;
 
-/// The outputs that each period is written to.
+/// The outputs to which each period is written.
 pub(super) struct Publisher<'a> {
     json: bool,
     stdout: output::Lines,
@@ -40,13 +40,13 @@ pub(super) struct Publisher<'a> {
 struct Target {
     path: PathBuf,
     outlet: Outlet,
-    /// Identity of the file that was written last. When the daemon ends, it removes the target file
-    /// only if the identity is unchanged.
+    /// The identity of the file that was written last. When the daemon ends, it removes the target
+    /// file only if the file still has this identity.
     id: Option<FileId>,
 }
 
 impl<'a> Publisher<'a> {
-    /// A publisher that writes to stdout and to the record of `options`, if any.
+    /// Returns a publisher that writes to stdout and to the record of `options`, if any.
     pub(super) fn to_stdout(options: &Options, manager: &'a Manager) -> Result<Self, Failure> {
         let record = match &options.output {
             None => None,
@@ -67,8 +67,8 @@ impl<'a> Publisher<'a> {
         })
     }
 
-    /// A publisher that also writes to the outputs of the configuration: target file, metrics,
-    /// monitor socket.
+    /// Returns a publisher that also writes to the outputs of the configuration: target file,
+    /// metrics and monitor socket.
     pub(super) fn daemon(
         config: &Config,
         options: &Options,
@@ -89,7 +89,7 @@ impl<'a> Publisher<'a> {
         Ok(Self { target, metrics, watchers, ..outputs })
     }
 
-    /// Publishes the documents of a period, one for each domain. After a failed write, the output
+    /// Publishes the documents of a period, one for each domain. An output to which the write fails
     /// lacks the period. Of consecutive failed writes to an output, only the first is reported.
     ///
     /// # Errors
@@ -123,10 +123,10 @@ impl<'a> Publisher<'a> {
     /// Removes the target file, which is no longer updated.
     ///
     /// # Errors
-    /// When periods are missing in the record or on stdout.
+    /// When the record or stdout lacks periods.
     pub(super) fn close(&mut self) -> Result<(), Failure> {
         if let Some(Target { path, id: Some(id), .. }) = self.target.take() {
-            // Another daemon may have replaced the target file since. `remove_kept` then keeps the
+            // Another daemon may have replaced the target file since. Then `remove_kept` keeps the
             // new file.
             let _ = replace::remove_kept(&path, id);
         }
@@ -139,7 +139,7 @@ impl Target {
     fn new(path: &Path) -> Result<Self, Failure> {
         let outlet = Outlet::new(path.display().to_string());
         match replace::check_kept(path) {
-            // A full disk is no error here, because space may be free when the file is written.
+            // A full disk is no error now, because space may be free when the file is written.
             Err(why) if why.kind() != ErrorKind::StorageFull => {
                 Err(output::file_failure(path, &why))
             }
@@ -153,8 +153,8 @@ impl Target {
     }
 }
 
-/// Opens the monitor socket. Another daemon, which steers other processes, may listen at the
-/// default path. A failure at the default path is therefore only reported.
+/// Opens the monitor socket at `path`, or at the default path. Another daemon, which steers other
+/// processes, may listen at the default path; therefore a failure is only reported there.
 fn watchers(path: Option<&Path>) -> Result<Option<Watchers>, Failure> {
     let unheard = |why: &SocketError| {
         let hint = "name another path, or stop the program that listens there";
@@ -173,8 +173,8 @@ fn watchers(path: Option<&Path>) -> Result<Option<Watchers>, Failure> {
     }
 }
 
-/// Formats the target weights, a line for each domain: `0:65,2:35`. A line has a node and its
-/// weight for each tier.
+/// Formats the target weights, with one line for each domain, such as `0:65,2:35`. A line has each
+/// node of the domain and its weight.
 fn weights(period: &[BalancePeriod]) -> String {
     let line = |document: &BalancePeriod| {
         let nodes = document.nodes.iter().zip(&document.target_weights);
@@ -194,7 +194,7 @@ pub(crate) mod tests {
         os::unix::fs::{PermissionsExt as _, symlink},
     };
 
-    /// A period of a domain without counter readings.
+    /// Returns the document of a period of a domain, without counter readings.
     pub(crate) fn document(domain: &str, nodes: [u32; 2], weights: [u16; 2]) -> BalancePeriod {
         BalancePeriod {
             schema: SCHEMA.into(),
@@ -232,7 +232,7 @@ pub(crate) mod tests {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         fs::write(at("secret"), "root's").unwrap();
-        // Names that an implementation might use for temporary files. Another user of the folder
+        // An implementation might use these names for temporary files. Another user of the folder
         // could plant symlinks with these names for root to follow or to remove.
         symlink("secret", at("x.new")).unwrap();
         symlink("secret", at("x.a.new")).unwrap();

@@ -56,31 +56,30 @@ use interleaf_record::{
 const SIMULATED: &str = "`interleaf balance --platform gnr120-cz122` shows the same loop on a \
                          simulated machine";
 
-/// The largest fraction (0 to 1) of a scope's pages that may migrate during a sample that counts as
-/// quiet (`Settings::placement_floor`). While more pages migrate, the counters do not show the
-/// effect of the new placement. The value is a quarter of 0.02, the smallest step of the default
-/// policy `dmi`.
+/// The largest fraction (0 to 1) of a scope's pages that may migrate in a quiet sample
+/// (`Settings::placement_floor`). If more pages migrate, the counters do not show the effect of the
+/// new placement. The value is a quarter of 0.02, the smallest step of the default policy `dmi`.
 const PLACEMENT_FLOOR: f64 = 0.005;
 
-/// The machine as it is before the daemon changes a setting, and the scope and the platform that
-/// the configuration names.
+/// The machine before the daemon changes a setting, and the scope and the platform that the
+/// configuration names.
 pub(super) struct Setup {
     machine: Machine,
     pub(super) host: HostLayout,
     pub(super) scope: Scope,
     protected: Vec<Scope>,
-    /// The features of DAMON; `None` if they are unknown or the kernel has no DAMON.
+    /// The features of the kernel's DAMON; `None` if they are unknown or the kernel has no DAMON.
     kernel: Option<Probed>,
-    /// The reason why DAMON cannot be probed on the live machine; `None` if it was probed, and for
-    /// a captured machine.
+    /// The reason why DAMON could not be probed on the live machine. `None` if it was probed, and
+    /// for a captured machine.
     probe_failure: Option<String>,
-    /// The platform whose curves the policies use as those of this machine.
+    /// The platform whose curves the policies take as those of this machine.
     pub(super) believed: Platform,
 }
 
 impl Setup {
-    /// Reads the machine and probes the features of DAMON. On a captured machine, which cannot be
-    /// probed, the features follow from the kernel release (`docs/kernels.md`).
+    /// Reads the machine and probes the features of DAMON. A captured machine cannot be probed: its
+    /// features follow from the kernel release (`docs/kernels.md`).
     pub(super) fn read(config: &Config, root: &Root) -> Result<Self, Failure> {
         let machine = Machine::read(root).map_err(system::read_failure)?;
         let mut host = HostLayout::new(&machine).map_err(|why| {
@@ -135,7 +134,7 @@ impl Setup {
         &self.host.layout.scopes
     }
 
-    /// Opens the source of bandwidth.
+    /// Opens the source of bandwidth that the configuration names.
     pub(super) fn source(&self, config: &Config, root: &Root) -> Result<Box<dyn Source>, Failure> {
         let layout = &self.host.layout;
         let (domains, tiers) = (layout.domains.len(), layout.tiers.len());
@@ -149,7 +148,7 @@ impl Setup {
                     });
                 match opened {
                     Ok(counters) => Box::new(counters),
-                    // A policy that decides without bandwidth needs no counters.
+                    // A policy that decides without figures of bandwidth needs no counters.
                     Err(_) if decides_blindly(config.policy) => {
                         Box::new(Uncounted::new(domains, tiers))
                     }
@@ -220,8 +219,8 @@ impl Setup {
         }
     }
 
-    /// Chooses the actuator that the configuration requests. `auto` requests the best actuator that
-    /// the machine supports.
+    /// Chooses the actuator that the configuration requests. For `auto`, this is the best actuator
+    /// that the machine supports.
     pub(super) fn choice(&self, config: &Config) -> Result<Choice, Failure> {
         let ranked = choose(self.kernel.as_ref(), &self.scope, &self.protected, order(config));
         let wanted = match config.actuator {
@@ -250,8 +249,8 @@ impl Setup {
         Ok(choice)
     }
 
-    /// Returns a message if the actuator `kind` needs DAMON, and another program or a kernel module
-    /// uses DAMON. The daemon cannot start in this case.
+    /// Returns a message if another program or a kernel module uses DAMON, and the actuator `kind`
+    /// needs it. The daemon cannot start then.
     pub(super) fn damon_holder(&self, config: &Config, kind: ActuatorKind) -> Option<String> {
         let damon = self.machine.damon.as_ref().filter(|_| kind != ActuatorKind::Pages)?;
         if !damon.kdamonds.is_empty() {
@@ -275,9 +274,9 @@ impl Setup {
             .map_err(system::read_failure)
     }
 
-    /// Claims the pages of the scopes in the journal, so that no other process steers the same
-    /// pages, and makes the actuator of each scope. A scan by an actuator ends early when `stop` is
-    /// set.
+    /// Makes the actuator of each scope. Before that, claims the pages of the scopes in the
+    /// journal, so that no other process steers them. If `stop` is set, a scan by an actuator ends
+    /// early.
     pub(super) fn actuators<'a>(
         &self,
         config: &Config,
@@ -303,8 +302,8 @@ impl Setup {
         Ok(divide(whole, setting, &self.host.nodes, near).into_iter().map(Some).collect())
     }
 
-    /// Makes the controller with a policy for each domain. The user's own policy runs in
-    /// `processes`; with `None`, the controller has the policy that the configuration names.
+    /// Makes the controller, with a policy for each domain. If `processes` is given, the user's own
+    /// policy runs in these processes; with `None`, the configuration names the policy.
     pub(super) fn controller(
         &self,
         config: &Config,
@@ -335,8 +334,8 @@ impl Setup {
         failure.map_or(Ok(controller), |why| Err(Failure::new(why.to_string(), why.hint())))
     }
 
-    /// Returns the target of a scope: `shares`, the order in which the policy assigns pages to
-    /// tiers, and the highest migration rate of the configuration.
+    /// Returns the target of a scope, which consists of `shares`, the order in which the policy
+    /// assigns pages to tiers, and the highest migration rate of the configuration.
     pub(super) fn target(&self, config: &Config, scope: usize, shares: Vec<f64>) -> Target {
         Target {
             scope,
@@ -346,7 +345,7 @@ impl Setup {
         }
     }
 
-    /// Returns the target of a scope for given shares, as the goal of the scope's actuator.
+    /// Returns the goal of a scope's actuator for the target shares `shares`.
     pub(super) fn goal(&self, config: &Config, scope: usize, shares: Vec<f64>) -> Goal {
         self.host.goal(&self.target(config, scope, shares))
     }
@@ -363,16 +362,16 @@ impl Setup {
         Ok(self.scopes().iter().map(start).collect())
     }
 
-    /// Returns the shares that a dry run shows as an example of a later decision. A dry run
-    /// observes no traffic, so the policies cannot decide. The shares of the tiers of a domain are
-    /// in proportion to the rated bandwidths of the tiers.
+    /// Returns shares for a dry run to show as an example of a later decision. A dry run observes
+    /// no traffic, so the policies cannot decide. The shares of a domain's tiers are in proportion
+    /// to their rated bandwidths.
     pub(super) fn by_rating(&self) -> Vec<Vec<f64>> {
         let layout = &self.host.layout;
         self.scopes().iter().map(|scope| rated::shares(layout, scope.domain)).collect()
     }
 
-    /// Returns, for each scope, the percentage of the pages on each node of the scope's domain, by
-    /// `shares`.
+    /// Returns, for each scope, the percentage of the pages on each node of the scope's domain that
+    /// results from `shares`.
     pub(super) fn points(&self, shares: &[Vec<f64>]) -> Vec<PointsDocument> {
         let scopes = self.scopes().iter().zip(shares);
         let points = scopes.map(|(scope, shares)| {
@@ -390,8 +389,8 @@ impl Setup {
         points.collect()
     }
 
-    /// Returns the document of a dry run. The caller fills the fields `start`, `writes`, `next` and
-    /// `next_writes`, which are empty.
+    /// Returns the document of a dry run. Its fields `start`, `writes`, `next` and `next_writes`
+    /// are empty; the caller fills them.
     pub(super) fn plan(
         &self,
         config: &Config,
@@ -433,7 +432,7 @@ impl Setup {
     }
 
     /// Returns a warning about implausible figures of the firmware, which count as unrated; `None`
-    /// without such figures.
+    /// if there are none.
     pub(super) fn ignored_ratings(&self) -> Option<Warning> {
         let of_node = |node: &Node| {
             let figures = node.rated.as_ref().filter(|rated| !rated.implausible.is_empty())?;
@@ -468,7 +467,8 @@ impl Setup {
             format!("{}: nodes {}", domain.name, nodes.join(", "))
         });
         let mut lines = vec![domains.collect::<Vec<_>>().join("; ")];
-        // Describe only the first actuator, because all scopes have the same kind of actuator.
+        // Describe only the first actuator, because the actuators of all scopes are of the same
+        // kind.
         let ways = actuators.iter().take(1).map(|actuator| match actuator {
             Some(actuator) => {
                 format!("pages move by {}: {}", actuator.kind().name(), actuator.describe())
@@ -502,7 +502,7 @@ pub(super) fn settings(config: &Config) -> Settings {
     }
 }
 
-/// Returns the shares that static weights give to the tiers with the names `tiers`.
+/// Returns the shares that static weights give to the tiers whose names are `tiers`.
 pub(super) fn fixed(weights: &Weights, tiers: &[&str]) -> Result<Vec<f64>, Failure> {
     let weights = weights.clone().for_tiers(tiers);
     let hint = "give one weight for each memory node, the fastest first";
@@ -525,7 +525,8 @@ fn counter_failure(why: &impl ToString, remedy: &str) -> Failure {
     Failure::new(why.to_string(), instead(remedy))
 }
 
-/// Returns `remedy` with the alternatives to counters: a feed, a recording or a simulated machine.
+/// Returns `remedy`, followed by the alternatives to counters: a feed, a recording or a simulated
+/// machine.
 fn instead(remedy: &str) -> String {
     let tables = tables().into_iter().filter(|table| !table.cpus.is_empty());
     let known: Vec<String> = tables.map(|table| table.name).collect();
@@ -536,7 +537,7 @@ fn instead(remedy: &str) -> String {
     )
 }
 
-/// Describes a failed probe of DAMON, with a remedy if it is known.
+/// Describes why DAMON could not be probed, with a remedy if one is known.
 fn probe_text(root: &Root, why: &ProbeError) -> String {
     if !matches!(why, ProbeError::Held(_)) {
         return why.to_string();
@@ -549,7 +550,8 @@ fn probe_text(root: &Root, why: &ProbeError) -> String {
     }
 }
 
-/// Returns the group whose members may write to the feed.
+/// Returns the ID of the group whose members may write to the feed; `None` if the configuration
+/// names none.
 fn feed_group(config: &Config, root: &Root) -> Result<Option<u32>, Failure> {
     let group = config.feed_group.as_deref().map(|name| unix_socket::group(root, name)).transpose();
     group.map_err(|why| {
@@ -558,7 +560,7 @@ fn feed_group(config: &Config, root: &Root) -> Result<Option<u32>, Failure> {
     })
 }
 
-/// Returns true if the policy decides without bandwidth.
+/// Returns true if the policy decides without figures of bandwidth.
 fn decides_blindly(policy: PolicyKind) -> bool {
     matches!(policy, PolicyKind::Local | PolicyKind::Static | PolicyKind::Bandwidth)
 }
@@ -580,8 +582,8 @@ fn scope_name(scope: &Wanted) -> String {
 }
 
 /// Returns the scopes whose pages are not migrated (`protected` in the configuration). An entry
-/// that begins with `/` is a control group, which may be created later; other entries are names of
-/// processes.
+/// that begins with `/` is a control group, which may be created later; any other entry is the name
+/// of processes.
 fn protected(config: &Config, root: &Root) -> Result<Vec<Scope>, Failure> {
     let (groups, names): (Vec<String>, Vec<String>) =
         config.protected.iter().cloned().partition(|entry| entry.starts_with('/'));
@@ -604,7 +606,7 @@ fn group(name: &str, root: &Root) -> Result<Group, Failure> {
     Ok(tree.group(name))
 }
 
-/// Returns the scope whose pages are steered.
+/// Returns the scope whose pages are steered, as the configuration names it.
 fn scope(config: &Config, root: &Root) -> Result<Scope, Failure> {
     Ok(match &config.scope {
         Wanted::Machine => Scope::Machine,

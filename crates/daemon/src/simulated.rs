@@ -1,4 +1,4 @@
-//! The daemon's loop on a simulated machine, for users without counters or an expander.
+//! Runs the daemon's loop on a simulated machine, for users without counters or an expander.
 
 use crate::{
     config::Config,
@@ -13,7 +13,7 @@ use interleaf_record::balance::BalancePeriod;
 use interleaf_sim::machine::{PeriodRecord, PreparedScenario, Trial};
 use std::time::Duration;
 
-/// The default workload: it demands more bandwidth than DRAM has.
+/// The default workload, which demands more bandwidth than DRAM has.
 pub const WORKLOAD: &str = "cloverleaf";
 
 /// The default simulated time, s.
@@ -21,13 +21,13 @@ const DURATION_S: f64 = 300.0;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Machine<'a> {
-    /// The platform, by name or file.
+    /// The name or the file of the platform.
     pub platform: &'a str,
-    /// The workload; `None` for [`WORKLOAD`].
+    /// The name of the workload; `None` for [`WORKLOAD`].
     pub workload: Option<&'a str>,
-    /// The number of threads. With `None`, it is the largest number of threads among the workload's
-    /// measured runs with all pages on the first tier, at most one thread per core of the first
-    /// domain.
+    /// The number of threads. With `None`, it is the largest number of threads in those measured
+    /// runs of the workload that had all pages on the first tier, but at most one thread per core
+    /// of the first domain.
     pub threads: Option<u32>,
 }
 

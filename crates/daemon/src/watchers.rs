@@ -1,7 +1,7 @@
-//! The monitor socket: a client that connects receives the recent periods, and then each new period
-//! as it ends, as lines of JSON (`interleaf.balance/1`).
+//! The monitor socket. A client that connects receives the most recent periods, and then each new
+//! period when it ends, as lines of JSON (`interleaf.balance/1`).
 //!
-//! A thread of its own writes to the clients, and the control loop only queues each line for that
+//! A separate thread writes to the clients, and the control loop only queues each line for this
 //! thread. A client with more than [`WAITING_MAX`] unread bytes is disconnected, so a slow client
 //! delays neither the control loop nor other clients.
 
@@ -25,14 +25,14 @@ pub const SOCKET: &str = "/run/interleaf/balance.sock";
 /// first. With one domain, 600 lines are an hour of periods of 6 s.
 const KEPT: usize = 600;
 
-/// Maximum number of unread bytes of a client. A line has about 500 bytes, so this is more than
-/// three times the stored lines.
+/// Maximum number of bytes that a client has not read. A line takes about 500 bytes, so this is
+/// more than three times the stored lines.
 const WAITING_MAX: usize = 1 << 20;
 
-/// Maximum number of clients at a time; a further connection is accepted once a client has left.
+/// Maximum number of simultaneous clients. A further connection is accepted once a client has left.
 const WATCHERS_MAX: usize = 16;
 
-/// The monitor socket and the thread that writes to its clients.
+/// The monitor socket, and the thread that writes to its clients.
 pub(super) struct Watchers {
     lines: Sender<String>,
     worker: Worker,
@@ -41,7 +41,7 @@ pub(super) struct Watchers {
 }
 
 impl Watchers {
-    /// Listens at `path`; only the daemon's user can connect.
+    /// Listens at `path`. Only the daemon's user and root can connect.
     pub(super) fn listen(path: &Path) -> Result<Self, SocketError> {
         let socket = Socket::listen(path, Access::default())?;
         let (lines, queued) = channel();
@@ -56,9 +56,9 @@ impl Watchers {
         Ok(Self { lines, worker, _socket: socket })
     }
 
-    /// Queues a line for all clients, without waiting for them.
+    /// Queues a line for all clients, and does not wait until they receive it.
     pub(super) fn send(&mut self, line: &str) {
-        // The send fails if the thread has ended. There are no clients then, and the line is
+        // The send fails if the thread has ended. Then there are no clients, and the line is
         // dropped.
         if self.lines.send(line.into()).is_ok() {
             self.worker.wake();
@@ -66,7 +66,7 @@ impl Watchers {
     }
 }
 
-/// State of the thread that writes to the clients.
+/// The state of the thread that writes to the clients.
 struct Serving {
     listener: UnixListener,
     control: UnixStream,
@@ -78,7 +78,7 @@ struct Serving {
 /// A connected client.
 struct Watcher {
     stream: UnixStream,
-    /// Bytes that the client has yet to receive.
+    /// Bytes that are still to be sent to the client.
     left: VecDeque<u8>,
 }
 
@@ -107,7 +107,7 @@ impl Serving {
         }
     }
 
-    /// Queues the new lines for each client. Returns false when the control loop has closed its end
+    /// Queues the new lines for each client. Returns false if the control loop has closed its end
     /// of the control socket.
     fn queue_lines(&mut self) -> bool {
         let mut bytes = [0; 64];
@@ -141,7 +141,7 @@ impl Serving {
 }
 
 impl Watcher {
-    /// Returns true if the client is still connected. Input of the client is discarded.
+    /// Returns true if the client is still connected. Its input is discarded.
     fn listens(&mut self) -> bool {
         match self.stream.read(&mut [0; 64]) {
             Ok(count) => count > 0,
@@ -218,8 +218,8 @@ mod tests {
         assert_eq!(lines(&mut connect(&path), 1), ["7"]);
     }
 
-    /// A client that does not read is disconnected; neither the control loop nor the other clients
-    /// wait.
+    /// A client that does not read is disconnected. Neither the control loop nor the other clients
+    /// wait for it.
     #[test]
     fn a_client_that_does_not_read_delays_no_other() {
         let folder = tempfile::tempdir().unwrap();
@@ -230,8 +230,8 @@ mod tests {
         let line = "x".repeat(1 << 16) + "\n";
         for _ in 0..64 {
             watchers.send(&line);
-            // The reader receives each line; the 4 MiB in total exceed the limit of the idle
-            // client.
+            // The reader receives each line. All lines together, 4 MiB, exceed the limit of the
+            // idle client.
             assert_eq!(lines(&mut reader, 1)[0].len(), 1 << 16);
         }
         let mut left = vec![];

@@ -1,9 +1,9 @@
 //! Opens files whose names come from a user or a captured machine.
 //!
-//! Such a file can be a FIFO, where `open` waits for a writer; a device whose content has no end;
-//! or a symlink that leads out of the captured machine. Therefore only regular files and anonymous
-//! FIFOs are opened, and the number of bytes that are read has a limit. Anonymous FIFOs are the
-//! pipes of a shell (`<(...)`, `/dev/stdin`).
+//! Such a name can be that of a FIFO, whose `open` waits for a writer; of a device, whose content
+//! has no end; or of a symlink that leads out of the captured machine. Therefore only regular files
+//! and anonymous FIFOs are opened, and the number of bytes that are read has a limit. Anonymous
+//! FIFOs are the pipes of a shell (`<(...)`, `/dev/stdin`).
 
 use rustix::{
     fs::{FileType, Mode, OFlags, ResolveFlags},
@@ -25,22 +25,22 @@ const PIPE_FILE_SYSTEM: i64 = 0x5049_5045;
 const READ: OFlags =
     OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
-/// Flags of a descriptor from which only the type of the file is read. With `PATH`, a device is not
-/// opened.
+/// Flags to open a descriptor that serves only to read the type of a file. `PATH` does not open the
+/// device behind a device file.
 const TYPE_ONLY: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
 /// Maximum number of `openat2` calls for one file. A call fails with `EAGAIN` if a folder of the
 /// path is renamed at the same moment.
 const TRIES_MAX: u32 = 16;
 
-/// The reason why a file must not be read.
+/// The reason why an existing file is not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     #[error("it is a {0}, not a regular file")]
     Kind(&'static str),
     #[error("it is larger than {}, the limit for such a file", size(*.0))]
     Size(u64),
-    /// A symlink leads out of the folder that was given as root.
+    /// A symlink leads out of the folder that must contain the file.
     #[error("a symlink leads out of the root")]
     Leaves,
 }
@@ -51,8 +51,8 @@ impl From<Refused> for io::Error {
     }
 }
 
-/// Formats the size of a limit for an error message, in GiB, MiB or bytes. Each limit is a power of
-/// two, so the shift drops no remainder.
+/// Formats `bytes`, the size limit in an error message, in GiB, MiB or bytes. Each limit is a power
+/// of two, so the shift drops no remainder.
 fn size(bytes: u64) -> String {
     match bytes {
         _ if bytes >= 1 << 30 => format!("{} GiB", bytes >> 30),
@@ -61,11 +61,10 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// Reads the regular file or anonymous pipe at `path`, at most `limit` bytes, without a byte order
-/// mark.
+/// Reads the regular file or anonymous pipe at `path`. A byte order mark is dropped.
 ///
 /// # Errors
-/// When the file cannot be read, has another type ([`Refused`]), or is larger than `limit`.
+/// When the file cannot be read, has another type ([`Refused`]), or has more than `limit` bytes.
 pub fn read_file(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let open = |flags| rustix::fs::open(path, flags, Mode::empty()).map_err(io::Error::from);
     let file = regular(open)?;
@@ -75,16 +74,15 @@ pub fn read_file(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     content(file, limit).map(without_byte_order_mark)
 }
 
-/// Reads stdin, which may be a file of any type, at most `limit` bytes, without a byte order mark.
-///
+/// Reads stdin, which may be a file of any type. A byte order mark is dropped.
 /// # Errors
 /// When stdin cannot be read or has more than `limit` bytes.
 pub fn read_stdin(limit: u64) -> io::Result<Vec<u8>> {
     bytes(io::stdin().lock(), limit).map(without_byte_order_mark)
 }
 
-/// The content of a file without its byte order mark (U+FEFF), with which spreadsheets and some
-/// editors begin UTF-8 files. No binary format of Interleaf begins with these bytes.
+/// Drops the byte order mark (U+FEFF) with which spreadsheets and some editors begin UTF-8 files.
+/// No binary format of Interleaf begins with these bytes.
 fn without_byte_order_mark(mut content: Vec<u8>) -> Vec<u8> {
     const MARK: &[u8] = "\u{feff}".as_bytes();
     if content.starts_with(MARK) {
@@ -110,10 +108,10 @@ fn bytes(source: impl Read, limit: u64) -> io::Result<Vec<u8>> {
     if read as u64 > limit { Err(Refused::Size(limit).into()) } else { Ok(bytes) }
 }
 
-/// Opens a regular file or an anonymous pipe for reading. The function `open` opens the file with
-/// the flags in its argument. Opening a device can have effects, so the file type is first checked
-/// on an `O_PATH` descriptor. The type is checked again on the opened file, because another program
-/// may have replaced the file in between.
+/// Opens a regular file or an anonymous pipe for reading. The argument `open` is a function that
+/// opens the file with the flags that it gets. Opening a device can have effects, so the file type
+/// is first checked on an `O_PATH` descriptor. It is checked again on the opened file, because
+/// another program may have replaced the file in between.
 fn regular(open: impl Fn(OFlags) -> io::Result<OwnedFd>) -> io::Result<File> {
     check(open(TYPE_ONLY)?.as_fd())?;
     let file = open(READ)?;
@@ -121,9 +119,9 @@ fn regular(open: impl Fn(OFlags) -> io::Result<OwnedFd>) -> io::Result<File> {
     Ok(file.into())
 }
 
-/// Reads the kernel file at `path`, at most `limit` bytes, and does not remove a byte order mark.
-/// The name of a kernel file does not come from a user, so the file type is checked only after
-/// opening.
+/// Reads the kernel file at `path`; fails if it has more than `limit` bytes. A byte order mark is
+/// kept. The name of a kernel file does not come from a user, so the file type is checked only
+/// after opening.
 pub(crate) fn read_kernel_file(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let file = rustix::fs::open(path, READ, Mode::empty())?;
     check(file.as_fd())?;
@@ -136,8 +134,8 @@ pub(crate) fn open_below(folder: &Path, path: &str) -> io::Result<File> {
     regular(|flags| below(folder, path, flags))
 }
 
-/// The names of the files in the folder at `path` below `folder`, without `.` and `..`. Fails if a
-/// symlink in `path` leads out of `folder`.
+/// Returns the names of the files in the folder at `path` below `folder`, without `.` and `..`.
+/// Fails if a symlink in `path` leads out of `folder`.
 pub(crate) fn names_below(folder: &Path, path: &str) -> io::Result<Vec<String>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let entries = rustix::fs::Dir::read_from(below(folder, path, flags)?)?;
@@ -204,8 +202,8 @@ fn below(folder: &Path, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
     Err(Errno::AGAIN.into())
 }
 
-/// Like [`below`], but without `openat2`. Symlinks are resolved first. Then the components of the
-/// resolved path are opened one by one with `O_NOFOLLOW`, because a component may have been
+/// Does the same as [`below`] without `openat2`. Symlinks are resolved first. Then the components
+/// of the resolved path are opened one by one with `O_NOFOLLOW`, because a component may have been
 /// replaced by a symlink after the resolution.
 fn open_by_components(folder: &Path, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
     let top = fs::canonicalize(folder)?;

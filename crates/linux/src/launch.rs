@@ -1,4 +1,5 @@
-//! Starting commands: signals, swap files, memory limits, drives, and sockets for other programs.
+//! The start of commands, with what it needs: signals, swap files, memory limits, drives, and
+//! sockets for other programs.
 
 pub mod command;
 

@@ -1,8 +1,9 @@
-//! Linux: the memory tiers of a machine, its settings, and the placement of pages.
+//! Memory tiers of a Linux machine, its settings, and the placement of pages.
 //!
 //! Everything is read below a [`root::Root`], which is `/` for a live machine, and a folder with
 //! the same files for a captured machine. A missing feature is a value such as `None`, not an
-//! error: examples are an old kernel, a machine with one node, a file that only root may read.
+//! error. Features are missing on an old kernel, on a machine with one node, or if only root may
+//! read a file.
 //!
 //! ```text
 //! launch    commands, swap files, drives, Unix sockets

@@ -1,5 +1,5 @@
 //! Processes: their identity and descendants, their executables, the placement of their memory, and
-//! the limits on it.
+//! the limits on their memory.
 
 pub mod table;
 

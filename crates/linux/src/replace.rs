@@ -8,12 +8,13 @@
 //! relative to an open folder (`openat`, `renameat`). Therefore no other user of a shared folder
 //! can redirect the write with a symbolic link or by renaming a parent.
 //!
-//! Two kinds of targets:
+//! There are two kinds of targets:
 //!
 //! - [`named`]: an output that the user names (`-o FILE`). Symbolic links are followed. The mode
 //!   and the owner of an existing file are kept. Devices, FIFOs and inherited descriptors are
 //!   written in place.
 //! - [`kept`]: a file that the program itself keeps, usually as root. The target must be a regular
+//!   file or not exist yet. No symbolic link of another user is followed on the way to it.
 //!   file or not exist yet. No symbolic link of another user is followed on the way to it.
 
 use rustix::{
@@ -41,45 +42,47 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-/// Maximum number of symbolic links on the way to a file: the kernel's own limit (`MAXSYMLINKS`).
+/// Maximum number of symbolic links on the way to a file, which is also the kernel's limit
+/// (`MAXSYMLINKS`).
 const LINKS_MAX: u32 = 40;
 
 /// Maximum number of random names that are tried for a temporary file.
 const NAMES_MAX: u32 = 100;
 
-/// The type of procfs in statfs(2), `PROC_SUPER_MAGIC`.
+/// The number of procfs in `f_type` of statfs(2): `PROC_SUPER_MAGIC`.
 const PROC_MAGIC: i128 = 0x9fa0;
 
 const STICKY: u32 = 0o1000;
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 const WRITABLE_BY_ALL: u32 = 0o002;
 
-/// The time at which the new contents of a file are written to the drive.
+/// Whether the new contents of a file are on the drive when the call returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
-    /// Contents are on the drive (`fsync`) before the target is replaced.
+    /// The contents are written to the drive (`fsync`) before the target is replaced.
     Synced,
-    /// The kernel writes the contents back later. Suits files that are soon replaced again.
+    /// The kernel writes the contents to the drive later. This suits files that are soon replaced
+    /// again.
     Cached,
 }
 
-/// Treatment of existing contents when a file is opened for writing.
+/// What happens to the contents that a file has when it is opened for writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
-    /// The contents of the file stay, and writes append.
+    /// The contents stay, and writes append to them.
     Append,
-    /// The contents of the file are dropped.
+    /// The contents are dropped.
     Truncate,
 }
 
-/// Identity of a file, independent of its name.
+/// The identity of a file, independent of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileId {
     device: u64,
     inode: u64,
 }
 
-/// An open folder. Files in it are opened relative to its descriptor, so an access reaches this
+/// An open folder. Its files are opened relative to its descriptor, so an access reaches this
 /// folder even after a parent folder was renamed.
 #[derive(Debug)]
 pub struct Folder(OwnedFd);
@@ -87,8 +90,8 @@ pub struct Folder(OwnedFd);
 /// Replaces the file that a user named as an output.
 ///
 /// If the file cannot be replaced, for example because its folder is read-only or the file is a
-/// mount point, the file is overwritten in place. Space for the contents is reserved first where
-/// the file system supports this, so that a full file system leaves the file unchanged.
+/// mount point, it is overwritten in place. Before that, space for the contents is reserved if the
+/// file system supports this, so that a full file system leaves the file unchanged.
 ///
 /// # Errors
 /// When the system refuses, or the target is a block device. Also when another user may have
@@ -118,7 +121,7 @@ pub fn named(target: &Path, contents: &[u8], durability: Durability) -> io::Resu
     }
 }
 
-/// Opens a file that a user named as an output, for writing piece by piece and reading back.
+/// Opens a file that a user named as an output, for writing it piece by piece and reading it back.
 ///
 /// # Errors
 /// The errors of [`named`].
@@ -143,7 +146,7 @@ pub fn open_named(target: &Path, existing: Existing) -> io::Result<File> {
 /// # Errors
 /// The errors of [`named`].
 pub fn check_named(target: &Path) -> io::Result<()> {
-    // Do not open a FIFO for the check: the close would signal end-of-file to its reader.
+    // Do not open a FIFO for the check: closing it again would signal end-of-file to its reader.
     if std::fs::metadata(target).is_ok_and(|found| found.file_type().is_fifo()) {
         return Ok(());
     }
@@ -159,8 +162,8 @@ pub fn check_named(target: &Path) -> io::Result<()> {
     }
 }
 
-/// Replaces a file of the program's own state, such as a journal. The new file has `mode`,
-/// regardless of the umask.
+/// Replaces a file in which the program keeps its own state, such as a journal. The new file has
+/// the mode `mode`, regardless of the umask.
 ///
 /// # Errors
 /// When the system refuses, the path names something other than a regular file, or the path leads
@@ -181,8 +184,8 @@ pub fn check_kept(path: &Path) -> io::Result<()> {
     Ok(unlinkat(&folder, &name, AtFlags::empty())?)
 }
 
-/// Removes a file that [`kept`] wrote with the identity `id`. If another file is at `path` by now,
-/// that file stays.
+/// Removes the file that [`kept`] wrote to `path` and whose identity is `id`. If another file is at
+/// `path` by now, it stays.
 ///
 /// # Errors
 /// The errors of [`kept`].
@@ -191,16 +194,16 @@ pub fn remove_kept(path: &Path, id: FileId) -> io::Result<()> {
     folder.remove(&name, id)
 }
 
-/// The destination of a write.
+/// What an output is written to.
 enum Output {
-    /// A device, a FIFO or an inherited descriptor: written in place.
+    /// A device, a FIFO or an inherited descriptor, which is written in place.
     Stream(File),
-    /// A regular file; `existing` is `None` for a new file.
+    /// A regular file. `existing` is `None` if the file does not exist yet.
     File { folder: Folder, name: OsString, existing: Option<Stat> },
 }
 
-/// Follows the symbolic links of a target that a user named, and returns the file or stream to
-/// write.
+/// Follows the symbolic links of `target`, which a user named. Returns the file or stream to which
+/// the output is written.
 fn resolve(target: &Path) -> io::Result<Output> {
     let mut path = target.to_path_buf();
     for _ in 0..LINKS_MAX {
@@ -238,14 +241,14 @@ fn resolve(target: &Path) -> io::Result<Output> {
 }
 
 /// Opens a device, a FIFO or an inherited descriptor such as `/dev/stdout`. If the descriptor
-/// belongs to a regular file, the file is opened for appending, so its earlier contents stay.
+/// belongs to a regular file, the file is opened for appending, so that its contents stay.
 fn stream(path: &Path) -> io::Result<Output> {
     let is_file = std::fs::metadata(path).is_ok_and(|found| found.is_file());
     let mut options = File::options();
     Ok(Output::Stream(options.write(true).append(is_file).open(path)?))
 }
 
-/// Refuses block devices: an output never overwrites a drive.
+/// Fails for a block device, so that an output never overwrites a drive.
 fn refuse_device(path: &Path) -> io::Result<()> {
     match std::fs::metadata(path)?.file_type().is_block_device() {
         true => Err(denied("it is a block device: its contents would be lost".into())),
@@ -263,8 +266,9 @@ fn inherit(file: &File, existing: &Stat) -> io::Result<()> {
     Ok(fchmod(file, Mode::from_raw_mode(existing.st_mode & 0o7777))?)
 }
 
-/// True when a file cannot be replaced but may still be overwritten in place: its folder is
-/// read-only or sticky, its owner cannot be kept, or the file is a mount point.
+/// True when the error `why` means that a file cannot be replaced but may still be overwritten in
+/// place: its folder is read-only or sticky, its owner cannot be kept, or the file is a mount
+/// point.
 fn is_irreplaceable(why: &io::Error) -> bool {
     let reasons = [Errno::ACCESS, Errno::PERM, Errno::ROFS, Errno::BUSY, Errno::XDEV];
     Errno::from_io_error(why).is_some_and(|why| reasons.contains(&why))
@@ -290,8 +294,8 @@ impl Folder {
         Ok(Self(openat(CWD, path, flags, Mode::empty())?))
     }
 
-    /// Opens the folder of a file that the program keeps. Returns the folder and the name of the
-    /// file.
+    /// Opens the folder of the file at `path`, which the program keeps. Returns the folder and the
+    /// name of the file.
     ///
     /// # Errors
     /// The errors of [`Self::trusted`], or when the path names no file.
@@ -301,7 +305,7 @@ impl Folder {
     }
 
     /// Opens the folder at `path`. Each symbolic link on the way must belong to root or to this
-    /// user, because the owner of a link can redirect it at any time.
+    /// user, because the owner of a link can replace it by another link at any time.
     ///
     /// # Errors
     /// When the folder does not exist, or a link on the way belongs to another user.
@@ -346,13 +350,13 @@ impl Folder {
         check_private(&fstat(self)?)
     }
 
-    /// The folder's path, by its descriptor, for system calls that take only a path, such as
-    /// bind(2).
+    /// Returns a path of the folder that goes through its descriptor, for system calls that take
+    /// only a path, such as bind(2).
     pub fn path(&self) -> PathBuf {
         format!("/proc/self/fd/{}", self.0.as_raw_fd()).into()
     }
 
-    /// The names in the folder, sorted.
+    /// Returns the names in the folder, sorted.
     ///
     /// # Errors
     /// When the folder cannot be listed.
@@ -367,11 +371,12 @@ impl Folder {
         Ok(names)
     }
 
-    /// Opens the file `name`. If the file does not exist, creates it, empty and accessible to this
-    /// user only. Fails if the file exists and another user can write to it.
+    /// Opens the file `name`. If it does not exist, creates it as an empty file that only this user
+    /// can access.
     ///
     /// # Errors
-    /// When the system refuses, or the name is a symbolic link.
+    /// When the system refuses, the name is a symbolic link, or the file exists and another user
+    /// can write to it.
     pub fn private_file(&self, name: &str) -> io::Result<File> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = openat(self, name, flags | OFlags::NONBLOCK, Mode::RUSR | Mode::WUSR)?;
@@ -379,8 +384,8 @@ impl Folder {
         Ok(file.into())
     }
 
-    /// The text of a regular file that only root and this user can change; `None` when it does not
-    /// exist.
+    /// Reads the text of a regular file that only root and this user can change; `None` if the file
+    /// does not exist.
     ///
     /// # Errors
     /// When the system refuses, or the file is not a regular file, can be changed by another user,
@@ -406,7 +411,7 @@ impl Folder {
         Ok(Some(text))
     }
 
-    /// Replaces or creates the regular file `name` in the folder. The new file has `mode`.
+    /// Replaces or creates the regular file `name` in the folder. The new file has the mode `mode`.
     ///
     /// # Errors
     /// The errors of [`kept`].
@@ -444,7 +449,7 @@ impl Folder {
         Ok(renameat(self, from, self, to)?)
     }
 
-    /// Removes a file, if it exists.
+    /// Removes the file `name` from the folder, if it exists.
     ///
     /// # Errors
     /// When the system refuses.
@@ -469,12 +474,12 @@ impl Folder {
         }
     }
 
-    /// An unguessable name for the temporary file or socket that later becomes `name`.
+    /// Returns an unguessable name for a temporary file or socket that later becomes `name`.
     pub fn random_name(name: &OsStr) -> io::Result<OsString> {
         let mut bytes = [0; 8];
         getrandom(&mut bytes, GetRandomFlags::empty())?;
         let mut random = OsString::from(".");
-        // Cut the name, because a file name has at most 255 bytes.
+        // Shorten the name, because the name of a file has at most 255 bytes.
         random.push(OsStr::from_bytes(&name.as_bytes()[..name.len().min(200)]));
         random.push(format!(".{:016x}.tmp", u64::from_ne_bytes(bytes)));
         Ok(random)
@@ -492,7 +497,8 @@ impl Folder {
         Err(Errno::EXIST.into())
     }
 
-    /// Creates a temporary file with `mode`, calls `write` to fill it, and renames it to `name`.
+    /// Creates a temporary file with the mode `mode`, calls `write` to fill it, and renames it to
+    /// `name`.
     fn create(
         &self,
         name: &OsStr,
@@ -512,15 +518,15 @@ impl Folder {
         match &done {
             Ok(_) if durability == Durability::Synced => self.sync(),
             Ok(_) => {}
-            // Remove the partial file: it occupies space, and a full file system may be the cause
+            // Remove the partial file. It occupies space, and a full file system may be the cause
             // of the failure.
             Err(_) => drop(unlinkat(self, &temporary, AtFlags::empty())),
         }
         done
     }
 
-    /// Overwrites a file in place. Space for the contents is reserved first where the file system
-    /// supports this, so that a full file system leaves the file unchanged.
+    /// Overwrites the file `name` in place. Before that, space for the contents is reserved if the
+    /// file system supports this, so that a full file system leaves the file unchanged.
     fn overwrite(&self, name: &OsStr, contents: &[u8], durability: Durability) -> io::Result<()> {
         let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut file = File::from(openat(self, name, flags, Mode::empty())?);
@@ -536,7 +542,7 @@ impl Folder {
         if durability == Durability::Synced { file.sync_all() } else { Ok(()) }
     }
 
-    /// Flushes the folder's entries to the drive after a rename. A failure is ignored, because the
+    /// Writes the folder's entries to the drive after a rename. A failure is ignored, because the
     /// contents of the renamed file are on the drive already.
     fn sync(&self) {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -550,8 +556,8 @@ impl Folder {
         Ok(OsString::from_vec(to.into_bytes()).into())
     }
 
-    /// True when the folder is in procfs, where a symbolic link such as `/proc/PID/fd/1` stands for
-    /// an open file.
+    /// True when the folder is in procfs. A symbolic link in procfs, such as `/proc/PID/fd/1`, can
+    /// stand for an open file.
     fn is_proc(&self) -> bool {
         fstatfs(self).is_ok_and(|found| i128::from(found.f_type) == PROC_MAGIC)
     }
@@ -569,7 +575,8 @@ impl Folder {
         }
     }
 
-    /// Refuses an entry that another user may have planted.
+    /// Fails if another user may have planted the entry `found`, which is a `name` (such as "file")
+    /// in this folder.
     ///
     /// In a sticky folder that all users can write, the owner of the entry must be root, this user
     /// or the folder's owner. The kernel's `fs.protected_symlinks` and `fs.protected_regular` have
@@ -603,7 +610,7 @@ fn components(path: &Path) -> VecDeque<OsString> {
     names.collect()
 }
 
-/// True when the owner `uid` is root or this user. Both are trusted: each of them can change the
+/// True when `uid` is root or this user. Both are trusted, because each of them can change the
 /// files of this process anyway.
 fn is_ours(uid: u32) -> bool {
     uid == 0 || uid == geteuid().as_raw()

@@ -16,31 +16,31 @@ use std::{
 
 use interleaf_procfs::files::is_absent;
 
-/// Maximum size of a file of the kernel that is read, bytes. The largest known file is `smaps` of a
+/// Maximum size of a kernel file that is read, bytes. The largest known file is `smaps` of a
 /// process with a million mappings, 700 MB.
 const KERNEL_FILE_MAX: u64 = 1 << 30;
 
-/// Maximum size of a file of a captured machine that is read, bytes. Such a file may come from
-/// another user.
+/// Maximum size of a captured machine's file that is read, bytes. Such a file may come from another
+/// user.
 const CAPTURED_FILE_MAX: u64 = 64 << 20;
 
-/// The root of a machine's files.
+/// The folder below which the files of a machine are.
 #[derive(Debug)]
 pub struct Root {
     path: PathBuf,
-    /// True when symlinks may not lead out of the root: for captured machines, whose files another
-    /// user may have made.
+    /// True when symlinks may not lead out of the root. This is so for captured machines, whose
+    /// files another user may have made.
     is_confined: bool,
     writes: Writes,
-    /// The content of each path that was read since the call of [`Root::recording`], for
-    /// [`Root::capture`]; `None` without that call. Reads that a capture leaves out, such as
+    /// For [`Root::capture`], each path that was read since the call of [`Root::recording`], with
+    /// its content; `None` without that call. Reads that a capture leaves out, such as
     /// [`Root::peek`], are not in the map.
     found: Option<RefCell<BTreeMap<String, PathContent>>>,
     /// The number of reads of files and folders so far.
     reads: Cell<u64>,
 }
 
-/// The content of a path that was read, for a capture.
+/// What a capture stores of a path that was read.
 #[derive(Clone, Debug)]
 enum PathContent {
     File(String),
@@ -49,17 +49,17 @@ enum PathContent {
     Present,
 }
 
-/// The effect of [`Root::write`].
+/// What [`Root::write`] does.
 enum Writes {
-    /// Writes are carried out.
+    /// The text is written to the file.
     Done,
     /// A function of a test takes the place of the kernel.
     Simulated(Box<Answer>),
-    /// Writes are recorded, and nothing changes.
+    /// The write is only recorded, and nothing changes.
     Noted(RefCell<Vec<Write>>),
 }
 
-/// A test's stand-in for the kernel: receives the path and text of a write.
+/// A test's stand-in for the kernel, which gets the path and the text of a write.
 type Answer = dyn Fn(&str, &str) -> io::Result<()> + Send;
 
 impl fmt::Debug for Writes {
@@ -80,32 +80,31 @@ pub struct Write {
     pub text: String,
 }
 
-/// The reason why a file cannot be read or written, or its content is invalid.
+/// The reason why a file cannot be read or written, or has invalid content.
 #[derive(Debug, thiserror::Error)]
 pub enum RootError {
     /// The file exists but cannot be read.
     #[error("{path}: cannot be read: {why}")]
     Read { path: String, why: io::Error },
-    /// The file cannot be written.
     #[error("{path}: \"{text}\" cannot be written: {why}")]
     Write {
         path: String,
-        /// The text to be written.
+        /// The text that was to be written.
         text: String,
         why: io::Error,
     },
-    /// The content is not of the expected form.
+    /// The content of the file does not have the expected form.
     #[error("{path}: \"{}\" is not {expected}", excerpt(text))]
     Content {
         path: String,
         text: String,
-        /// A description of the expected content.
+        /// A description of content that would be valid.
         expected: &'static str,
     },
 }
 
 impl RootError {
-    /// True when permission was missing.
+    /// True when this user lacked a permission.
     pub fn is_permission(&self) -> bool {
         match self {
             Self::Read { why, .. } | Self::Write { why, .. } => {
@@ -115,15 +114,15 @@ impl RootError {
         }
     }
 
-    /// True when the file was refused for safety: it is not a regular file, is too large, or is
+    /// True when the file was not read for safety: it is not a regular file, is too large, or is
     /// outside the root of a captured machine.
     pub fn is_refused(&self) -> bool {
         let Self::Read { why, .. } = self else { return false };
         why.get_ref().is_some_and(|why| why.is::<input::Refused>())
     }
 
-    /// True when the kernel has the file but refuses the written value (`EINVAL`). Kernels refuse
-    /// keywords of later kernels in this way.
+    /// True when the kernel has the file but refuses the value that was written (`EINVAL`). Kernels
+    /// refuse keywords of later kernels in this way.
     pub fn is_not_taken(&self) -> bool {
         matches!(self, Self::Write { why, .. } if why.kind() == io::ErrorKind::InvalidInput)
     }
@@ -134,19 +133,19 @@ impl Root {
         Self { path, is_confined, writes, found: None, reads: Cell::default() }
     }
 
-    /// The running machine.
+    /// Returns the root of the running machine.
     pub fn live() -> Self {
         Self::new("/".into(), false, Writes::Done)
     }
 
-    /// A simulated live machine below `path`, whose files are written to.
+    /// Returns the root of a simulated live machine below `path`. Writes change its files.
     #[cfg(test)]
     pub(crate) fn live_below(path: impl Into<PathBuf>) -> Self {
         Self::new(path.into(), false, Writes::Done)
     }
 
-    /// A simulated live machine below `path`, for tests of refused writes. `answer` takes the place
-    /// of the kernel: it receives the path and text of each write.
+    /// Returns the root of a simulated live machine below `path`, for tests of refused writes.
+    /// `answer` takes the place of the kernel: it gets the path and the text of each write.
     pub fn live_simulated(
         path: impl Into<PathBuf>,
         answer: impl Fn(&str, &str) -> io::Result<()> + Send + 'static,
@@ -154,18 +153,19 @@ impl Root {
         Self::new(path.into(), false, Writes::Simulated(Box::new(answer)))
     }
 
-    /// A captured machine below `path`. Writes are recorded and not carried out.
+    /// Returns the root of a captured machine below `path`. Writes are recorded and not carried
+    /// out.
     pub fn captured(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
-        // Do not confine the root `/`. It is the running machine in a dry run: its `/proc` has
+        // Do not confine the root `/`, which is the running machine in a dry run: its `/proc` has
         // magic links, which a confined root refuses.
         let is_confined = fs::canonicalize(&path).map_or(true, |path| path != Path::new("/"));
         Self::new(path, is_confined, Writes::Noted(RefCell::default()))
     }
 
-    /// Records the content of each file and folder that is read from now on, for [`Self::capture`].
-    /// Other roots record nothing, because the memory of a daemon would grow with every control
-    /// group that the daemon has ever read.
+    /// Makes this root record the content of each file and folder that is read from now on, for
+    /// [`Self::capture`]. By default nothing is recorded: the memory of a daemon would grow with
+    /// every control group that it has ever read.
     #[must_use]
     pub fn recording(mut self) -> Self {
         self.found.get_or_insert_default();
@@ -183,18 +183,18 @@ impl Root {
         !matches!(self.writes, Writes::Noted(_))
     }
 
-    /// The number of reads of files and folders so far. Tests use this number to bound the cost of
-    /// a scan.
+    /// Returns the number of reads of files and folders so far. Tests limit the cost of a scan by
+    /// this number.
     pub fn reads(&self) -> u64 {
         self.reads.get()
     }
 
-    /// The path, on this system, of a file of the machine.
+    /// Returns the path on this system that the machine's file `path` has.
     pub fn at(&self, path: &str) -> PathBuf {
         self.path.join(path.trim_start_matches('/'))
     }
 
-    /// True when the file or folder exists.
+    /// True when the file or folder exists on the machine.
     pub fn has(&self, path: &str) -> bool {
         let is_present = match self.is_confined {
             true => input::is_below(&self.path, path),
@@ -206,7 +206,7 @@ impl Root {
         is_present
     }
 
-    /// The text of a file without its last newline; `None` when the file does not exist.
+    /// Reads the text of a file, without its last newline; `None` if the file does not exist.
     /// [`Self::capture`] copies the file.
     ///
     /// # Errors
@@ -217,7 +217,8 @@ impl Root {
         Ok(Some(without_last_newline(text)))
     }
 
-    /// Like [`Self::text`], but also `None` for a file that this user may not read.
+    /// Does the same as [`Self::text`], but also returns `None` for a file that this user may not
+    /// read.
     ///
     /// # Errors
     /// When the file cannot be read for another reason.
@@ -228,8 +229,8 @@ impl Root {
         }
     }
 
-    /// Like [`Self::text`], but [`Self::capture`] does not copy the file: for files that are
-    /// numerous, or private to users.
+    /// Does the same as [`Self::text`], but [`Self::capture`] does not copy the file. This is for
+    /// files that are numerous, or private to users.
     ///
     /// # Errors
     /// When the file exists and cannot be read.
@@ -241,8 +242,8 @@ impl Root {
         Ok(self.bytes(path)?.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()))
     }
 
-    /// The bytes of a binary file; `None` when the file does not exist. [`Self::capture`] does not
-    /// copy the file.
+    /// Reads the bytes of a binary file; `None` if the file does not exist. [`Self::capture`] does
+    /// not copy the file.
     ///
     /// # Errors
     /// When the file exists and cannot be read.
@@ -259,11 +260,11 @@ impl Root {
         }
     }
 
-    /// Fills `bytes` from `offset` of a file, such as the file of a CPU's MSRs. [`Self::capture`]
-    /// does not copy the file.
+    /// Fills `bytes` from a file, beginning at `offset`. An example is the file of a CPU's MSRs.
+    /// [`Self::capture`] does not copy the file.
     ///
     /// # Errors
-    /// When the file cannot be read, or ends earlier.
+    /// When the file cannot be read, or ends before `bytes` is full.
     pub fn read_at(&self, path: &str, offset: u64, bytes: &mut [u8]) -> io::Result<()> {
         let file = match self.is_confined {
             true => input::open_below(&self.path, path)?,
@@ -272,8 +273,8 @@ impl Root {
         file.read_exact_at(bytes, offset)
     }
 
-    /// The value in a file, parsed by `parse`; `None` when the file does not exist. `expected`
-    /// describes valid content for the error message.
+    /// Reads the value in a file, which `parse` parses; `None` if the file does not exist.
+    /// `expected` describes valid content for the error message.
     ///
     /// # Errors
     /// When the file cannot be read, or `parse` returns `None`.
@@ -290,7 +291,7 @@ impl Root {
         }
     }
 
-    /// The decimal number in a file.
+    /// Reads the decimal number in a file; `None` if the file does not exist.
     ///
     /// # Errors
     /// The errors of [`Self::value`].
@@ -298,7 +299,7 @@ impl Root {
         self.value(path, "a whole number", |text| text.parse().ok())
     }
 
-    /// The names in a folder, sorted; empty when the folder does not exist. [`Self::capture`]
+    /// Returns the names in a folder, sorted; none if the folder does not exist. [`Self::capture`]
     /// copies the names.
     ///
     /// # Errors
@@ -309,7 +310,7 @@ impl Root {
         Ok(names)
     }
 
-    /// Like [`Self::names`], but [`Self::capture`] does not copy the names.
+    /// Does the same as [`Self::names`], but [`Self::capture`] does not copy the names.
     ///
     /// # Errors
     /// When the folder exists and cannot be listed.
@@ -337,7 +338,7 @@ impl Root {
     }
 
     /// Copies the files and names that were read since [`Self::recording`] to `target`, a new
-    /// folder, which [`Self::captured`] can read elsewhere. Reads by [`Self::peek`],
+    /// folder, which [`Self::captured`] can read on any machine. Reads by [`Self::peek`],
     /// [`Self::peek_names`], [`Self::bytes`] and [`Self::read_at`] are left out.
     ///
     /// # Errors
@@ -368,9 +369,9 @@ impl Root {
         Ok(())
     }
 
-    /// Writes `text` to a file of the machine; on a captured machine, only records the write. Only
-    /// this function, [`Self::make_folder`] and [`Self::remove_folder`] change the kernel's files
-    /// in this crate.
+    /// Writes `text` to a file of the machine. On a captured machine, only records the write. In
+    /// this crate, only this function, [`Self::make_folder`] and [`Self::remove_folder`] change the
+    /// kernel's files.
     ///
     /// # Errors
     /// When the system refuses.
@@ -390,7 +391,7 @@ impl Root {
         }
     }
 
-    /// Creates a folder in a file system of the kernel, such as cgroupfs or configfs, where
+    /// Creates a folder in a file system of the kernel, such as cgroupfs or configfs, in which
     /// mkdir(2) creates a kernel object.
     ///
     /// # Errors
@@ -399,8 +400,8 @@ impl Root {
         self.change_folder(path, "a folder", |at| fs::create_dir(at))
     }
 
-    /// Removes a folder from a file system of the kernel. The kernel removes the files of the
-    /// folder itself.
+    /// Removes a folder from a file system of the kernel. The kernel itself removes the files in
+    /// it.
     ///
     /// # Errors
     /// When the system refuses.
@@ -424,7 +425,7 @@ impl Root {
         }
     }
 
-    /// The writes that were recorded instead of being carried out.
+    /// Returns the writes that were recorded and not carried out.
     pub fn noted(&self) -> Vec<Write> {
         match &self.writes {
             Writes::Noted(writes) => writes.borrow().clone(),
@@ -433,8 +434,8 @@ impl Root {
     }
 }
 
-/// Creates an empty file or folder in `to`, so that the capture lists the entry `name` of the
-/// folder `from`. Only the name of this entry was read.
+/// Creates an empty file or folder `name` in the folder `to` of a capture, so that the capture
+/// lists this name. Of the original entry in the folder `from`, only the name was read.
 fn create_placeholder(from: &Path, to: &Path, name: &str) -> io::Result<()> {
     let at = to.join(name);
     match at.exists() {
@@ -444,10 +445,10 @@ fn create_placeholder(from: &Path, to: &Path, name: &str) -> io::Result<()> {
     }
 }
 
-/// Maximum number of characters of a file that an error message quotes.
+/// Maximum number of characters that an error message quotes from a file.
 const EXCERPT_MAX: usize = 120;
 
-/// The beginning of a text on one line, with control characters escaped.
+/// Returns the beginning of a text on one line, with control characters escaped.
 fn excerpt(text: &str) -> String {
     let plain = |c: char| match c.is_control() {
         true => c.escape_default().to_string(),
@@ -465,14 +466,14 @@ fn without_last_newline(mut text: String) -> String {
 }
 
 /// Maximum number of attempts on a busy file (`EBUSY`). A read or write of DAMON's sysfs files does
-/// not wait for DAMON's lock (`mutex_trylock` in `mm/damon/sysfs.c`), but fails while another
-/// access holds the lock for a moment: a read of another file, or an update of the statistics.
+/// not wait for DAMON's lock (`mutex_trylock` in `mm/damon/sysfs.c`). It fails while another access
+/// holds the lock for a moment: a read of another file, or an update of the statistics.
 const TRIES_MAX: u32 = 200;
 
 /// The pause between two attempts on a busy file.
 const BUSY_PAUSE: Duration = Duration::from_millis(1);
 
-/// Repeats an operation while the file is busy.
+/// Repeats the operation `try_it` while the file is busy.
 fn retry_while_busy<T>(try_it: impl Fn() -> io::Result<T>) -> io::Result<T> {
     for _ in 1..TRIES_MAX {
         match try_it() {

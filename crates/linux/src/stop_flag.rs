@@ -1,4 +1,4 @@
-//! A flag by which one thread asks long operations of other threads to stop.
+//! A flag by which one thread asks another to end a long operation early.
 
 use std::sync::{
     Arc,
@@ -10,12 +10,12 @@ use std::sync::{
 pub struct StopFlag(Arc<AtomicBool>);
 
 impl StopFlag {
-    /// Requests the stop.
+    /// Asks for the stop.
     pub fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    /// True once the stop has been requested.
+    /// True once a stop has been requested.
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

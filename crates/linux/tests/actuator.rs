@@ -1,5 +1,5 @@
-//! The files that actuators write on each kernel. An actuator does not take DAMON from another
-//! program, and changes settings of the kernel only with permission.
+//! Tests of the files that actuators write on each kernel. An actuator does not take DAMON from
+//! another program, and changes settings of the kernel only with permission.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -22,7 +22,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-/// A simulated live machine: writes change the files below `top`.
+/// Makes a simulated live machine, whose writes change the files below `top`.
 fn live_below(top: &Path) -> Root {
     let to = top.to_path_buf();
     Root::live_simulated(top, move |path, text| {
@@ -32,8 +32,8 @@ fn live_below(top: &Path) -> Root {
 
 const ADMIN: &str = "/sys/kernel/mm/damon/admin/kdamonds/";
 
-/// The files of a machine with two nodes of 512 MiB, all anonymous memory on the first node, and
-/// two processes with 200 MiB and 8 KiB.
+/// The files of a machine with two nodes of 512 MiB, and two processes with 200 MiB and 8 KiB. All
+/// anonymous memory is on the first node.
 const FILES: [(&str, &str); 9] = [
     ("proc/42/stat", "42 (sweep) R 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 9876 0 0"),
     ("proc/42/statm", "51300 51200 0 0 0 0 0"),
@@ -72,8 +72,8 @@ fn strings(words: &[&str]) -> Vec<String> {
     words.iter().map(|word| (*word).into()).collect()
 }
 
-/// The DAMON features of a kernel release that matter to actuators, from `docs/kernels.md`; `None`
-/// for 6.1, which Debian builds without DAMON.
+/// Returns the DAMON features of a kernel release that matter to actuators, from `docs/kernels.md`;
+/// `None` for 6.1, which Debian builds without DAMON.
 fn kernel(release: &str) -> Option<Probed> {
     let old = Probed {
         operations: strings(&["vaddr", "fvaddr", "paddr"]),
@@ -102,7 +102,7 @@ fn goal(order: Order, rate_mib: Option<u64>) -> Goal {
     Goal { nodes: GOAL.to_vec(), order, demotions: vec![(0, 1)], rate_limit_bytes_per_s }
 }
 
-/// The writes of an actuator that is given `goals` one after the other. Paths in DAMON's folder
+/// Returns the writes of an actuator that gets `goals` one after the other. Paths in DAMON's folder
 /// `kdamonds` are relative to this folder.
 fn planned(kind: ActuatorKind, kernel: &Probed, scope: Scope, goals: &[Goal]) -> Vec<String> {
     let folder = machine(&[("sys/module/damon_stat/parameters/enabled", "Y\n")]);
@@ -115,13 +115,14 @@ fn planned(kind: ActuatorKind, kernel: &Probed, scope: Scope, goals: &[Goal]) ->
     root.noted().iter().map(|write| format!("{} {}", short(&write.path), write.text)).collect()
 }
 
-/// The writes among `lines` to DAMON's folder of schemes, with paths relative to this folder.
+/// Returns the writes among `lines` to DAMON's folder of schemes, with paths relative to this
+/// folder.
 fn schemes(lines: &[String]) -> Vec<&str> {
     lines.iter().filter_map(|line| line.strip_prefix("0/contexts/0/schemes/")).collect()
 }
 
-/// The names of the available actuators from best to worst, then, after `|`, of the unavailable
-/// actuators.
+/// Returns the names of the available actuators from best to worst, and then, after `|`, those of
+/// the unavailable actuators.
 fn kinds(release: &str, scope: &Scope, order: Order) -> String {
     let ranked = choose(kernel(release).as_ref(), scope, &[], order);
     let names = |all: &[interleaf_linux::place::actuator::Choice]| {
@@ -148,8 +149,8 @@ fn the_best_way_is_chosen_by_kernel_and_scope() {
     assert_eq!(ranked.missing[0].to_string(), why);
 }
 
-/// All writes of the actuator `vaddr` on Linux 6.17, in order: the kernel's module `damon_stat` is
-/// disabled first, and the state of DAMON's thread is written last.
+/// The actuator `vaddr` makes these writes on Linux 6.17, in this order. It disables the kernel's
+/// module `damon_stat` first, and writes the state of DAMON's thread last.
 #[test]
 fn vaddr_is_written_in_order() {
     let goals = [goal(Order::Interleave, None)];
@@ -196,7 +197,7 @@ nr_kdamonds 1
     assert_eq!(lines.join("\n"), expected);
 }
 
-/// The goal changes while a context runs. The actuator writes only changed values. A new count of
+/// The goal changes while a context runs. The actuator writes only changed values. A new number of
 /// destinations creates new folders, so all files in these folders are written.
 #[test]
 fn a_changed_goal_is_committed() {
@@ -223,8 +224,8 @@ fn a_changed_goal_is_committed() {
     assert_eq!(one, expected, "a weight of 0 is none");
 }
 
-/// The writes of the actuators on physical memory (`quota` and `paddr`), on three kernels. The
-/// kernel determines the folders of the filters, and whether a quota goal is written.
+/// The actuators on physical memory (`quota` and `paddr`) write what each of three kernels expects:
+/// the kernel determines the folders of the filters, and whether a quota goal is written.
 #[test]
 fn paddr_is_written_as_the_kernel_has_it() {
     let goals = [goal(Order::Interleave, Some(8))];
@@ -275,7 +276,8 @@ fn paddr_is_written_as_the_kernel_has_it() {
     }
 }
 
-/// Control groups: a child of `/kept` has a process, and `/kept` has 40 MiB on the first node.
+/// Files of control groups: a child of `/kept` has a process, and `/kept` has 40 MiB on the first
+/// node.
 const GROUPS: [(&str, &str); 7] = [
     ("proc/1/stat", "1 (init) S 0 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 1 0 0"),
     ("proc/self/mountinfo", "30 1 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n"),
@@ -286,15 +288,15 @@ const GROUPS: [(&str, &str); 7] = [
     ("proc/44/stat", "44 (server) R 42 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 9877 0 0"),
 ];
 
-/// The scope of the control group `name` on a machine below `folder`.
+/// Returns the scope of the control group `name` on a machine below `folder`.
 fn group(folder: &Path, name: &str) -> Scope {
     let root = Root::captured(folder);
     let tree = Trees::read(&root).unwrap().unwrap().memory.unwrap();
     Scope::Cgroup(tree.group(name))
 }
 
-/// The writes of an actuator for `scope` without the protected scope, on a machine with control
-/// groups. `protected` gets the folder of the machine and returns the protected scope.
+/// Returns the writes of an actuator for `scope` except a protected scope, on a machine with
+/// control groups. `protected` gets the folder of the machine and returns the protected scope.
 fn planned_without(
     kind: ActuatorKind,
     scope: Scope,
@@ -312,9 +314,9 @@ fn planned_without(
     root.noted().iter().map(|write| format!("{} {}", short(&write.path), write.text)).collect()
 }
 
-/// A process that is protected, by its name or by its group, is not a target of `vaddr`. In
-/// physical memory the pages of a protected group are filtered out, and do not count as memory of
-/// the scope.
+/// A process that is protected by its name or by its group is not a target of `vaddr`. In physical
+/// memory, the pages of a protected group are filtered out, and do not count as memory of the
+/// scope.
 #[test]
 fn the_protected_are_left_alone() {
     let targets = |protected: &dyn Fn(&Path) -> Scope| {
@@ -335,9 +337,9 @@ fn the_protected_are_left_alone() {
         .into_iter()
         .filter(|line| line.starts_with("0/ops_filters") || line.starts_with("0/quotas/bytes"))
         .collect();
-    // The scope has 160 MiB, all on node 0: 200 MiB without the 40 MiB of `/kept`. 40 % of them,
-    // 64 MiB, are missing on node 1. The quota is 0.3 of the missing bytes: 19.2 MiB, rounded down
-    // to whole pages.
+    // The scope has 160 MiB, all on node 0: 200 MiB without the 40 MiB of `/kept`. Node 1 should
+    // have 40 % of them, so 64 MiB are missing. The quota is 0.3 of the missing bytes: 19.2 MiB,
+    // rounded down to whole pages.
     let expected = "0/quotas/bytes 20131840\n0/ops_filters/nr_filters 3\n\
          0/ops_filters/0/type anon\n0/ops_filters/0/matching N\n\
          0/ops_filters/1/type memcg\n0/ops_filters/1/matching Y\n\
@@ -350,8 +352,8 @@ fn the_protected_are_left_alone() {
     assert!(!lines.iter().any(|line| line.contains("memcg")), "{lines:?}");
 }
 
-/// A control group is steered with its descendants: one filter for each group allows the pages of
-/// that group, if the kernel supports filters that allow pages.
+/// A control group is steered with its descendants: for each of these groups, one filter allows the
+/// pages of the group, if the kernel supports filters that allow pages.
 #[test]
 fn a_group_is_steered_with_those_below_it() {
     let folder = machine(&GROUPS);
@@ -388,8 +390,7 @@ fn names_are_not_protected_in_physical_memory() {
 const BALANCER: &str = "proc/sys/kernel/numa_balancing";
 
 /// With permission, the actuator `pages` switches NUMA balancing off, and restores the setting in
-/// every case, even after a panic. Without permission, the actuator reports once that NUMA
-/// balancing is on.
+/// every case, even after a panic. Without permission, it reports once that NUMA balancing is on.
 #[test]
 fn the_balancer_is_switched_off_and_on_again() {
     let folder = machine(&[(BALANCER, "1\n")]);
@@ -429,7 +430,7 @@ fn the_balancer_is_switched_off_and_on_again() {
     assert_eq!((now(), names), ("1".into(), vec!["lock".into()]));
 }
 
-/// A target node goes offline. The next update of the actuator returns an error.
+/// When a target node goes offline, the next update of the actuator returns an error.
 #[test]
 fn a_node_that_goes_offline_is_reported() {
     let folder = machine(&[]);
@@ -446,7 +447,7 @@ fn a_node_that_goes_offline_is_reported() {
     assert_eq!(why.to_string(), "node 0 has gone offline");
 }
 
-/// The machine has no NUMA balancing. The actuator `pages` is given a goal, and writes no settings.
+/// On a machine without NUMA balancing, the actuator `pages` writes no settings.
 #[test]
 fn pages_write_nothing() {
     let goals = [goal(Order::Interleave, None)];
@@ -481,20 +482,20 @@ fn settings_that_other_processes_hold_are_refused() {
     let (holder, hint) = refused(&[module], false);
     assert_eq!(holder, "the kernel's damon_stat holds DAMON");
     assert!(hint.contains("leave"), "{hint}");
-    // The permission to switch off other users of DAMON covers the kernel's own modules, not a
+    // The permission to switch off other users of DAMON covers the kernel's own modules, but no
     // thread of another program.
     let (holder, _) = refused(&thread, true);
     assert_eq!(holder, "another program has set up 1 DAMON thread(s) (on: paddr)");
 }
 
-/// The journal of another running process of Interleaf shows that this process uses DAMON. The
-/// error names the process.
+/// Another running process of Interleaf uses DAMON, as its journal shows. The error names this
+/// process.
 #[test]
 fn another_process_of_interleaf_is_named() {
     let count = format!("{ADMIN}nr_kdamonds");
     let folder = machine(&[("sys/kernel/mm/damon/admin/kdamonds/0/state", "on\n")]);
     let root = live_below(folder.path());
-    // Use process 1, because it outlives this test.
+    // Process 1 is used because it outlives this test.
     let start = process(&Root::live(), 1).unwrap().unwrap().start_ticks;
     let other = format!(
         "{{\"schema\":\"interleaf.journal/1\",\"pid\":1,\"start_ticks\":{start},\
@@ -522,11 +523,11 @@ fn a_goal_without_valid_weights_is_refused() {
     }
 }
 
-/// A simulated machine whose kernel may refuse to start or commit a context of DAMON. At each
-/// attempt, `refuses` receives the folder of the machine, which it may change, and the number of
+/// Makes a simulated machine whose kernel may refuse to start or commit a context of DAMON. At each
+/// attempt, `refuses` gets the folder of the machine, which it may change, and the number of
 /// earlier attempts. The kernel refuses if `refuses` returns true, or, as real kernels do, if a
-/// target process has exited. The second returned value has one element for each accepted attempt:
-/// the process IDs of its targets.
+/// target process has exited. The second returned value has the process IDs of the targets of each
+/// accepted attempt.
 fn kernel_that_refuses(
     folder: &Path,
     refuses: impl Fn(&Path, usize) -> bool + Send + 'static,
@@ -560,7 +561,7 @@ fn kernel_that_refuses(
     (Root::live_simulated(folder, answer), taken)
 }
 
-/// Adds a child of process 42 with 200 MiB.
+/// Adds a child of process 42 that has 200 MiB.
 fn child(folder: &Path, pid: u32) {
     let stat = format!("{pid} (child) R 42 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 9877 0 0");
     write_file(folder, &format!("proc/{pid}/stat"), &stat);
@@ -571,13 +572,13 @@ fn exit(folder: &Path, pid: u32) {
     fs::remove_dir_all(folder.join(format!("proc/{pid}"))).unwrap();
 }
 
-/// After the scan, ten processes exit, one before each attempt to set the thread up. Each exited
-/// process is dropped, and the remaining process is steered.
+/// After the scan, ten processes exit, one before each attempt to set the thread up. The context
+/// then lacks them, and the remaining process is steered.
 #[test]
 fn processes_that_exit_during_setup_are_dropped() {
     let folder = machine(&[]);
     (100..110).for_each(|pid| child(folder.path(), pid));
-    // Before each of the first ten attempts, one more process exits.
+    // Before each of the first ten attempts, one process exits.
     let (root, taken) = kernel_that_refuses(folder.path(), |folder, requests| {
         if requests < 10 {
             exit(folder, 100 + requests as u32);
@@ -589,7 +590,7 @@ fn processes_that_exit_during_setup_are_dropped() {
     let mut actuator = ActuatorKind::Vaddr.build(setting, &kernel("6.17").unwrap());
     actuator.set(&goal(Order::Interleave, None)).unwrap();
     assert_eq!(*taken.lock().unwrap(), [[42]]);
-    // A process that exits during a commit is dropped, too.
+    // A process that exits during a commit is dropped too.
     child(folder.path(), 120);
     assert_eq!(actuator.update().unwrap().joined, Vec::<u32>::new(), "it may exit at once");
     let other = Goal { nodes: vec![(0, 20), (1, 80)], ..goal(Order::Interleave, None) };
@@ -609,8 +610,8 @@ fn a_context_that_is_refused_for_another_reason_is_an_error() {
     assert!(why.contains("\"on\" cannot be written"), "{why}");
 }
 
-/// A protected control group is removed just before the first attempt to start DAMON's thread,
-/// which the kernel then refuses. The actuator tries again without the group, and returns no error.
+/// A protected control group is removed just before the first attempt to start DAMON's thread, so
+/// the kernel refuses. The actuator tries again without the group, and returns no error.
 #[test]
 fn a_group_that_is_removed_during_setup_is_left_out() {
     let folder = machine(&GROUPS);
@@ -630,8 +631,8 @@ fn a_group_that_is_removed_during_setup_is_left_out() {
     assert_eq!(fs::read_to_string(folder.path().join(filters)).unwrap(), "2", "anon and /kept");
 }
 
-/// The steered control group is removed while it is steered. No scheme may then match a page,
-/// because without a filter for the group it would migrate the pages of all programs.
+/// The steered control group is removed while it is steered. Then no scheme may match a page:
+/// without a filter for the group, it would migrate the pages of all programs.
 #[test]
 fn nothing_is_moved_when_the_steered_group_is_removed() {
     for release in ["6.12", "6.17", "newest"] {
@@ -657,7 +658,7 @@ fn nothing_is_moved_when_the_steered_group_is_removed() {
     }
 }
 
-/// Several scopes by name are scanned together. The scan reads each process in `/proc` once.
+/// For several scopes by name, one scan reads each process in `/proc` once.
 #[test]
 fn proc_is_read_once_per_scan() {
     let count = 300;
@@ -675,12 +676,12 @@ fn proc_is_read_once_per_scan() {
     let setting = Setting { protected, ..Setting::new(&root, journal, scope) };
     let before = root.reads();
     assert_eq!(setting.processes().unwrap().len(), count as usize);
-    // The reads: the folder `/proc`, and `stat` of processes 1, 42, 43 and each child.
+    // The scan reads the folder `/proc`, and `stat` of processes 1, 42, 43 and of each child.
     assert_eq!(root.reads() - before, u64::from(count) + 4);
 }
 
-/// The stop flag is set before a goal is set. The scan of `/proc` then ends after a few reads, and
-/// no setting is written.
+/// If the stop flag is set before a goal is set, the scan of `/proc` ends after a few reads, and no
+/// setting is written.
 #[test]
 fn a_scan_is_stopped_early() {
     let folder = machine(&[GROUPS[0]]);

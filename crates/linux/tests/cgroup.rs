@@ -1,4 +1,4 @@
-//! Control groups of both versions, in simulated folders and on this machine.
+//! Tests of control groups of both versions, in simulated folders and on this machine.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -26,7 +26,7 @@ const MOUNTINFO: &str = "proc/self/mountinfo";
 const CONTROLLERS: &str = "sys/fs/cgroup/cgroup.controllers";
 const ALL: &str = "cpuset cpu io memory pids\n";
 
-/// A simulated machine, whose files are in a temporary folder.
+/// A simulated machine whose files are in a temporary folder.
 struct Machine {
     root: Root,
     _folder: tempfile::TempDir,
@@ -43,14 +43,14 @@ impl Machine {
         Self { root: Root::captured(folder.path()), _folder: folder }
     }
 
-    /// The group `name` in the tree of the memory controller.
+    /// Returns the group `name` in the tree of the memory controller.
     fn group(&self, name: &str) -> Group {
         Trees::read(&self.root).unwrap().unwrap().memory.unwrap().group(name)
     }
 }
 
-/// The version and mount point of the memory controller, then of the cpuset controller. Example,
-/// where `-` means not mounted: `1 /sys/fs/cgroup/memory; -`.
+/// Returns the version and mount point of the memory controller, and then those of the cpuset
+/// controller, as in `1 /sys/fs/cgroup/memory; -`. A controller that is not mounted is `-`.
 fn mounted(files: &[(&str, &str)]) -> String {
     let machine = Machine::new(files);
     let Some(trees) = Trees::read(&machine.root).unwrap() else { return "nobody tells".into() };
@@ -83,7 +83,7 @@ fn where_the_controllers_are() {
     assert_eq!(mounted(&[("proc/mounts", mounts)]), "1 /a b; 1 /a b");
 }
 
-/// The folder of the memory cgroup of process 7, with `text` as `/proc/7/cgroup`.
+/// Returns the folder of process 7's memory cgroup if `/proc/7/cgroup` has the content `text`.
 fn group_of(mountinfo: &str, text: &str) -> Option<String> {
     let machine =
         Machine::new(&[(MOUNTINFO, mountinfo), (CONTROLLERS, ALL), ("proc/7/cgroup", text)]);
@@ -110,8 +110,8 @@ fn the_group_of_a_process() {
     assert_eq!(group_of(&container, "0::/docker/12\n"), None, "another container");
 }
 
-/// The memory of the group `/g` on each node, with `text` as its `memory.numa_stat`: the node's ID,
-/// and the anonymous, file and locked bytes.
+/// Returns the memory of the group `/g` on each node if its `memory.numa_stat` has the content
+/// `text`: the node's ID, and the anonymous, file and locked bytes.
 fn on_nodes(mountinfo: &str, text: &str) -> Vec<(u32, u64, u64, u64)> {
     let machine = Machine::new(&[
         (MOUNTINFO, mountinfo),
@@ -164,7 +164,7 @@ fn a_malformed_row_is_named_with_its_line() {
     assert_eq!(error, format!("{path}:2: \"x\" is not the number of a process"));
 }
 
-/// Usage and limit of the group `/a/b`.
+/// Returns the memory that the group `/a/b` uses, and its limit.
 fn usage(mountinfo: &str, files: &[(&str, &str)]) -> (Option<u64>, Option<u64>) {
     let mut all = vec![(MOUNTINFO, mountinfo), (CONTROLLERS, ALL)];
     all.extend(files);
@@ -191,8 +191,8 @@ fn usage_and_limit_of_a_group_are_read() {
     assert_eq!(usage(V1, &[(own, "8\n"), (top, none)]), (None, Some(8)));
 }
 
-/// The limit with the least headroom for this process, as `/a memory.max 4`: group, file and
-/// headroom. `group` is the text of `/proc/self/cgroup`.
+/// Returns the limit that leaves this process the least headroom: the group, the file and the
+/// headroom, as in `/a memory.max 4`. `group` is the content of `/proc/self/cgroup`.
 fn left(mountinfo: &str, group: &str, files: &[(&str, &str)]) -> String {
     let mut all = vec![(MOUNTINFO, mountinfo), (CONTROLLERS, ALL), ("proc/self/cgroup", group)];
     all.extend(files);
@@ -220,8 +220,8 @@ fn the_least_headroom_of_nested_groups_applies() {
     let read = [(max, "90\n"), (used, "60\n"), (stat, files)];
     assert_eq!(left_of(&read), "/a/b memory.max 45", "file pages and slab are reclaimed");
     assert_eq!(left_of(&[(max, "9\n"), (used, "12\n")]), "/a/b memory.max 0");
-    // The limit of the mount's root applies in a container with its own cgroup namespace, and in a
-    // container whose group is not mounted.
+    // The limit of the mount's root group applies in a container with its own cgroup namespace, and
+    // in a container whose group is not mounted.
     let (top, of_top) = ("sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory.current");
     let limited = [(top, "9\n"), (of_top, "4\n")];
     assert_eq!(left(V2, "0::/\n", &limited), "/ memory.max 5");
@@ -248,7 +248,8 @@ fn limits_of_version_1_apply_with_those_above() {
     assert_eq!(left(V1, own, &flat), "-", "nothing is charged to the groups above");
     let hybrid = [none, (&above, "30\n")];
     assert_eq!(left(HYBRID, own, &hybrid), "/a memory.limit_in_bytes 30");
-    // A container without a cgroup namespace: its group is mounted as the hierarchy's root.
+    // In a container without a cgroup namespace, the container's group is mounted as the root of
+    // the hierarchy.
     let inner = "35 31 0:32 /a/b /sys/fs/cgroup/memory ro - cgroup cgroup rw,memory\n";
     let top = file("", "limit_in_bytes");
     assert_eq!(left(inner, own, &[(&top, "7\n")]), "/ memory.limit_in_bytes 7");
@@ -282,7 +283,8 @@ fn available_memory_is_within_the_limit() {
     assert!(why.starts_with("/sys/fs/cgroup/a/memory.max: \"no\" is not a number"), "{why}");
 }
 
-/// The nodes on which processes of the group `/a/b` may allocate, with `text` as the file `path`.
+/// Returns the nodes on which processes of the group `/a/b` may allocate, if the file `path` has
+/// the content `text`.
 fn memory_nodes(mountinfo: &str, path: &str, text: &str) -> Option<String> {
     let machine = Machine::new(&[(MOUNTINFO, mountinfo), (CONTROLLERS, ALL), (path, text)]);
     let tree = Trees::read(&machine.root).unwrap().unwrap().cpuset.unwrap();
@@ -342,7 +344,7 @@ fn not_tested(why: &str) {
     let text = format!("not tested: the group of this process: {why}");
     let required = std::env::var_os("INTERLEAF_CGROUPS").is_some_and(|it| it == "required");
     assert!(!required, "{text}");
-    // Write to stderr directly, because the test harness captures `eprintln`.
+    // Write to stderr directly, because the test harness captures what `eprintln` prints.
     let mut stderr = std::io::stderr();
     writeln!(stderr, "{text}").unwrap();
 }

@@ -1,4 +1,4 @@
-//! Tests of reading the state of DAMON, and of the probe, which restores this state.
+//! Tests of reading the state of DAMON, and of the probe, which leaves this state as it was.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -11,7 +11,7 @@ use interleaf_linux::{
 };
 use std::{fs, path::Path};
 
-/// A simulated live machine: writes change the files below `top`.
+/// Makes a simulated live machine, whose writes change the files below `top`.
 fn live_below(top: &Path) -> Root {
     let to = top.to_path_buf();
     Root::live_simulated(top, move |path, text| {
@@ -28,7 +28,7 @@ fn write(folder: &Path, path: &str, text: &str) {
     fs::write(path, text).unwrap();
 }
 
-/// A machine with the given files. Each path is relative to DAMON's folder `kdamonds`.
+/// Makes a machine with the given files. Their paths are relative to DAMON's folder `kdamonds`.
 fn machine(files: &[(&str, &str)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     for (path, text) in files {
@@ -79,8 +79,8 @@ fn files_for_root_alone_are_hidden() {
     }
 }
 
-/// Files of DAMON that a probe reads. Here the files exist from the start, while a kernel creates
-/// them step by step during a set-up. Every written value is accepted.
+/// The files of DAMON that a probe reads. All of them exist from the start and accept every value,
+/// while a kernel creates them step by step during a set-up.
 const READY: [(&str, &str); 12] = [
     ("nr_kdamonds", "0\n"),
     ("0/contexts/nr_contexts", "0\n"),
@@ -112,19 +112,18 @@ fn a_probe_reports_supported_features() {
     assert_eq!(all.tuners, ["consist", "temporal"]);
     assert!(all.filters.contains(&"young".into()), "{all:?}");
     assert!(all.destinations && all.interval_goal);
-    // On an older kernel some files are missing. The probe reports the features of these files as
+    // An older kernel lacks some of the files. The probe reports the features of these files as
     // missing.
     let old = probed(&READY[..5]);
     assert!(!old.destinations && !old.interval_goal);
     assert_eq!((old.goals, old.tuners, old.filters), (vec![], vec![], vec![]));
-    // On a kernel with goals for quotas, but without `target_metric`, the only metric is
-    // `user_input`.
+    // A kernel with quota goals, but without `target_metric`, has only the metric `user_input`.
     assert_eq!(probed(&READY[..7]).goals, ["user_input"]);
 }
 
 #[test]
 fn a_failed_probe_removes_its_thread() {
-    // A folder in place of the file makes the write fail.
+    // A folder in place of the file `broken` makes the write fail.
     for broken in [
         "0/contexts/nr_contexts",
         "0/contexts/0/schemes/nr_schemes",

@@ -1,5 +1,5 @@
-//! Placements: weights for tiers or nodes, the settings that a placement needs, and weights that
-//! are refused.
+//! Tests of placements: weights for tiers or nodes, the settings that a placement needs, and
+//! weights that are refused.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,7 +13,7 @@ use interleaf_linux::{
 use interleaf_model::weights::Weights;
 use proptest::prelude::*;
 
-/// A machine with the nodes `tiers[i]` in tier i, on a kernel with weighted interleaving if
+/// Returns a machine with the nodes `tiers[i]` in tier i. Its kernel has weighted interleaving if
 /// `weighted` is true.
 fn machine(tiers: &[&[u32]], weighted: bool) -> Machine {
     let node = |id: &u32| Node {
@@ -47,8 +47,8 @@ fn place(machine: &Machine, weights: &str, named: Option<&str>) -> Result<Placem
     Placement::new(machine, &weights, named, None).map_err(|why| why.to_string())
 }
 
-/// A row of a test table: the nodes of each tier, the weights, the named nodes, and the
-/// expected result.
+/// A row of a test table: the nodes of each tier, the weights, the nodes that the user names, and
+/// the expected outcome.
 type Row<'a, T> = (&'a [&'a [u32]], &'a str, Option<&'a str>, T);
 
 #[test]
@@ -133,8 +133,8 @@ fn only_necessary_settings_are_written() {
 }
 
 proptest! {
-    /// Each tier gets the share of the pages that is its weight divided by the sum of the
-    /// weights, regardless of its number of nodes.
+    /// Each tier's share of the pages is its weight divided by the sum of the weights, whatever its
+    /// number of nodes is.
     #[test]
     fn tiers_get_their_part(counts in prop::collection::vec(1u32..5, 2..4), seed in 1u16..60) {
         let mut next = 0;

@@ -1,4 +1,4 @@
-//! Files below a root: reading, recording writes, and capturing.
+//! Tests of the files below a root: reading them, recording writes to them, and capturing them.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -8,7 +8,7 @@ use interleaf_linux::{
 };
 use std::{fs, os::unix::fs::symlink};
 
-/// A machine with two nodes, the second without CPUs, in a temporary folder.
+/// Makes a machine with two nodes, the second without CPUs, in a temporary folder.
 fn machine() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let files = [
@@ -111,9 +111,9 @@ fn a_capture_reads_as_the_machine_does() {
     assert!(root.capture(&target).is_err(), "it is there already");
 }
 
-/// In a captured machine, `/proc/meminfo` is in turn a FIFO, a symlink to a file or device outside,
-/// and a file of 1 TiB. Each read fails with a message: it neither blocks nor fills memory nor
-/// shows the file outside.
+/// In a captured machine, `/proc/meminfo` is in turn a FIFO, a symlink to a file or device outside
+/// the machine, and a file of 1 TiB. Each read fails with a message: it neither blocks, nor fills
+/// the memory, nor shows the file outside.
 #[test]
 fn a_captured_machine_has_only_regular_files_of_its_own() {
     let folder = machine();
@@ -157,7 +157,7 @@ fn a_captured_machine_has_only_regular_files_of_its_own() {
     assert_eq!(root.text("/proc/meminfo").unwrap().as_deref(), Some("MemTotal: 4 kB"));
 }
 
-/// Symlinks and magic links of this machine are followed, also below a root `/` that only records
+/// Symlinks and magic links of this machine are followed, even below a root `/` that only records
 /// writes.
 #[test]
 fn links_of_this_machine_are_followed() {

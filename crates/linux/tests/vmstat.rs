@@ -1,4 +1,4 @@
-//! The kernel's placement counters: parsing, and differences of samples.
+//! Tests of the kernel's counters of placement: parsing them, and differences of samples.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -18,7 +18,7 @@ fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
     folder
 }
 
-/// The counters that are present in a `/proc/vmstat` with the content `text`.
+/// Returns the counters that a `/proc/vmstat` with the content `text` has.
 fn counted(text: &str) -> Vec<(&'static str, u64)> {
     let folder = folder(&[("proc/vmstat", text)]);
     let counters = vmstat::of_machine(&Root::captured(folder.path())).unwrap().unwrap();

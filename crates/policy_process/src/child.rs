@@ -18,25 +18,24 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Maximum length of an answer with its line feed, bytes.
+/// Maximum length of an answer including its line feed, bytes.
 const LINE_MAX: u64 = 64 << 10;
 
-/// Interval at which the stop flag is checked while an answer is awaited.
+/// The interval at which the stop flag is checked during the wait for an answer.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Time after the closing of its stdin within which a process must begin to exit.
+/// The time within which a process must begin to exit after its stdin was closed.
 const END_LIMIT: Duration = Duration::from_millis(500);
 
-/// The running process of a policy. The process has its own process group. The process and its
-/// children can therefore be killed together, and Ctrl-C in a terminal reaches Interleaf but not
-/// the policy.
+/// The running process of a policy. It has its own process group. Therefore it can be killed
+/// together with its children, and Ctrl-C in a terminal reaches Interleaf but not the policy.
 pub(crate) struct Child {
     program: String,
     process: process::Child,
-    /// The stdin of the process; `None` after it was closed.
+    /// The stdin of the process; `None` once it was closed.
     stdin: Option<ChildStdin>,
     lines: Receiver<io::Result<Vec<u8>>>,
-    /// Number of valid answers so far, from which errors get the number of the line.
+    /// Number of valid answers so far. Errors state the next line number.
     answers: u64,
     is_failed: bool,
 }
@@ -53,7 +52,7 @@ impl Child {
             Self { program: program.into(), process, stdin, lines, answers: 0, is_failed: false };
         if let Some(stdin) = &child.stdin {
             // A process that never reads fills the pipe of its stdin. With `NONBLOCK`, a write to
-            // the full pipe fails instead of blocking.
+            // the full pipe fails and does not block.
             fcntl_setfl(stdin, OFlags::NONBLOCK).map_err(|why| failed(why.into()))?;
         }
         if let Some(stdout) = stdout {
@@ -64,8 +63,8 @@ impl Child {
     }
 
     /// Writes `message` to the process, and waits at most `limit` for the answer, which has a
-    /// weight for each of `tiers` tiers. Returns `None` if `stop` is set before the answer arrives.
-    /// The message has been written even then.
+    /// weight for each of `tiers` tiers. Returns `None` if `stop` is set before the answer arrives;
+    /// the message has been written even then.
     pub(crate) fn ask(
         &mut self,
         message: &impl Serialize,
@@ -153,8 +152,8 @@ impl Child {
     }
 
     /// Waits for the end of the process without reaping it. Returns `None` if the process still
-    /// runs after `limit`. If the process has begun to exit by then, waits on without a limit: its
-    /// program no longer runs, but on a busy machine the kernel may take long to end it.
+    /// runs after `limit`. If the process has begun to exit by then, waits longer, without a limit:
+    /// its program no longer runs, but on a busy machine the kernel may take long to end it.
     fn wait(&self, limit: Duration) -> Option<WaitIdStatus> {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
         let (until, pid) = (Instant::now() + limit, self.process.id());
@@ -177,23 +176,23 @@ impl Child {
 }
 
 impl Drop for Child {
-    /// Ends the process and its children: closes the stdin of the process, waits for its end for up
-    /// to [`END_LIMIT`] unless it has failed, and sends SIGKILL to the process group.
+    /// Ends the process and its children. Closes the stdin of the process, waits at most
+    /// [`END_LIMIT`] for its end unless it has failed, and sends SIGKILL to the process group.
     fn drop(&mut self) {
         self.stdin = None;
         if !self.is_failed {
             self.wait(END_LIMIT);
         }
         // Kill the group before the process is reaped, because afterwards another group may get the
-        // same ID. The call fails if no process of the group can be killed, which is ignored.
+        // same ID. A failure is ignored: no process of the group could be killed.
         let _ = kill_process_group(self.pid(), Signal::KILL);
         let _ = self.process.wait();
     }
 }
 
 /// Sends each line of `stdout`, without its line feed, to `lines`, until `stdout` is closed or the
-/// receiver is dropped. A line of more than [`LINE_MAX`] bytes is sent in pieces. [`Child`] refuses
-/// the first piece.
+/// receiver is dropped. A line of more than [`LINE_MAX`] bytes is sent in pieces, the first of
+/// which [`Child`] refuses.
 fn read(stdout: ChildStdout, lines: &SyncSender<io::Result<Vec<u8>>>) {
     let mut stdout = BufReader::new(stdout);
     loop {
@@ -209,7 +208,7 @@ fn read(stdout: ChildStdout, lines: &SyncSender<io::Result<Vec<u8>>>) {
                 }
             }
             Err(why) => {
-                // The result is ignored, because the send fails only when the receiver is gone.
+                // The error of `send` is ignored: it means that the receiver was dropped.
                 let _ = lines.send(Err(why));
                 return;
             }
@@ -222,9 +221,9 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
-    /// A shell answers the first message, but never the second. The error then names line 2 of the
-    /// shell's stdout. The time limit of the first answer is long, because it includes the start of
-    /// the shell.
+    /// A shell answers the first message, but not the second. The error names line 2 of the shell's
+    /// stdout. The time limit of the first answer is long, because it includes the start of the
+    /// shell.
     #[test]
     fn a_late_answer_has_its_line() {
         let script = "read -r line; echo '{\"weights\": [1, 1]}'; read -r line; exec sleep 100";
@@ -237,8 +236,8 @@ mod tests {
         assert_eq!(late.to_string(), said);
     }
 
-    /// One shell exits without an answer: the error has its exit status. Another shell closes its
-    /// stdout and keeps running: the error says so.
+    /// If a shell exits without an answer, the error has its exit status. If a shell closes its
+    /// stdout and keeps running, the error says so.
     #[test]
     fn a_process_without_stdout_has_ended_or_closed_it() {
         let mut seen = vec![];

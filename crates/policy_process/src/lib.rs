@@ -1,9 +1,9 @@
-//! Policies that are processes: a command of the user decides on placement in place of a built-in
-//! policy.
+//! Policies that run as processes: a command of the user decides on placement in place of a
+//! built-in policy.
 //!
-//! A policy in any language is a command that reads lines of JSON from its stdin and answers each
-//! line with a line on its stdout (docs/policies.md). The first line describes the tiers of a
-//! domain. Each later line has the observation of a period:
+//! The command, which may be written in any language, reads lines of JSON from its stdin and
+//! answers each line with a line on its stdout (docs/policies.md). The first line describes the
+//! tiers of a domain. Each later line has the observation of a period:
 //!
 //! ```text
 //! {"schema":"interleaf.policy/1","message":"start","domain":0,"tiers":[{"name":"dram",...},...]}
@@ -14,7 +14,7 @@
 //!
 //! Each domain has its own process. A process fails if it ends, answers late or answers with an
 //! invalid line ([`PolicyProcessError`]). The domain then keeps its current target, and the caller
-//! takes the error from [`PolicyProcesses::failure`].
+//! gets the error from [`PolicyProcesses::failure`].
 
 #![forbid(unsafe_code)]
 
@@ -31,10 +31,10 @@ use interleaf_model::{
 use message::{Answer, PeriodMessage, StartMessage};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The prefix of the name of a policy that is a command, such as `exec:./policy.py --gain 2`.
+/// The prefix that marks the name of a policy as a command, as in `exec:./policy.py --gain 2`.
 pub const PREFIX: &str = "exec:";
 
-/// The default time limit for an answer. Even an interpreter that loads large libraries starts
+/// The default time limit of an answer. Even an interpreter that loads large libraries starts
 /// within this time.
 pub const TIME_LIMIT: Duration = Duration::from_secs(10);
 
@@ -49,7 +49,7 @@ impl PolicyCommand {
     /// arguments, returns the command; otherwise returns `None`.
     ///
     /// # Errors
-    /// If no command follows the prefix.
+    /// When no command follows the prefix.
     pub fn parse(policy: &str) -> Option<Result<Self, PolicyProcessError>> {
         let mut words = policy.strip_prefix(PREFIX)?.split_whitespace().map(str::to_string);
         let program = words.next().ok_or(PolicyProcessError::NoCommand);
@@ -57,7 +57,7 @@ impl PolicyCommand {
     }
 }
 
-/// The processes of a policy command, one for each domain.
+/// The processes that run a policy command, one for each domain.
 #[derive(Clone, Debug)]
 pub struct PolicyProcesses {
     command: PolicyCommand,
@@ -68,14 +68,14 @@ pub struct PolicyProcesses {
 
 impl PolicyProcesses {
     /// Prepares the processes of `command`, which [`Self::policy`] starts. `limit` is the time
-    /// limit of each answer. Once `stop` is set, no answer is awaited any more.
+    /// limit of each answer. Once `stop` is set, answers are not awaited any more.
     pub fn new(command: PolicyCommand, limit: Duration, stop: StopFlag) -> Self {
         Self { command, limit, stop, failure: Arc::default() }
     }
 
     /// Starts the process of the domain with the index `domain`, whose tiers are `tiers`, and waits
-    /// for its first answer. Without a valid first answer, the returned policy keeps all pages on
-    /// the first tier.
+    /// for its first answer. Returns the policy of the domain. If there is no valid first answer,
+    /// this policy keeps all pages on the first tier.
     pub fn policy(&self, domain: usize, tiers: &[TierLayout]) -> Box<dyn Policy> {
         let first = (0..tiers.len()).map(|tier| if tier == 0 { 1.0 } else { 0.0 }).collect();
         let started = Child::start(&self.command.program, &self.command.arguments);
@@ -95,13 +95,14 @@ impl PolicyProcesses {
         Box::new(ProcessPolicy { child, start, processes: self.clone() })
     }
 
-    /// Returns the first failure of any process since the last call; `None` without a failure.
+    /// Returns the first failure of any process since the last call; `None` if no process has
+    /// failed.
     pub fn failure(&self) -> Option<PolicyProcessError> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// True after a failure that [`Self::failure`] has not returned yet, and after a request to
-    /// stop.
+    /// True if a process has failed and [`Self::failure`] has not returned the failure yet, or if a
+    /// stop was requested.
     pub fn is_stopped(&self) -> bool {
         let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
         failure.is_some() || self.stop.is_set()
@@ -149,8 +150,8 @@ impl Policy for ProcessPolicy {
     }
 }
 
-/// The failure of a policy's process. `line` is the 1-based number of the line on the process's
-/// stdout, which is the number of the answer.
+/// The failure of a policy's process. `line` is the 1-based number of a line on the process's
+/// stdout; answer N is line N.
 #[derive(Debug, thiserror::Error)]
 pub enum PolicyProcessError {
     #[error("there is no command after \"{PREFIX}\"")]
@@ -166,7 +167,7 @@ pub enum PolicyProcessError {
 }
 
 impl PolicyProcessError {
-    /// The advice that is printed with the error: what the user can change.
+    /// Returns the advice that is printed with the error: what the user can change.
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::NoCommand => "write a program and its arguments: \"exec:./policy.py --gain 2\"",

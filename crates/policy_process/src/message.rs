@@ -1,4 +1,4 @@
-//! The messages between Interleaf and the process of a policy, one per line.
+//! The messages between Interleaf and the process of a policy. Each message is one line.
 
 use interleaf_model::{
     machine::TierLayout,
@@ -6,7 +6,7 @@ use interleaf_model::{
 };
 use serde::{Deserialize, Serialize};
 
-/// The schema of the messages, with its version.
+/// The schema of the messages, including its version.
 const SCHEMA: &str = "interleaf.policy/1";
 
 /// Maximum number of characters of a decision's reason, and of an invalid line that an error
@@ -22,7 +22,7 @@ pub(crate) struct StartMessage<'a> {
     tiers: Vec<TierMessage<'a>>,
 }
 
-/// A tier, with its bandwidth and latency as rated by the firmware.
+/// A tier, with its bandwidth and latency as the firmware rates them.
 #[derive(Debug, Serialize)]
 struct TierMessage<'a> {
     name: &'a str,
@@ -32,7 +32,7 @@ struct TierMessage<'a> {
     rated_latency_ns: f64,
 }
 
-/// A later line that a policy's process gets on its stdin: the observation of a period.
+/// Each later line that a policy's process gets on its stdin: the observation of a period.
 #[derive(Debug, Serialize)]
 pub(crate) struct PeriodMessage<'a> {
     message: &'static str,
@@ -57,12 +57,13 @@ struct TierPeriodMessage {
 /// A valid answer of a policy's process.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Answer {
-    /// The share of the pages on each tier; the shares sum to 1.
+    /// The share of the pages that each tier should have; the shares sum to 1.
     pub(crate) shares: Vec<f64>,
     pub(crate) reason: String,
 }
 
-/// A line that a policy's process writes to its stdout: the weights, and the reason for them.
+/// A line that a policy's process writes to its stdout: weights of the tiers, and the reason for
+/// them.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct AnswerMessage {
@@ -107,11 +108,11 @@ impl<'a> PeriodMessage<'a> {
 }
 
 impl Answer {
-    /// Parses an answer (one line of JSON) of the process of a domain with `tiers` tiers. The error
-    /// is a sentence about the problem.
+    /// Parses an answer, which is one line of JSON, from the process of a domain with `tiers`
+    /// tiers. The error is a text about the problem.
     pub(crate) fn parse(line: &str, tiers: usize) -> Result<Self, String> {
         let AnswerMessage { weights, reason } = serde_json::from_str(line).map_err(|why| {
-            // The answer is a single line, so the error should have only the column, not "line 1".
+            // The answer is a single line, so the error should name only the column, not "line 1".
             let why = why.to_string().replace(" at line 1 column", " at column");
             format!("{why}: \"{}\"", printable(line))
         })?;

@@ -2,8 +2,8 @@
 //!
 //! Every server of Interleaf has the same shape: one thread polls a control descriptor, a listener
 //! and some tens of clients, and never blocks on a single descriptor. [`wait`] is one turn of such
-//! a loop; [`Worker`] is the thread, and its control descriptor wakes or ends the thread. The
-//! caller defines the type of a client and serves the clients:
+//! a loop. [`Worker`] is the thread; its control descriptor wakes or ends the thread. The caller
+//! defines the type of a client and serves the clients:
 //!
 //! ```text
 //! loop {
@@ -35,17 +35,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The pause after a failed `accept(2)`.
+/// The pause after an `accept(2)` that failed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The events of a client that a server waits for.
+/// The events on a client's connection for which a server waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
-    /// Bytes to read, or the end of the connection.
+    /// There are bytes to read, or the connection has ended.
     Read,
-    /// Room to write; the end of the connection counts too.
+    /// There is room to write, or the connection has ended.
     Write,
-    /// Bytes to read, or room to write.
+    /// There are bytes to read or room to write, or the connection has ended.
     ReadWrite,
 }
 
@@ -59,10 +59,10 @@ impl Interest {
     }
 }
 
-/// The descriptors to wait for. An absent descriptor is never ready.
+/// The descriptors for which [`wait`] waits. A descriptor that is `None` is never ready.
 #[derive(Debug, Default)]
 pub struct PollSet<'a> {
-    /// The descriptor that wakes or ends the server.
+    /// The control descriptor, which wakes or ends the server.
     pub control: Option<BorrowedFd<'a>>,
     /// The listener; `None` while no more clients are accepted.
     pub listener: Option<BorrowedFd<'a>>,
@@ -70,19 +70,19 @@ pub struct PollSet<'a> {
     pub clients: Vec<(BorrowedFd<'a>, Interest)>,
 }
 
-/// The descriptors that are ready.
+/// The descriptors that [`wait`] found ready.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ready {
     /// True if the control descriptor is ready.
     pub control: bool,
     /// True if the listener is ready.
     pub listener: bool,
-    /// For each client, true if it is ready, in the order of [`PollSet::clients`].
+    /// For each client, in the order of [`PollSet::clients`], true if it is ready.
     pub clients: Vec<bool>,
 }
 
 impl Ready {
-    /// Calls `serve` with each client, and with true if the client is ready. Keeps the clients for
+    /// Calls `serve` for each client, with true if the client is ready, and keeps the clients for
     /// which `serve` returns true. `clients` must be the list from which [`PollSet::clients`] was
     /// made.
     pub fn retain<C>(&self, clients: &mut Vec<C>, mut serve: impl FnMut(&mut C, bool) -> bool) {
@@ -91,7 +91,7 @@ impl Ready {
     }
 }
 
-/// Waits until a descriptor is ready or `timeout` has passed; `None` sets no time limit.
+/// Waits until a descriptor is ready or `timeout` has passed; with `None`, without a time limit.
 ///
 /// # Errors
 /// The errors of poll(2), except `EINTR`.
@@ -115,9 +115,10 @@ pub fn wait(watched: &PollSet<'_>, timeout: Option<Duration>) -> io::Result<Read
     Ok(Ready { control, listener, clients: ready.collect() })
 }
 
-/// The connection that `accept(2)` returned; `None` on failure. Without free file descriptors, for
-/// example, the connection stays pending and the next [`wait`] returns at once, so the call pauses
-/// after a failure to avoid a busy loop.
+/// Returns the connection from `result`, which `accept(2)` returned; `None` if the call failed.
+/// Pauses after a failure, unless the same call can succeed later (`is_retry`). Without free file
+/// descriptors, for example, the connection stays pending and the next [`wait`] returns at once,
+/// which would make a busy loop.
 pub fn connection<S, A>(result: io::Result<(S, A)>) -> Option<S> {
     match result {
         Ok((stream, _)) => Some(stream),
@@ -143,12 +144,12 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Starts `serve` in a thread. `serve` gets the other end of the control descriptor, in
+    /// Starts a thread that calls `serve` with the thread's end of the control stream, which is in
     /// non-blocking mode. Each call of [`Self::wake`] sends a byte to this end. When the stream
     /// ends, `serve` has to return.
     ///
     /// # Errors
-    /// When the system gives no thread or no descriptors.
+    /// When the system provides no thread or no descriptors.
     pub fn start(name: &str, serve: impl FnOnce(UnixStream) + Send + 'static) -> io::Result<Self> {
         let (control, controlled) = UnixStream::pair()?;
         control.set_nonblocking(true)?;
@@ -157,18 +158,18 @@ impl Worker {
         Ok(Self { control: Some(control), thread: Some(thread) })
     }
 
-    /// True if the thread has ended although this value was not dropped: the server could not
-    /// continue.
+    /// True if the thread has ended although this value was not dropped, because the server could
+    /// not continue.
     pub fn has_stopped(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
     }
 
-    /// Sends a byte to the control descriptor, which wakes the thread; does not wait for the
+    /// Sends a byte to the control descriptor, which wakes the thread. Does not wait for the
     /// thread.
     pub fn wake(&self) {
         if let Some(mut control) = self.control.as_ref() {
-            // Ignore errors: if the buffer of the stream is full, the unread bytes in the buffer
-            // wake the thread already.
+            // Ignore errors: if the buffer of the stream is full, its unread bytes wake the thread
+            // already.
             let _ = control.write(b"1");
         }
     }
@@ -181,7 +182,7 @@ impl Drop for Worker {
     }
 }
 
-/// The set of a server's descriptors for [`wait`]. All clients have the same `interest`.
+/// Returns the descriptors of a server for [`wait`]. All clients have the same `interest`.
 pub fn watched<'a, C: AsFd + 'a>(
     control: &'a UnixStream,
     listener: Option<&'a impl AsFd>,

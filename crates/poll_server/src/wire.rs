@@ -1,5 +1,5 @@
-//! Connections whose messages are four numbers and, optionally, a descriptor (`SCM_RIGHTS`,
-//! `unix(7)`).
+//! Connections that carry messages of four numbers, each with or without a descriptor
+//! (`SCM_RIGHTS`, `unix(7)`).
 //!
 //! The socket keeps the boundaries of messages (`SOCK_SEQPACKET`), so a message arrives complete or
 //! not at all. The caller defines the meaning of the numbers.
@@ -28,30 +28,31 @@ pub type Words = [u64; 4];
 /// The length of a message, bytes.
 const BYTES: usize = size_of::<Words>();
 
-/// One end of a connection, an open socket.
+/// One end of a connection, which is an open socket.
 #[derive(Debug)]
 pub struct Wire(OwnedFd);
 
 impl Wire {
-    /// Connects to the listener at a path.
+    /// Connects to the listener at `path`.
     ///
     /// # Errors
-    /// The errors of socket(2) and connect(2): `ECONNREFUSED` and `ENOENT` when no process listens.
+    /// The errors of socket(2) and connect(2), such as `ECONNREFUSED` and `ENOENT` if no process
+    /// listens at `path`.
     pub fn connect(path: &Path) -> io::Result<Self> {
         let socket = socket()?;
         connect(&socket, &SocketAddrUnix::new(path)?)?;
         Ok(Self(socket))
     }
 
-    /// The same connection with another descriptor. `renumber` gets the present descriptor and
-    /// returns its duplicate, which the connection uses from then on.
+    /// Returns the same connection with another descriptor. `renumber` gets the present descriptor
+    /// and returns a duplicate of it, which the connection uses from then on.
     #[must_use]
     pub fn renumbered(self, renumber: impl FnOnce(OwnedFd) -> OwnedFd) -> Self {
         Self(renumber(self.0))
     }
 
-    /// Accepts the next connection. Returns `None` when no connection is pending, the call was
-    /// interrupted, or the client has closed the connection already.
+    /// Accepts the next connection. Returns `None` if no connection is pending, the call was
+    /// interrupted, or the client has already closed the connection.
     ///
     /// # Errors
     /// The errors of accept(2), except `EAGAIN`, `EINTR` and `ECONNABORTED`.
@@ -63,10 +64,10 @@ impl Wire {
         }
     }
 
-    /// Sends a message, with the descriptor `fd` if there is one.
+    /// Sends a message, with the descriptor `fd` if it is given.
     ///
     /// # Errors
-    /// The errors of sendmsg(2): `EPIPE` when the other end is closed.
+    /// The errors of sendmsg(2), such as `EPIPE` if the other end is closed.
     pub fn send(&self, words: Words, fd: Option<BorrowedFd<'_>>) -> io::Result<()> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
@@ -81,8 +82,8 @@ impl Wire {
         sendmsg(&self.0, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL).map(drop)
     }
 
-    /// Waits for a message, and returns its numbers and its descriptor, if it has one. Returns
-    /// `None` at the end of the connection, or for a message shorter than four numbers. A longer
+    /// Waits for a message. Returns its numbers and, if it has one, its descriptor. Returns `None`
+    /// at the end of the connection, or for a message that is shorter than four numbers. A longer
     /// message is cut to its first four numbers.
     ///
     /// # Errors
@@ -117,10 +118,10 @@ impl AsFd for Wire {
     }
 }
 
-/// Listens at a path that is not in use. The listener does not block.
+/// Listens at `path`, which must not be in use. The listener does not block.
 ///
 /// # Errors
-/// The errors of bind(2): `EADDRINUSE` when the path exists.
+/// The errors of bind(2), such as `EADDRINUSE` if `path` exists.
 pub fn listener(path: &Path) -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let listener = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;

@@ -1,11 +1,11 @@
-//! A command that runs under a memory policy, and the signals that are meant for the command.
+//! Runs a command under a memory policy, and passes signals on to the command.
 //!
 //! A wrapper has to outlive its command, in order to restore the settings that were changed for the
 //! command. Signals that would end the wrapper are therefore passed on to the command, and the
-//! wrapper ends when the command ends. A terminal sends the signals of its keys, such as Ctrl-C, to
-//! the wrapper and to the command, so the wrapper does not pass these signals on. A signal to the
-//! whole process group (`kill 0`, `timeout`) cannot be distinguished from a signal to the wrapper
-//! alone, so the command gets such a signal twice.
+//! wrapper ends when the command ends. On keys such as Ctrl-C, a terminal signals both the wrapper
+//! and the command, so the wrapper does not pass these signals on. The wrapper cannot distinguish a
+//! signal to its whole process group (`kill 0`, `timeout`) from a signal to itself alone, so the
+//! command gets a signal to the group twice.
 //!
 //! A signal that was ignored when this process started stays ignored, as `nohup` and `trap '' INT`
 //! request. The command starts with the dispositions and the mask that this process was started
@@ -49,8 +49,8 @@ use std::{
 };
 
 /// Signals that are passed on to the command: all signals whose default action ends a process,
-/// except SIGKILL, SIGPIPE, real-time signals, and signals that report an error of this process
-/// itself (SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGSYS, SIGTRAP). Batch systems announce the
+/// except SIGKILL, SIGPIPE, real-time signals, and signals that report an error of the receiving
+/// process (SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGSYS, SIGTRAP). Batch systems announce the
 /// end of a job by some of the signals in this list. SIGSTKFLT is in the list although its name
 /// means a stack fault: the kernel never sends SIGSTKFLT.
 const SIGNALS: [i32; 14] = [
@@ -70,8 +70,8 @@ const SIGNALS: [i32; 14] = [
     libc::SIGSTKFLT,
 ];
 
-/// Handlers of the signals in `SIGNALS`. While this value exists, such a signal does not end the
-/// process, but is reported as an [`Event`].
+/// The handlers of the signals in `SIGNALS`. While this value exists, such a signal is reported as
+/// an [`Event`] and does not end the process.
 #[derive(Debug)]
 pub struct Signals {
     events: Receiver<Event>,
@@ -89,9 +89,8 @@ pub enum Event {
         /// did not get it.
         is_for_us: bool,
     },
-    /// The process ID of a command that ended, and the time at which it ended. If the command was
-    /// reaped before this event was taken from the channel, the event is received later, perhaps
-    /// while another command runs.
+    /// A command ended: its process ID, and the time of its end. The event of a command that was
+    /// reaped early stays in the channel, and may be received while the next command runs.
     Ended(Pid, Instant),
 }
 
@@ -102,7 +101,8 @@ pub struct Running<'a> {
     started: Instant,
     elapsed: Duration,
     signal: Option<i32>,
-    /// The processes of the command at the arrival of each signal; `None` if they are not recorded.
+    /// The processes of the command that were found when signals arrived; `None` if they are not
+    /// recorded.
     processes: Option<Vec<Process>>,
 }
 
@@ -114,10 +114,10 @@ pub struct Resources {
     pub user: Duration,
     /// CPU time in kernel mode.
     pub system: Duration,
-    /// Peak resident memory of the largest single process, bytes. The kernel's figure includes the
-    /// time before exec, when the new process has the peak of its parent (`exec_mmap` of Linux).
-    /// Therefore the value is `None` if the figure does not exceed the peak of this process: the
-    /// command may have inherited it.
+    /// Peak resident memory of the largest single process, bytes. `None` if the kernel's figure
+    /// does not exceed the peak of this process: the figure includes the time before exec, when the
+    /// new process has the peak of its parent (`exec_mmap` of Linux), so the command may have
+    /// inherited it.
     pub resident_max: Option<u64>,
     pub minor_faults: u64,
     pub major_faults: u64,
@@ -127,8 +127,8 @@ pub struct Resources {
     pub written: u64,
 }
 
-/// Calls `start`, which starts a command. The command and its descendants get no transparent huge
-/// pages.
+/// Calls `start`, which starts a command, so that the command and its descendants get no
+/// transparent huge pages.
 ///
 /// # Errors
 /// When the kernel refuses to disable transparent huge pages, or to restore the setting of this
@@ -145,19 +145,20 @@ pub fn without_huge_pages<T>(start: impl FnOnce() -> T) -> io::Result<T> {
 
 impl Signals {
     /// Registers handlers of the signals in `SIGNALS`, except signals that this process ignores.
-    /// From now on these signals do not end the process; they are reported as an [`Event`].
+    /// From now on the handled signals are reported as an [`Event`] and do not end the process.
     ///
     /// # Errors
     /// When a handler cannot be registered, or the thread that receives the signals cannot start.
     pub fn hold() -> io::Result<Self> {
         let (sender, events) = channel();
-        // A signal that this process ignores stays ignored, as nohup requests. The command ignores
-        // the signal too.
+        // A signal that this process ignores gets no handler, so that it stays ignored in this
+        // process and in the command, as nohup requests.
         let ignored = ignored(&Root::live());
         let is_ignored = |number: i32| ignored & (1 << (number - 1)) != 0;
         if is_ignored(SIGCHLD) {
             // SIGCHLD is the exception: while it is ignored, wait(2) does not report how a command
-            // ended. Replace the disposition by a handler, which only sets an unused flag.
+            // ended. Replace the disposition by a handler, which only sets a flag that nothing
+            // reads.
             flag::register(SIGCHLD, Arc::default())?;
         }
         let held = SIGNALS.iter().filter(|number| !is_ignored(**number));
@@ -179,14 +180,15 @@ impl Signals {
         Ok(Self { events, sender, stop })
     }
 
-    /// A flag that is set when a signal arrives. Long operations poll the flag and end early.
-    /// Polling consumes no signal: functions such as [`Signals::wait`] still report the signal.
+    /// Returns a flag that is set when a signal arrives. Long operations poll the flag and end
+    /// early. Polling consumes no signal: functions such as [`Signals::wait`] still report the
+    /// signal.
     pub fn stop_flag(&self) -> StopFlag {
         self.stop.clone()
     }
 
-    /// Returns the number of the first signal that has arrived and was not returned yet, if any.
-    /// Discards the reports of ended commands that arrived before this signal.
+    /// Returns the number of the oldest signal that has arrived and was not returned yet, if any.
+    /// Discards reports of ended commands that precede this signal.
     pub fn arrived_signal(&self) -> Option<i32> {
         self.events.try_iter().find_map(|event| match event {
             Event::Signal { number, .. } => Some(number),
@@ -194,14 +196,14 @@ impl Signals {
         })
     }
 
-    /// The signal that has set the stop flag; SIGTERM if an earlier call has already returned the
-    /// number of that signal.
+    /// Returns the number of the signal that has set the stop flag. If an earlier call has already
+    /// returned this number, returns SIGTERM.
     pub fn stopping_signal(&self) -> i32 {
         self.arrived_signal().unwrap_or(SIGTERM)
     }
 
-    /// Waits for a signal for at most `limit`. Returns the number of the signal; `None` if no
-    /// signal has arrived, or if the end of a command is reported first.
+    /// Waits for a signal for at most `limit`, and returns its number. Returns `None` if no signal
+    /// has arrived, or if the end of a command is reported first.
     pub fn wait(&self, limit: Duration) -> Option<i32> {
         match self.events.recv_timeout(limit) {
             Ok(Event::Signal { number, .. }) => Some(number),
@@ -223,8 +225,8 @@ impl Signals {
         self.start_into(None, &[], policy, program, arguments)
     }
 
-    /// Like [`Signals::start`], but stdout and stderr go to `output` if it is given. The
-    /// environment of the command gets `variables`.
+    /// Does the same as [`Signals::start`], but redirects stdout and stderr to `output` if it is
+    /// given, and adds `variables` to the environment of the command.
     ///
     /// # Errors
     /// The errors of [`Signals::start`].
@@ -285,8 +287,8 @@ impl Signals {
         // Reset the policy of this process, which was set only so that the command inherits it.
         policy.map_or(Ok(()), |_| set(&Policy::Default))?;
         let child = started.map_err(failed)?;
-        // The send cannot fail, because the waiter thread keeps the receiver until it has this
-        // process ID.
+        // The send cannot fail: the waiter thread keeps the receiver until the process ID has
+        // arrived.
         let _ = waiter.send(pid(&child));
         Ok(Running {
             child,
@@ -298,16 +300,16 @@ impl Signals {
         })
     }
 
-    /// Starts a thread that receives a process ID and reports the end of that process. Returns the
-    /// sender for the ID.
+    /// Starts a thread that receives the process ID of a command and reports the end of that
+    /// process. Returns the sender for the process ID.
     fn waiter(&self) -> io::Result<Sender<Pid>> {
         let (sender, pid_of_child) = channel();
         let to = self.sender.clone();
         thread::Builder::new().name("waiter".into()).spawn(move || {
             // `recv` fails if no command was started: the sender was then dropped.
             let Ok(pid) = pid_of_child.recv() else { return };
-            // `WNOWAIT`: `Running::status` reaps the process later. Until then the process ID is
-            // not reused, so signals can still be sent to it.
+            // With `WNOWAIT`, the process is not reaped here; `Running::status` reaps it later.
+            // Until then the process ID is not reused, so signals can still be sent to it.
             let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
             while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(pid), options) {}
             // The send fails when the `Signals` value was dropped: the event is then not needed.
@@ -317,9 +319,9 @@ impl Signals {
     }
 }
 
-/// Makes `command` start with the default disposition of every signal and no blocked signals,
-/// instead of the dispositions and the mask of this process. For tests, which may run under nohup,
-/// from Python or from a job runner that ignores signals.
+/// Makes `command` start with the default disposition of every signal and with no blocked signals,
+/// whatever the dispositions and the mask of this process are. Tests use this function, because
+/// they may run under nohup, from Python or from a job runner that ignores signals.
 pub fn with_default_signals(command: &mut Command) -> &mut Command {
     syscall::with_default_signals(command)
 }
@@ -333,24 +335,25 @@ fn is_for_us(number: i32, cause: Cause) -> bool {
         // Keys of a terminal send these signals to the whole foreground process group.
         SIGINT | SIGQUIT => false,
         // The terminal has hung up: the kernel sends SIGHUP to the session leader. The foreground
-        // group, with the command, gets SIGHUP only when the leader has ended.
+        // group, which the command is in, gets SIGHUP only when the leader has ended.
         SIGHUP => began_session(),
-        // Other signals of the kernel come from a timer or a resource limit (SIGALRM, SIGXCPU) of
+        // Other signals from the kernel (SIGALRM, SIGXCPU) come from a timer or a resource limit of
         // this process alone. The program that ran in this process before exec may have set the
         // timer or limit.
         _ => true,
     }
 }
 
-/// True when this process is the leader of its session. The session is read from `/proc`: getsid(2)
-/// returns 0 for a session of another PID namespace, and rustix does not accept 0.
+/// True when this process is the leader of its session. The session ID is read from `/proc`,
+/// because getsid(2) returns 0 for a session of another PID namespace, which rustix does not
+/// accept.
 fn began_session() -> bool {
     let us = std::process::id();
     let found = process::process(&Root::live(), us);
     found.is_ok_and(|process| process.is_some_and(|process| process.session == us))
 }
 
-/// The signals that this process ignores; bit 0 is signal 1.
+/// Returns the signals that this process ignores, as a mask in which bit 0 is signal 1.
 fn ignored(root: &Root) -> u64 {
     let status = root.peek("/proc/self/status").ok().flatten().unwrap_or_default();
     interleaf_procfs::status::signals(status.as_bytes(), "SigIgn").unwrap_or(0)
@@ -377,7 +380,7 @@ impl Running<'_> {
     }
 
     /// Waits for the command's end for at most `limit`, and passes signals on to the command
-    /// meanwhile. `None` while the command runs.
+    /// meanwhile. Returns `None` if the command still runs.
     ///
     /// # Errors
     /// When wait(2) fails.
@@ -388,9 +391,9 @@ impl Running<'_> {
         }
     }
 
-    /// Like [`Self::wait`], but returns only whether the command has ended, and does not reap its
-    /// process. Therefore [`Running::resources`] can be read until [`Running::status`] reaps the
-    /// process.
+    /// Does the same as [`Self::wait`], but returns only whether the command has ended, and does
+    /// not reap its process. Therefore [`Running::resources`] can be read until [`Running::status`]
+    /// reaps the process.
     pub fn has_ended(&mut self, limit: Duration) -> bool {
         let end = Instant::now() + limit;
         loop {
@@ -409,15 +412,15 @@ impl Running<'_> {
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => return false,
-                // Cannot happen: `self.signals` has a sender of this channel, so the channel stays
-                // connected.
+                // This cannot happen: `self.signals` has a sender of this channel, so the channel
+                // stays connected.
                 Err(RecvTimeoutError::Disconnected) => return true,
             }
         }
     }
 
-    /// The resources that the command used. They can be read after the command's end
-    /// ([`Running::has_ended`]), until [`Running::status`] reaps the process.
+    /// Returns the resources that the command used. Call it after the command's end
+    /// ([`Running::has_ended`]), and before [`Running::status`] reaps the process.
     ///
     /// # Errors
     /// When waitid(2) fails.
@@ -435,7 +438,7 @@ impl Running<'_> {
             resident_max: resident_max.filter(|_| resident_max > own),
             minor_faults: count(usage.ru_minflt),
             major_faults: count(usage.ru_majflt),
-            // The kernel counts blocks of 512 bytes on any file system.
+            // On every file system, the kernel counts blocks of 512 bytes.
             read: 512 * count(usage.ru_inblock),
             written: 512 * count(usage.ru_oublock),
         })
@@ -449,31 +452,33 @@ impl Running<'_> {
         self.child.wait()
     }
 
-    /// The time since the start of the command.
+    /// Returns the time since the start of the command.
     pub fn age(&self) -> Duration {
         self.started.elapsed()
     }
 
-    /// The time from the command's start to its end; zero until [`Self::wait`] or
+    /// Returns the time from the command's start to its end; zero until [`Self::wait`] or
     /// [`Self::has_ended`] has reported the end.
     pub fn elapsed(&self) -> Duration {
         self.elapsed
     }
 
-    /// The first signal that this process received while it waited for the command; `None` if no
-    /// signal has arrived.
+    /// Returns the first signal that this process received while it waited for the command; `None`
+    /// if no signal has arrived.
     pub fn arrived_signal(&self) -> Option<i32> {
         self.signal
     }
 
-    /// From now on, records the processes of the command before a signal is passed on. Once the
-    /// command has ended, its descendants have another parent and cannot be found any more.
+    /// Makes this value record the processes of the command whenever a signal arrives, before the
+    /// signal is passed on. Once the command has ended, its descendants have another parent and
+    /// cannot be found any more.
     pub fn record_processes(&mut self) {
         self.processes.get_or_insert_default();
     }
 
-    /// The command and its descendants as they were when signals arrived, parents before children;
-    /// empty without a signal, or if processes are not recorded ([`Self::record_processes`]).
+    /// Returns the command and its descendants that were found when signals arrived, parents before
+    /// children. Returns nothing if no signal has arrived, or if processes are not recorded
+    /// ([`Self::record_processes`]).
     pub fn recorded_processes(&self) -> &[Process] {
         self.processes.as_deref().unwrap_or_default()
     }
@@ -499,7 +504,7 @@ impl Running<'_> {
 pub fn send(pid: u32, number: i32) {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
     if let Some((pid, signal)) = pid.zip(Signal::from_named_raw(number)) {
-        // The call fails when the process has just ended.
+        // The call fails if the process has just ended.
         let _ = kill_process(pid, signal);
     }
 }
@@ -544,9 +549,9 @@ mod tests {
         assert_eq!(running.status().unwrap().code(), Some(3), "it is still to be waited for");
     }
 
-    /// In a shell pipeline, `tail` holds 200 MB. This peak of resident memory exceeds the peak of
-    /// this process, and is returned. The peak of the command `true` may be inherited from this
-    /// process, so `None` is returned.
+    /// The pipeline's `tail` holds 200 MB, more than the peak of this process, so its peak is
+    /// returned. The command `true` may have inherited its peak from this process, so `None` is
+    /// returned.
     #[test]
     fn the_peak_memory_of_a_command_is_its_own() {
         let signals = Signals::hold().unwrap();
@@ -557,7 +562,7 @@ mod tests {
             running.status().unwrap();
             used.resident_max
         };
-        // `tail` keeps all bytes that it may have to write.
+        // `tail` keeps all bytes, because it may have to write any of them.
         let script = "head -c 200000000 /dev/zero | tail -c 200000000 > /dev/null";
         assert!(peak(&["sh", "-c", script]) > Some(200_000_000));
         assert_eq!(peak(&["true"]), None);
@@ -573,8 +578,8 @@ mod tests {
         let disabled = without_huge_pages(|| start(&signals, &script)).unwrap();
         assert_eq!(code(disabled), Some(5));
         assert_eq!(code(start(&signals, &script)), Some(1), "the next command has them again");
-        // This process has disabled transparent huge pages already, as a wrapper may have: they
-        // stay disabled after the call.
+        // This process has disabled transparent huge pages itself, as a wrapper may have. They stay
+        // disabled after `without_huge_pages`.
         disable_transparent_huge_pages(true).unwrap();
         without_huge_pages(|| ()).unwrap();
         assert!(transparent_huge_pages_are_disabled().unwrap(), "as a wrapper has set it");
@@ -582,8 +587,8 @@ mod tests {
 
     #[test]
     fn a_signal_is_passed_on() {
-        // Do not ignore SIGTERM, even if this test was started with SIGTERM ignored: the command
-        // inherits the dispositions of this process.
+        // Give SIGTERM its default disposition, because the command inherits the dispositions of
+        // this process, and this test may have been started with SIGTERM ignored.
         syscall::set_disposition(SIGTERM, syscall::Disposition::Default).unwrap();
         let signals = Signals::hold().unwrap();
         let mut running = start(&signals, &["sleep", "60"]).unwrap();

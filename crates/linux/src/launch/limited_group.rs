@@ -1,11 +1,11 @@
-//! A control group that limits the memory of a command, page cache included.
+//! A control group that limits the memory of a command, including its page cache.
 //!
-//! The journal records the group before the group is created, and the setting of the memory
+//! The journal records the group before the group is created, and the old setting of the memory
 //! controller before the controller is enabled. Closing the journal moves the processes of the
-//! group back to their former group and removes the group. If this process is killed, the group is
-//! removed in the same way by the next process that opens a journal, or by `interleaf run
-//! --restore`. (The group of [`crate::process::memory_cgroup`] differs: its processes are killed
-//! before it is removed.)
+//! group back to their former group and removes the group. If this process is killed, the next
+//! process that opens a journal removes the group in the same way, as does `interleaf run
+//! --restore`. The group of [`crate::process::memory_cgroup`] differs: its processes are killed
+//! before it is removed.
 
 use crate::{
     place::journal::{Journal, JournalError, controller::ENABLED, limited_group::PREFIX},
@@ -15,17 +15,16 @@ use crate::{
 use interleaf_procfs::cgroup::{PROCESSES_FILE, SUBTREE_CONTROL_FILE};
 use std::path::PathBuf;
 
-/// A control group with a memory limit. A journal records the group. When the journal is closed,
-/// the group is removed.
+/// A control group with a memory limit. Closing the journal that records the group removes it.
 #[derive(Debug)]
 pub struct LimitedGroup<'a> {
     root: &'a Root,
     group: Group,
-    /// The group that this process was in when `group` was created.
+    /// The group that this process was in before `group` was created.
     former: Group,
 }
 
-/// The reason why a group was not created.
+/// The reason why a control group was not created.
 #[derive(Debug, thiserror::Error)]
 pub enum LimitedGroupError {
     /// The machine has no control groups with the memory controller.
@@ -43,8 +42,8 @@ impl<'a> LimitedGroup<'a> {
     /// Creates a group whose processes may have at most `limit` bytes of memory in total.
     ///
     /// # Errors
-    /// When the machine has no groups with a memory limit, or this user may not create a group. The
-    /// journal then undoes the changes that were made.
+    /// When the machine has no groups with a memory limit, or this user may not create a group.
+    /// Closing the journal then undoes the changes that were made.
     pub fn new(
         root: &'a Root,
         journal: &mut Journal<'_>,
@@ -64,7 +63,7 @@ impl<'a> LimitedGroup<'a> {
         Ok(Self { root, group, former })
     }
 
-    /// The file that lists the processes of the group.
+    /// Returns the path of the file that lists the processes of the group.
     pub fn processes_file(&self) -> PathBuf {
         self.root.at(&procs(&self.group))
     }
@@ -74,8 +73,8 @@ impl<'a> LimitedGroup<'a> {
         self.group.has_oom_killed(self.root)
     }
 
-    /// Calls `start` while this process is in the group, so that the processes that `start` starts
-    /// are in the group too. Then this process leaves the group; the started processes stay.
+    /// Calls `start` while this process is in the group, so that the processes that it starts are
+    /// in the group too. Then this process leaves the group, and the started processes stay in it.
     ///
     /// # Errors
     /// When this process cannot enter or leave the group.

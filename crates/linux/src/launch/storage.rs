@@ -1,5 +1,5 @@
-//! The storage behind a folder or block device that holds pages: its file system, and its kind
-//! (drive, memory or network).
+//! The storage behind a folder or block device to which memory pages are written: its file system,
+//! and its kind (drive, memory or network).
 
 use crate::root::{Root, RootError};
 use rustix::fs::{major, minor, statfs};
@@ -10,8 +10,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The known file systems: the magic number in statfs(2) (`linux/magic.h`, or the file system's own
-/// header), the name, and the kind of storage.
+/// The known file systems: the magic number that statfs(2) returns (from `linux/magic.h`, or the
+/// file system's own header), the name, and the kind of storage.
 const FILE_SYSTEMS: [(u64, &str, StorageKind); 13] = [
     (0xef53, "ext4", StorageKind::Drive),
     (0x5846_5342, "xfs", StorageKind::Drive),
@@ -33,18 +33,18 @@ const FILE_SYSTEMS: [(u64, &str, StorageKind); 13] = [
 pub enum StorageKind {
     /// The storage is a drive of this machine. Overlay and unknown file systems count as drives.
     Drive,
-    /// The storage is DRAM, which cannot extend DRAM.
+    /// The storage is DRAM, so it cannot extend DRAM.
     Memory,
-    /// The storage is on another machine, or provided by another program (FUSE).
+    /// The storage is on another machine, or another program provides it (FUSE).
     Network,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Storage {
-    /// The name of a folder's file system; `None` for a block device.
+    /// The name of the folder's file system; `None` for a block device.
     pub file_system: Option<&'static str>,
     pub kind: StorageKind,
-    /// True for a hard disk, false for a solid-state drive; `None` where the kernel does not know.
+    /// True for a hard disk, false for a solid-state drive; `None` if the kernel does not know.
     pub is_rotational: Option<bool>,
 }
 
@@ -57,10 +57,10 @@ pub enum StorageError {
 }
 
 impl Storage {
-    /// Inspects a folder or a block device.
+    /// Determines the storage behind `path`, a folder or a block device.
     ///
     /// # Errors
-    /// When the path does not exist or cannot be inspected.
+    /// When `path` does not exist or cannot be inspected.
     pub fn probe(root: &Root, path: &Path) -> Result<Self, StorageError> {
         let failed = |why| StorageError::System { path: path.into(), why };
         let found = fs::metadata(path).map_err(failed)?;
@@ -78,12 +78,12 @@ impl Storage {
     }
 }
 
-/// True when the drive of the block device with the number `device` is a hard disk. `None` where
-/// the kernel does not know.
+/// True when the block device with the number `device` is on a hard disk. `None` if the kernel does
+/// not know.
 fn is_rotational(root: &Root, device: u64) -> Result<Option<bool>, RootError> {
     let folder = format!("/sys/dev/block/{}:{}", major(device), minor(device));
-    // The attribute `rotational` of a virtio drive is a default, unrelated to the host's drive.
-    // Return `None` for such a drive.
+    // Return `None` for a virtio drive: its attribute `rotational` is a default, unrelated to the
+    // host's drive.
     let is_virtual = |part: &OsStr| part.to_string_lossy().starts_with("virtio");
     let path = fs::canonicalize(root.at(&folder)).unwrap_or_default();
     if path.iter().any(is_virtual) {
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn memory_is_no_drive() {
-        // Without /dev/shm the test has nothing to check.
+        // A machine without /dev/shm has nothing to check.
         if let Ok(storage) = Storage::probe(&Root::live(), Path::new("/dev/shm")) {
             assert_eq!(storage.kind, StorageKind::Memory);
         }

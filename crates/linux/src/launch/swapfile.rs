@@ -1,12 +1,12 @@
 //! A swap file that exists while a benchmark or a command runs.
 //!
-//! The journal records the file before it is created. Closing the journal switches the file off and
-//! removes it. If this process is killed, the file is switched off and removed by the next process
-//! that opens a journal, or by `interleaf run --restore`.
+//! The journal records the swap file before it is created. Closing the journal switches the swap
+//! file off and removes it. If this process is killed, the next process that opens a journal does
+//! so, as does `interleaf run --restore`.
 //!
 //! The process that made a swap file holds a lock on it, so a swap file without a lock is a
-//! leftover of an ended process. This holds even if the journal is lost and a new process has the
-//! ID that is part of the file's name, as after a restart of a container.
+//! leftover of an ended process. This holds even if the journal is lost and the process ID in the
+//! file's name belongs to a new process, as after a restart of a container.
 
 use crate::{
     place::journal::{
@@ -25,25 +25,26 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Bytes of one write while a new swap file is filled with zeros.
+/// Number of bytes in each write that fills a new swap file with zeros.
 const CHUNK: usize = 1 << 20;
 
-/// Maximum number of file names that are tried for a new swap file. A name ends with a counter,
-/// which is below this number.
+/// Maximum number of names that are tried for a new swap file. A name ends with a counter, which is
+/// below this number.
 const NAMES: u32 = 1000;
 
-/// A swap file. The journal that records the file switches the file off and removes it.
+/// A swap file that is in use. Closing the journal that records it switches it off and removes it.
 #[derive(Debug)]
 pub struct SwapFile {
-    /// While this descriptor is open, the file is locked, and other processes do not remove it.
+    /// The open swap file. While this descriptor is open, the swap file is locked, so other
+    /// processes do not remove it.
     _lock: File,
 }
 
 /// The reason why a swap file could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum SwapError {
-    /// The swap file of an earlier run is still in use, so the kernel could swap pages of this run
-    /// to that file.
+    /// The swap file of an earlier run is still in use: the kernel could swap pages of this run to
+    /// it.
     #[error("{}: the swap file of an earlier run cannot be switched off: {why}", path.display())]
     Leftover { path: PathBuf, why: io::Error },
     #[error(transparent)]
@@ -58,11 +59,11 @@ pub enum SwapError {
 
 impl SwapFile {
     /// Creates a swap file of `bytes` bytes, rounded up to whole MiB, in `folder` and switches it
-    /// on. Before that, the swap files of processes that have ended are removed.
+    /// on. Before that, removes the swap files of processes that have ended.
     ///
     /// # Errors
     /// When space or permission is missing, or the swap file of an ended process cannot be removed.
-    /// The journal then removes the new file.
+    /// Closing the journal then removes the new file.
     pub fn new(
         root: &Root,
         journal: &mut Journal<'_>,
@@ -81,8 +82,9 @@ impl SwapFile {
         Ok(Self { _lock: file })
     }
 
-    /// Like [`Self::new`], but the kernel uses this swap file before all other swap, its blocks are
-    /// reserved (fallocate) and not written, and `bytes` is not rounded.
+    /// Creates a swap file as [`Self::new`] does, with three differences: the kernel uses it before
+    /// all other swap; its blocks are reserved with fallocate(2) instead of written; `bytes` is not
+    /// rounded.
     ///
     /// # Errors
     /// The errors of [`Self::new`], and when the file system cannot reserve blocks.
@@ -103,7 +105,7 @@ impl SwapFile {
 }
 
 /// Removes the swap files of ended processes from `folder`. Then creates an empty, locked file in
-/// `folder`, whose name begins with `prefix`. Returns the path and the open file.
+/// `folder` with a name that begins with `prefix`. Returns the path and the open file.
 fn begin(
     root: &Root,
     journal: &mut Journal<'_>,
@@ -115,8 +117,8 @@ fn begin(
     create(journal, &folder, prefix)
 }
 
-/// Records a swap file in the journal, creates the empty file, and locks it. The name of the file
-/// is unused and begins with `prefix`.
+/// Records a swap file in the journal, creates it as an empty file, and locks it. Its name is
+/// unused until now and begins with `prefix`.
 fn create(
     journal: &mut Journal<'_>,
     folder: &Path,
@@ -140,7 +142,7 @@ fn create(
     Err(io::Error::from(io::ErrorKind::AlreadyExists).into())
 }
 
-/// Removes Interleaf's swap files in `folder`, except files on which a running process has a lock.
+/// Removes Interleaf's swap files in `folder`, except those on which a running process has a lock.
 fn remove_leftovers(root: &Root, folder: &Path) -> Result<(), SwapError> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
@@ -208,8 +210,8 @@ mod tests {
         let (folder, root) = machine("");
         let (mut journal, _) = Journal::open(&root).unwrap();
         let (held, lock) = create(&mut journal, folder.path(), PREFIX).unwrap();
-        // A swap file without a lock is left over. Its name has the ID of a running process, as
-        // after a restart of a container.
+        // A swap file that is not locked is a leftover. Its name has the ID of a running process,
+        // as after a restart of a container.
         let left = folder.path().join(format!("{PREFIX}{}-7", std::process::id()));
         fs::write(&left, "").unwrap();
         remove_leftovers(&root, folder.path()).unwrap();

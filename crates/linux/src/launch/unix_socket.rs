@@ -1,4 +1,4 @@
-//! Unix sockets with a path, at which one program listens and others connect.
+//! Unix sockets with a path: one program listens at the path, and others connect to it.
 
 use crate::{
     replace::{self, FileId, Folder},
@@ -32,7 +32,7 @@ pub enum SocketError {
     Refused { path: PathBuf, why: io::Error },
 }
 
-/// A listening socket, which is removed when this value is dropped.
+/// A listening socket. Dropping this value removes the socket's path.
 #[derive(Debug)]
 pub struct Socket {
     listener: UnixListener,
@@ -40,7 +40,7 @@ pub struct Socket {
     id: FileId,
 }
 
-/// Users that may connect besides this user and root.
+/// The users that may connect to a socket besides this user and root.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
     /// Members of this group may connect; `None` for no group.
@@ -48,18 +48,18 @@ pub struct Access {
 }
 
 impl Socket {
-    /// Creates a listening socket. The socket appears at `path` only when it accepts connections. A
-    /// socket at which no process listens any more is replaced.
+    /// Creates a listening socket. The socket appears at `path` only when it accepts connections.
+    /// An old socket at `path` is replaced if no process listens at it any more.
     ///
     /// # Errors
-    /// When another process listens at `path`, the path is not a socket, or the system refuses.
+    /// When another process listens at `path`, `path` is not a socket, or the system refuses.
     pub fn listen(path: &Path, access: Access) -> Result<Self, SocketError> {
         let failed = |why| SocketError::Refused { path: path.into(), why };
         let (folder, name) = Folder::of_file(path).map_err(failed)?;
         remove_stale(&folder, &name, path)?;
         // Bind to a random name, by a path through the folder's descriptor. The folder may belong
-        // to another user, who can neither guess the name nor redirect such a path. The path is
-        // also short: the kernel accepts at most 108 bytes.
+        // to another user, who can neither guess the name nor redirect such a path. Such a path is
+        // also short enough for the kernel, which accepts at most 108 bytes.
         let making = Folder::random_name(OsStr::new("")).map_err(failed)?;
         let listener = UnixListener::bind(folder.path().join(&making)).map_err(failed)?;
         let placed = place_at(&folder, &making, &name, access);
@@ -77,8 +77,8 @@ impl Socket {
         &self.path
     }
 
-    /// A second, non-blocking descriptor of the listening socket, for the thread that accepts
-    /// connections.
+    /// Returns a second descriptor of the listening socket, in non-blocking mode, for the thread
+    /// that accepts connections.
     ///
     /// # Errors
     /// When this process has no file descriptor left.
@@ -91,13 +91,13 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // Remove the path only if it still names this socket: another program may have replaced the
-        // socket.
+        // Remove the path only if it still names this socket: another program may have put its own
+        // socket there.
         let _ = replace::remove_kept(&self.path, self.id);
     }
 }
 
-/// Removes a socket at which no process listens any more.
+/// Removes the socket `name` in `folder` if no process listens at it any more.
 fn remove_stale(folder: &Folder, name: &OsStr, path: &Path) -> Result<(), SocketError> {
     let failed = |why| SocketError::Refused { path: path.into(), why };
     let found = match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
@@ -143,7 +143,8 @@ fn place_at(folder: &Folder, making: &OsStr, name: &OsStr, access: Access) -> io
     Ok(FileId::from_stat(&found))
 }
 
-/// The numeric ID of the group of users `name`. `name` is a name in `/etc/group`, or the ID itself.
+/// Returns the numeric ID of the group of users `name`, which is a name in `/etc/group` or the ID
+/// itself.
 ///
 /// # Errors
 /// A message when the group does not exist, or `/etc/group` cannot be read.
@@ -207,8 +208,8 @@ mod tests {
         assert_eq!(fs::read_to_string(&path).unwrap(), "text");
     }
 
-    /// The path of a socket is longer than the 108 bytes that the kernel accepts. The socket works
-    /// nevertheless.
+    /// A socket whose path is longer than the 108 bytes that the kernel accepts works like any
+    /// other: a second program cannot listen at the path.
     #[test]
     fn a_path_may_be_long() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
 //! The state of DAMON in the kernel: the threads that are set up, and their features.
 //!
-//! In sysfs, the folder `kdamonds/N` is the DAMON thread number N. In this folder, `contexts/0` has
+//! In sysfs, the folder `kdamonds/N` is the DAMON thread number N. Its subfolder `contexts/0` has
 //! the monitored memory and the intervals, and each `contexts/0/schemes/N` has an action on the
 //! regions with a given access pattern. The kernel creates these files when a program sets a thread
 //! up, so most features of DAMON are visible only then. [`damon`] reads the files as they are,
@@ -10,14 +10,14 @@ pub mod probe;
 
 use crate::root::{Root, RootError};
 
-/// The folder of DAMON's threads.
+/// The folder with a subfolder for each DAMON thread.
 pub const ADMIN: &str = "/sys/kernel/mm/damon/admin/kdamonds";
 
-/// The file with the count of DAMON's threads. Only one process of Interleaf uses DAMON at a time:
+/// The file with the number of DAMON threads. Only one process of Interleaf uses DAMON at a time:
 /// the process whose journal has a change of this setting.
 pub const COUNT: &str = "/sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds";
 
-/// The kernel's own DAMON modules, each with the file that enables it.
+/// DAMON modules that belong to the kernel, each with the file that enables it.
 pub(crate) const MODULES: [(&str, &str); 3] = [
     ("damon_stat", "/sys/module/damon_stat/parameters/enabled"),
     ("damon_reclaim", "/sys/module/damon_reclaim/parameters/enabled"),
@@ -29,16 +29,16 @@ pub(crate) const MODULES: [(&str, &str); 3] = [
 pub struct Damon {
     /// The DAMON threads that are set up, started or not.
     pub kdamonds: Vec<KdamondSettings>,
-    /// The kernel's own DAMON modules that are enabled. Such a module and a thread of Interleaf
-    /// exclude each other.
+    /// The kernel's own DAMON modules that are enabled. A DAMON thread of Interleaf cannot run
+    /// beside such a module.
     pub modules: Vec<String>,
-    /// Operations that the kernel offers, such as `vaddr` and `paddr`; empty where no context is
+    /// Operations sets that the kernel offers, such as `vaddr` and `paddr`; empty if no context is
     /// set up.
     pub operations: Vec<String>,
     /// True when a scheme of this kernel can have several destinations (the folder `dests`); `None`
-    /// where no scheme is set up.
+    /// if no scheme is set up.
     pub destinations: Option<bool>,
-    /// True when this user lacks the right to read some file of DAMON. The other fields may then be
+    /// True when this user may not read some file of DAMON. The other fields may then be
     /// incomplete.
     pub hidden: bool,
 }
@@ -46,7 +46,7 @@ pub struct Damon {
 /// A thread of DAMON that is set up.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KdamondSettings {
-    /// True when the thread runs; `None` to users who may not read its state.
+    /// True when the thread runs; `None` if this user may not read its state.
     pub on: Option<bool>,
     /// The operations set: `paddr` monitors physical memory, `vaddr` the addresses of processes.
     pub operations: Option<String>,
@@ -54,7 +54,7 @@ pub struct KdamondSettings {
     pub actions: Vec<String>,
 }
 
-/// The state of DAMON; `None` on a kernel without DAMON, or without its sysfs files.
+/// Reads the state of DAMON. Returns `None` on a kernel without DAMON, or without its sysfs files.
 ///
 /// # Errors
 /// When a file cannot be read for another reason than missing root rights.
@@ -71,7 +71,8 @@ pub fn damon(root: &Root) -> Result<Option<Damon>, RootError> {
     }
     for (module, path) in MODULES {
         let enabled = root.text_if_allowed(path)?.unwrap_or_default();
-        // A capture stores an unreadable file as an empty file, so an empty file counts as hidden.
+        // A captured machine has an empty file for each file that could not be read, so an empty
+        // file counts as hidden.
         damon.hidden |= enabled.is_empty() && root.has(path);
         if matches!(enabled.trim(), "Y" | "1" | "true") {
             damon.modules.push(module.into());
@@ -80,7 +81,8 @@ pub fn damon(root: &Root) -> Result<Option<Damon>, RootError> {
     Ok(Some(damon))
 }
 
-/// Reads the thread whose files are in `folder`. Adds to `damon` the features that the files show.
+/// Reads the DAMON thread whose files are in `folder`. Adds to `damon` the features that the files
+/// show.
 fn kdamond(root: &Root, folder: &str, damon: &mut Damon) -> Result<KdamondSettings, RootError> {
     let context = format!("{folder}/contexts/0");
     let word = |path: String| -> Result<Option<String>, RootError> {

@@ -1,6 +1,6 @@
-//! The readable properties of a machine's hardware: caches, DIMMs, frequency settings, prefetchers,
-//! and the hypervisor of a guest. Every record of a measurement contains these data, because the
-//! measured figures depend on the machine and on its settings.
+//! The properties of a machine's hardware that can be read: caches, DIMMs, frequency settings,
+//! prefetchers, and the hypervisor of a guest. The record of each measurement contains them,
+//! because measured figures depend on the machine and its settings.
 
 mod dimms;
 
@@ -13,9 +13,9 @@ use crate::{
 
 const CPUS: &str = "/sys/devices/system/cpu";
 
-/// The number of the MSR (model-specific register) whose bits disable the prefetchers of Intel's
-/// cores, one bit for each prefetcher (SDM vol. 4; "Disclosure of Hardware Prefetcher Control on
-/// Some Intel Processors").
+/// The number of the MSR (model-specific register) in which each bit disables one prefetcher of
+/// Intel's cores (SDM vol. 4; "Disclosure of Hardware Prefetcher Control on Some Intel
+/// Processors").
 const MISC_FEATURE_CONTROL: u64 = 0x1A4;
 
 /// The prefetcher that each bit of [`MISC_FEATURE_CONTROL`] disables, from bit 0 on.
@@ -28,28 +28,28 @@ pub type Known<T> = Result<T, String>;
 pub struct Hardware {
     /// The caches of the first CPU.
     pub caches: Vec<Cache>,
-    /// The last-level caches, each with the CPUs that share the cache: one cache for each socket,
-    /// or one for each chiplet with a few cores.
+    /// The last-level caches, each with the CPUs that share it. A machine has one for each socket,
+    /// or one for each chiplet of a few cores.
     pub last_level: Vec<Cache>,
     /// The installed memory modules.
     pub dimms: Known<Vec<Dimm>>,
-    /// The governor of the cores' frequency.
+    /// The frequency governor of the first CPU.
     pub governor: Known<String>,
     /// True when cores may exceed their base frequency.
     pub turbo: Known<bool>,
     pub prefetchers: Known<Vec<Prefetcher>>,
     /// The hypervisor of a guest; `None` on a machine that reports no hypervisor.
     pub guest_of: Option<String>,
-    /// The vendor and the product name of the machine, as the firmware gives them.
+    /// The vendor and the product name of the machine, as the firmware states them.
     pub product: Option<String>,
 }
 
 /// A cache as the kernel lists it. In a guest, the hypervisor chooses the listed values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cache {
-    /// 1 is the level nearest to the core.
+    /// The level of the cache; level 1 is nearest to the core.
     pub level: u32,
-    /// `Data`, `Instruction` or `Unified`.
+    /// The kind of cache: `Data`, `Instruction` or `Unified`.
     pub kind: String,
     pub bytes: u64,
     /// The CPUs that share the cache.
@@ -83,14 +83,14 @@ impl Hardware {
 }
 
 impl Hardware {
-    /// The last-level cache of a CPU; `None` where the kernel lists no such cache.
+    /// Returns the last-level cache of a CPU; `None` if the kernel lists no such cache.
     pub fn last_level_of(&self, cpu: u32) -> Option<&Cache> {
         self.last_level.iter().find(|cache| cache.cpus.has(cpu))
     }
 
-    /// Bytes of the last-level cache for one thread, when one thread runs on each CPU of `cpus` and
-    /// the threads that share a cache divide it evenly. If the threads have different amounts, the
-    /// largest is returned. `None` if the kernel lists no last-level cache of `cpus`.
+    /// Returns the bytes of last-level cache that one thread has, if one thread runs on each CPU of
+    /// `cpus` and threads that share a cache divide it evenly. If threads have different amounts,
+    /// returns the largest. Returns `None` if the kernel lists no last-level cache of `cpus`.
     pub fn last_level_share(&self, cpus: &[u32]) -> Option<u64> {
         let share = |cache: &Cache| {
             let sharing = cpus.iter().filter(|cpu| cache.cpus.has(**cpu)).count() as u64;
@@ -178,9 +178,9 @@ fn prefetchers(root: &Root, info: &str) -> Known<Vec<Prefetcher>> {
     Ok(PREFETCHERS.iter().enumerate().map(prefetcher).collect())
 }
 
-/// The hypervisor of a guest, from `/sys/hypervisor/type`. Without that file, a machine whose CPUs
-/// have the flag `hypervisor` (CPUID leaf 1, ECX bit 31) is a guest, and the vendor in the
-/// firmware's tables usually names the hypervisor.
+/// Returns the hypervisor of a guest, from `/sys/hypervisor/type`. Without that file, a machine
+/// whose CPUs have the flag `hypervisor` (CPUID leaf 1, ECX bit 31) is a guest, and the vendor in
+/// the firmware's tables usually names the hypervisor.
 fn guest_of(root: &Root, info: &str) -> Result<Option<String>, RootError> {
     let has_flag = |line: &str| {
         line.starts_with("flags") && line.split_whitespace().any(|flag| flag == "hypervisor")
@@ -242,9 +242,9 @@ mod tests {
     fn last_level_caches_are_those_that_cpus_share() {
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path();
-        // Four last-level caches: two of 96 MiB, each shared by three CPUs, and two of 32 MiB, one
-        // for CPU 6 and one for CPU 7. CPU 6 has an empty list of sharing CPUs: the cache is its
-        // own.
+        // There are four last-level caches: two of 96 MiB, each shared by three CPUs, and two of 32
+        // MiB, one for CPU 6 and one for CPU 7. The list of CPUs that share a cache with CPU 6 is
+        // empty, so CPU 6 has its cache alone.
         for (cpu, size, shared) in [
             (0, "98304K", "0-2"),
             (1, "98304K", "0-2"),
@@ -273,7 +273,7 @@ mod tests {
         let lists: Vec<String> = found.last_level.iter().map(|it| it.cpus.to_string()).collect();
         assert_eq!(lists, ["0-2", "3-5", "6", "7"]);
         assert_eq!(found.last_level_of(5).map(|it| it.bytes), Some(96 << 20));
-        // Three threads that share 96 MiB have 32 MiB each. A thread alone has all 96 MiB.
+        // If three threads share 96 MiB, each has 32 MiB. A thread alone has all 96 MiB.
         assert_eq!(found.last_level_share(&[0, 1, 2]), Some(32 << 20));
         assert_eq!(found.last_level_share(&[0, 1, 2, 5]), Some(96 << 20));
         assert_eq!(found.last_level_share(&[6, 7]), Some(32 << 20));

@@ -1,16 +1,16 @@
-//! Lists of CPUs and nodes, as the kernel writes them (`0-3,8`) and as numactl takes them
-//! (`0-3,!2`, `+0-1`, `all`).
+//! Lists of CPUs and nodes in the kernel's grammar (`0-3,8`) and in numactl's grammar (`0-3,!2`,
+//! `+0-1`, `all`).
 
 use std::{collections::BTreeSet, fmt};
 
-/// The highest ID of a CPU or node that is accepted: more than any machine has.
+/// The highest accepted ID of a CPU or node; no machine has so many.
 const NUMBER_MAX: u32 = 65_535;
 
-/// IDs of CPUs or nodes.
+/// A set of IDs of CPUs or nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IdList(BTreeSet<u32>);
 
-/// The reason why a text is not a list.
+/// The reason why a text is not a valid list.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdListError {
     #[error("\"{part}\" in \"{text}\" is neither a number nor a range such as 0-3")]
@@ -29,7 +29,7 @@ pub enum IdListError {
 }
 
 impl IdList {
-    /// Parses a list as the kernel writes it: `0-3,8`, or empty.
+    /// Parses a list in the kernel's grammar, such as `0-3,8`. An empty text is an empty list.
     ///
     /// # Errors
     /// When the text between two commas is neither a number up to 65535 nor an ascending range of
@@ -47,8 +47,8 @@ impl IdList {
     }
 
     /// Parses a user's list in numactl's grammar: `all`, `0-3,8`, `!2` (all but 2) or `0-3,!2`.
-    /// After a leading `+`, numbers are positions in `has`, the list of the machine's IDs (`+0` is
-    /// the first). The result has each ID once, in the order of the text.
+    /// `has` is the list of the machine's IDs. After a leading `+`, numbers are positions in `has`:
+    /// `+0` is its first ID. The returned list has each ID once, in the order of the text.
     ///
     /// # Errors
     /// When the text is malformed, names an ID that the machine does not have, or names no ID.
@@ -94,7 +94,7 @@ impl IdList {
         if left.is_empty() { Err(IdListError::Empty(text.into())) } else { Ok(left) }
     }
 
-    /// The IDs in ascending order.
+    /// Returns the IDs in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         self.0.iter().copied()
     }
@@ -133,7 +133,7 @@ impl fmt::Display for IdList {
     }
 }
 
-/// Parses one `part` of the list `text`: a number, or a range such as `0-3`.
+/// Parses `part`, which is one element of the list `text`: a number, or a range such as `0-3`.
 fn range(text: &str, part: &str) -> Result<std::ops::RangeInclusive<u32>, IdListError> {
     let wrong = || IdListError::Part { text: text.into(), part: part.into() };
     let number = |digits: &str| {

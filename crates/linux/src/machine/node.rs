@@ -1,4 +1,5 @@
-//! NUMA nodes: memory, CPUs, distances, and the bandwidth and latency rated by the firmware.
+//! NUMA nodes: their memory, CPUs and distances, and the firmware's ratings of their bandwidth and
+//! latency.
 
 use crate::{
     machine::id_list::IdList,
@@ -9,7 +10,7 @@ use std::ops::RangeInclusive;
 
 pub(crate) const NODES: &str = "/sys/devices/system/node";
 
-/// One MiB/s in GB/s.
+/// The number of GB/s in one MiB/s.
 pub const GBPS_OF_MIBPS: f64 = 1.048_576e-3;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -19,30 +20,29 @@ pub struct Node {
     pub cpus: IdList,
     pub total_bytes: u64,
     pub free_bytes: u64,
-    /// Distances to each online node, in order of the nodes' IDs, from the firmware's SLIT. The
-    /// distance of the node to itself is 10.
+    /// The distance to each online node, in order of the nodes' IDs, from the firmware's SLIT. The
+    /// distance of a node to itself is 10.
     pub distances: Vec<u32>,
-    /// Bandwidth and latency of accesses from the nearest initiators (CPUs or devices), as the
-    /// firmware rates them in the HMAT or the CDAT. `None` if the firmware gives no rating.
+    /// The firmware's ratings of bandwidth and latency for accesses from the nearest initiators
+    /// (CPUs or devices), from the HMAT or the CDAT. `None` if the firmware gives no rating.
     pub rated: Option<Rated>,
-    /// The pools of huge pages (hugetlbfs) on the node, one for each page size.
+    /// The pools of huge pages (hugetlbfs) on the node, one for each size of huge pages.
     pub huge_pages: Vec<HugePages>,
 }
 
-/// Bandwidth and latency of a node from its nearest initiators: rated, not measured
-/// (numaperf.rst). A figure that is 0 or outside the limits of [`interleaf_model::rated`] counts as
-/// unrated.
+/// Bandwidth and latency of a node for accesses from its nearest initiators, as rated by the
+/// firmware and not measured (numaperf.rst). A figure that is 0 or outside the limits of
+/// [`interleaf_model::rated`] counts as unrated.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rated {
     /// The nodes with the nearest initiators.
     pub initiators: IdList,
-    /// Read bandwidth, MiB/s, as the kernel gives it.
+    /// Read bandwidth, MiB/s, the kernel's unit.
     pub read_mibps: Option<u64>,
-    /// Write bandwidth, MiB/s.
     pub write_mibps: Option<u64>,
     pub read_ns: Option<u64>,
     pub write_ns: Option<u64>,
-    /// Figures that no memory can have, such as `read_latency of 500000000 ns`. They count as
+    /// The figures that no memory can have, such as `read_latency of 500000000 ns`. They count as
     /// unrated.
     pub implausible: Vec<String>,
 }
@@ -51,13 +51,13 @@ pub struct Rated {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HugePages {
     pub page_bytes: u64,
-    /// Pages in the kernel's pool (`nr_hugepages`).
+    /// Number of pages in the kernel's pool (`nr_hugepages`).
     pub total: u64,
-    /// Pages of the pool that are free.
+    /// Number of free pages in the pool.
     pub free: u64,
 }
 
-/// The IDs of online nodes; on a kernel without NUMA the list is node 0.
+/// Returns the IDs of the online nodes; only node 0 on a kernel without NUMA.
 ///
 /// # Errors
 /// When the list cannot be parsed.
@@ -67,12 +67,12 @@ pub fn online(root: &Root) -> Result<IdList, RootError> {
     Ok(list.filter(|list| !list.is_empty()).unwrap_or_else(|| [0].into_iter().collect()))
 }
 
-/// The online nodes, in order of their IDs.
+/// Reads the online nodes, in order of their IDs.
 ///
 /// # Errors
 /// When an existing file cannot be read or parsed.
 pub fn nodes(root: &Root) -> Result<Vec<Node>, RootError> {
-    // A kernel without NUMA lacks this folder.
+    // A kernel without NUMA lacks the folder of the nodes.
     if !root.has(NODES) {
         return Ok(vec![whole_machine(root)?]);
     }
@@ -98,7 +98,7 @@ fn node(root: &Root, id: u32) -> Result<Node, RootError> {
     })
 }
 
-/// Total and free memory of a node, bytes; 0 for a missing node.
+/// Returns the total and the free memory of node `id`, bytes; 0 and 0 if the node does not exist.
 ///
 /// # Errors
 /// When `meminfo` cannot be read, or its line `MemTotal` or `MemFree` is missing, malformed or
@@ -118,7 +118,7 @@ pub fn memory(root: &Root, id: u32) -> Result<(u64, u64), RootError> {
     Ok((bytes("MemTotal")?, bytes("MemFree")?))
 }
 
-/// The whole machine as one node, for a kernel without NUMA.
+/// Describes the whole machine as node 0, for a kernel without NUMA.
 fn whole_machine(root: &Root) -> Result<Node, RootError> {
     let list = |text: &str| IdList::of_kernel(text).ok();
     let cpus = root.value("/sys/devices/system/cpu/online", "a list of CPUs", list)?;
@@ -144,8 +144,8 @@ fn of_kib(kib: u64) -> Option<u64> {
     kib.checked_mul(1024).filter(|bytes| *bytes <= SIZE_MAX)
 }
 
-/// The value of `key` in bytes, from a line such as `Node 0 MemTotal: 1024 kB` or `MemTotal: 1024
-/// kB`.
+/// Returns the value of `key` in bytes, from a line such as `Node 0 MemTotal: 1024 kB` or
+/// `MemTotal: 1024 kB`.
 pub(crate) fn size(meminfo: &str, key: &str) -> Option<u64> {
     let mut lines = meminfo.lines().filter_map(|line| line.split_once(':'));
     let named = |(name, _): &(&str, &str)| name.split_whitespace().next_back() == Some(key);
@@ -154,7 +154,7 @@ pub(crate) fn size(meminfo: &str, key: &str) -> Option<u64> {
 }
 
 fn rating(root: &Root, folder: &str) -> Result<Option<Rated>, RootError> {
-    // Access class 0 has the nearest initiators of any kind, class 1 the nearest CPUs.
+    // The kernel's access class 0 has the nearest initiators of any kind, class 1 the nearest CPUs.
     let folder = format!("{folder}/access0/initiators");
     if !root.has(&folder) {
         return Ok(None);

@@ -3,15 +3,15 @@
 
 use crate::root::{Root, RootError};
 
-/// The file `numa_balancing`: bit 0 migrates pages to the node of their threads, bit 1 promotes hot
-/// pages from slow tiers.
+/// The file `numa_balancing`. Bit 0 of its value enables the migration of pages to the node of
+/// their threads, bit 1 the promotion of hot pages from slow tiers.
 pub const NUMA_BALANCING: &str = "/proc/sys/kernel/numa_balancing";
 
-/// The file `demotion_enabled`: true when reclaim demotes pages to a slower tier instead of
-/// swapping them out.
+/// The file `demotion_enabled`. If it is true, reclaim demotes pages to a slower tier and does not
+/// swap them out.
 pub const DEMOTION: &str = "/sys/kernel/mm/numa/demotion_enabled";
 
-/// The file `zone_reclaim_mode`: above 0, the kernel reclaims on a full node before it allocates on
+/// The file `zone_reclaim_mode`. Above 0, the kernel reclaims on a full node before it allocates on
 /// another node.
 const ZONE_RECLAIM: &str = "/proc/sys/vm/zone_reclaim_mode";
 
@@ -29,11 +29,11 @@ pub struct Sysctls {
     /// allocates on another node. `None` on kernels without this setting.
     pub zone_reclaim: Option<u64>,
     /// The mode of transparent huge pages: `always`, `madvise` or `never`; `None` on kernels
-    /// without huge pages.
+    /// without transparent huge pages.
     pub huge_pages: Option<String>,
 }
 
-/// Reads the current settings.
+/// Reads the present values of the settings.
 ///
 /// # Errors
 /// When an existing file cannot be read or parsed.

@@ -1,4 +1,5 @@
-//! A machine as a whole: all properties that can be read without changing the machine.
+//! The description of a whole machine: all properties that can be read without changing the
+//! machine.
 
 use crate::{
     machine::{
@@ -17,20 +18,20 @@ const CPUS: &str = "/sys/devices/system/cpu";
 /// A machine's topology and settings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Machine {
-    /// The kernel release, such as `6.12.48`.
+    /// The release of the kernel, such as `6.12.48`.
     pub kernel: Option<String>,
     pub cpu: Option<String>,
     /// The ID and the CPUs of each socket, in order of the IDs.
     pub sockets: Vec<(u32, IdList)>,
-    /// Memory that the kernel manages, bytes; `None` if unknown. On some kernels the sizes of the
-    /// nodes sum to less than `total_bytes`.
+    /// Memory that the kernel manages, bytes; `None` if unknown. On some kernels the nodes'
+    /// `total_bytes` sum to less.
     pub total_bytes: Option<u64>,
-    /// NUMA nodes in order of their IDs.
+    /// The NUMA nodes in order of their IDs.
     pub nodes: Vec<Node>,
-    /// The ID and the nodes of each memory tier of the kernel, the fastest first; empty where the
+    /// The ID and the nodes of each memory tier of the kernel, the fastest first; empty if the
     /// kernel has no tiers.
     pub tiers: Vec<(u32, IdList)>,
-    /// Weighted interleaving; `None` for a kernel without weighted interleaving.
+    /// The weights of interleaving; `None` for a kernel without weighted interleaving.
     pub weighted_interleave: Option<WeightedInterleave>,
     pub sysctls: Sysctls,
     /// The state of DAMON; `None` for a kernel without DAMON.
@@ -56,26 +57,26 @@ impl Machine {
         })
     }
 
-    /// The IDs of all nodes.
+    /// Returns the IDs of all nodes.
     pub fn node_list(&self) -> IdList {
         self.nodes.iter().map(|node| node.id).collect()
     }
 
-    /// The IDs of the nodes with memory.
+    /// Returns the IDs of the nodes with memory.
     pub fn memory_nodes(&self) -> IdList {
         self.nodes.iter().filter(|node| node.total_bytes > 0).map(|node| node.id).collect()
     }
 
-    /// Nodes in order of their speed, the fastest first. If the kernel has several memory tiers,
-    /// these give the order; otherwise nodes with CPUs come first. Nodes of equal speed are in
-    /// order of their IDs.
+    /// Returns the nodes in order of their speed, the fastest first. If the kernel has several
+    /// memory tiers, they give the order; otherwise nodes with CPUs come first. Nodes of equal
+    /// speed are in order of their IDs.
     pub fn by_speed(&self) -> Vec<&Node> {
         let mut nodes: Vec<&Node> = self.nodes.iter().collect();
         nodes.sort_by_key(|node| (self.rank(node), node.id));
         nodes
     }
 
-    /// Nodes with memory, grouped by tier, the fastest tier first.
+    /// Returns the nodes with memory, grouped by tier, the fastest tier first.
     pub fn memory_by_speed(&self) -> Vec<IdList> {
         let nodes = self.by_speed();
         let nodes: Vec<&Node> = nodes.into_iter().filter(|node| node.total_bytes > 0).collect();
@@ -83,15 +84,16 @@ impl Machine {
         tiers.map(|tier| tier.iter().map(|node| node.id).collect()).collect()
     }
 
-    /// The rank of a node's tier: 0 is the fastest. If the kernel has fewer than two tiers, or no
-    /// tier lists the node, a node with CPUs has rank 0, and a node without CPUs rank 1.
+    /// Returns the rank of a node's tier; 0 is the fastest. If the kernel has fewer than two tiers,
+    /// or no tier lists the node, a node with CPUs has rank 0, and a node without CPUs rank 1.
     fn rank(&self, node: &Node) -> usize {
         let of_kernel = self.tiers.iter().position(|(_, nodes)| nodes.has(node.id));
         of_kernel.filter(|_| self.tiers.len() > 1).unwrap_or(usize::from(node.cpus.is_empty()))
     }
 
-    /// The nodes with the initiators nearest to `node`: the initiators that the firmware names; if
-    /// it names none, the nodes with CPUs at the minimum distance from `node`.
+    /// Returns the nodes of the initiators (CPUs or devices) that are nearest to `node`, as the
+    /// firmware names them. If the firmware names none, returns the nodes with CPUs at the minimum
+    /// distance from `node`.
     pub fn nearest(&self, node: &Node) -> IdList {
         if let Some(rated) = node.rated.as_ref().filter(|rated| !rated.initiators.is_empty()) {
             return rated.initiators.clone();
@@ -115,7 +117,8 @@ fn total(root: &Root) -> Result<Option<u64>, RootError> {
     root.value("/proc/meminfo", "a meminfo with MemTotal in kB", total)
 }
 
-/// The CPU model: the line `model name` (x86); without that line, the line `Model`.
+/// Reads the CPU model from the line `model name` (x86) or, without that line, from the line
+/// `Model`.
 fn cpu(root: &Root) -> Result<Option<String>, RootError> {
     let text = root.text("/proc/cpuinfo")?.unwrap_or_default();
     let value = |key: &str| {
@@ -132,8 +135,8 @@ fn sockets(root: &Root) -> Result<Vec<(u32, IdList)>, RootError> {
             continue;
         };
         let path = format!("{CPUS}/{name}/topology/physical_package_id");
-        // An offline CPU has no such file. In a guest the file may contain -1, which counts as
-        // socket 0.
+        // An offline CPU has no such file. In a guest the file may contain -1; then the CPU counts
+        // as one of socket 0.
         let socket =
             root.value(&path, "the number of a socket", |text| text.parse::<i64>().ok())?;
         let Some(socket) = socket.map(|socket| socket.max(0) as u32) else { continue };
@@ -146,15 +149,15 @@ fn sockets(root: &Root) -> Result<Vec<(u32, IdList)>, RootError> {
     Ok(sockets.into_iter().map(|(id, cpus)| (id, cpus.into_iter().collect())).collect())
 }
 
-/// The ID and the nodes of each memory tier of the kernel, in order of the IDs. A smaller ID is a
-/// faster tier.
+/// Reads the ID and the nodes of each memory tier of the kernel, in order of the IDs. A smaller ID
+/// is a faster tier.
 fn tiers(root: &Root) -> Result<Vec<(u32, IdList)>, RootError> {
     let mut tiers = vec![];
     for name in root.names(TIERS)? {
         let Some(id) = name.strip_prefix("memory_tier").and_then(|id| id.parse().ok()) else {
             continue;
         };
-        // The documentation says `nodes`, kernels have `nodelist`. Both names are tried.
+        // The kernel's documentation names the file `nodes`, but kernels name it `nodelist`.
         for file in ["nodelist", "nodes"] {
             let path = format!("{TIERS}/{name}/{file}");
             let nodes =

@@ -1,10 +1,10 @@
-//! The kernel's counters of placement: pages allocated, allocated on another node than intended,
-//! migrated, demoted and promoted. The counters are read for the machine (`/proc/vmstat`) and for
-//! each node (its `vmstat` and `numastat`).
+//! The kernel's counters of placement: pages that were allocated, allocated on another node than
+//! intended, migrated, demoted and promoted. The counters are read for the machine (`/proc/vmstat`)
+//! and for each node (its files `vmstat` and `numastat`).
 //!
-//! All counters grow from boot on; the growth over a span of time is the difference of two samples.
-//! A counter that the kernel does not have, or does not keep by node, is `None` and never 0,
-//! because 0 is a valid count.
+//! All counters grow from boot on, so the growth over a span of time is the difference of two
+//! samples. A counter that the kernel does not have, or does not keep by node, is `None` and never
+//! 0, because 0 is a valid count.
 
 use crate::{
     machine::node::NODES,
@@ -14,26 +14,26 @@ use crate::{
 /// The file with the counters of the machine.
 pub const VMSTAT: &str = "/proc/vmstat";
 
-/// Defines the struct `Counters`, whose fields have the kernel's names, and the methods that treat
+/// Defines the struct `Counters`, whose fields have the kernel's names, with the methods that treat
 /// all counters alike.
 macro_rules! counters {
     ($($(#[$text:meta])* $name:ident,)*) => {
-        /// Counters since boot, or their growth between two samples, in base pages unless stated
-        /// otherwise.
+        /// Counters since boot, or their growth between two samples, in base pages unless the field
+        /// says otherwise.
         #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct Counters {
             $($(#[$text])* pub $name: Option<u64>,)*
         }
 
         impl Counters {
-            /// Each counter with its name in `/proc/vmstat`.
+            /// Returns each counter with its name in `/proc/vmstat`.
             pub fn by_name(&self) -> Vec<(&'static str, Option<u64>)> {
                 vec![$((stringify!($name), self.$name),)*]
             }
 
-            /// The growth since `earlier`, or `None` where one of the two samples lacks the
-            /// counter. A counter that fell gives 0: the counters of a node restart at 0 when the
-            /// node is added again.
+            /// Returns the growth of each counter since the sample `earlier`; `None` if one of the
+            /// two samples lacks the counter. The growth of a counter that fell is 0: the counters
+            /// of a node restart at 0 when the node is added again.
             pub fn since(&self, earlier: &Self) -> Self {
                 let grown = |now: Option<u64>, then: Option<u64>| {
                     Some(now?.saturating_sub(then?))
@@ -62,11 +62,11 @@ counters! {
     thp_migration_fail,
     /// Huge pages split for migration.
     thp_migration_split,
-    /// Page table entries that NUMA balancing marked in order to see accesses.
+    /// Page table entries that NUMA balancing marked, so that the next access causes a fault.
     numa_pte_updates,
     /// Faults on page table entries that NUMA balancing marked.
     numa_hint_faults,
-    /// Faults on marked page table entries from a CPU of the page's own node.
+    /// Faults on marked page table entries by a CPU of the page's own node.
     numa_hint_faults_local,
     /// Pages that NUMA balancing migrated.
     numa_pages_migrated,
@@ -82,7 +82,7 @@ counters! {
     pgpromote_success,
     /// Pages hot enough to be promoted.
     pgpromote_candidate,
-    /// Candidates for promotion that are exempt from the rate limit of promotion.
+    /// Candidates for promotion to which the rate limit of promotion does not apply.
     pgpromote_candidate_nrl,
     /// Pages allocated on the intended node.
     numa_hit,
@@ -90,7 +90,7 @@ counters! {
     numa_miss,
     /// Pages intended for this node and allocated on another node.
     numa_foreign,
-    /// Pages that interleaving allocated on the intended node.
+    /// Pages of interleaved memory that were allocated on the intended node.
     numa_interleave,
     /// Pages allocated on the node of the allocating CPU.
     numa_local,
@@ -98,7 +98,7 @@ counters! {
     numa_other,
 }
 
-/// Counters that have one name in `numastat` (the first) and another in `vmstat` (the second).
+/// The counters that have one name in `numastat` (first) and another in `vmstat` (second).
 const NUMASTAT: [(&str, &str); 3] = [
     ("interleave_hit", "numa_interleave"),
     ("local_node", "numa_local"),
@@ -106,7 +106,7 @@ const NUMASTAT: [(&str, &str); 3] = [
 ];
 
 impl Counters {
-    /// Pages demoted for any reason; `None` where no such counter exists.
+    /// Returns the pages demoted for any reason; `None` if the kernel has no counter of demotions.
     pub fn demoted(&self) -> Option<u64> {
         let kinds = [
             self.pgdemote_kswapd,
@@ -117,8 +117,8 @@ impl Counters {
         kinds.into_iter().flatten().reduce(u64::saturating_add)
     }
 
-    /// Parses the counters in `text`, the content of the file at `path`. Lines with other counters
-    /// are skipped; `/proc/vmstat` has some two hundred such lines.
+    /// Parses the counters in `text`, the content of the file at `path`, and skips lines with other
+    /// counters. `/proc/vmstat` has about two hundred such lines.
     fn parse(&mut self, path: &str, text: &str) -> Result<(), RootError> {
         for (at, line) in text.lines().enumerate() {
             let mut words = line.split_whitespace();
@@ -136,7 +136,7 @@ impl Counters {
     }
 }
 
-/// The counters of the machine; `None` on a kernel without `/proc/vmstat`.
+/// Reads the counters of the machine; `None` on a kernel without `/proc/vmstat`.
 ///
 /// # Errors
 /// When the file cannot be read, or a counter is not a number.
@@ -147,16 +147,16 @@ pub fn of_machine(root: &Root) -> Result<Option<Counters>, RootError> {
     Ok(Some(counters))
 }
 
-/// The counters of a node; `None` where the node does not exist. The kernel counts migrations only
-/// for the machine. Some kernels count demotions and promotions by node: a demotion on the source
-/// node, and a promotion on the target node.
+/// Reads the counters of a node; `None` if the node does not exist. The kernel counts migrations
+/// only for the machine. Some kernels count demotions and promotions by node: a demotion on the
+/// source node, and a promotion on the target node.
 ///
 /// # Errors
 /// When a file cannot be read, or a counter is not a number.
 pub fn of_node(root: &Root, node: u32) -> Result<Option<Counters>, RootError> {
     let mut counters = None;
-    // Both files count the same allocations. `vmstat` has more counters, but is missing on the
-    // oldest kernels.
+    // Both files have the counters of allocations. `vmstat` has more counters, but the oldest
+    // kernels lack it.
     for file in ["numastat", "vmstat"] {
         let path = format!("{NODES}/node{node}/{file}");
         if let Some(text) = root.text(&path)? {

@@ -1,5 +1,5 @@
-//! Weighted interleaving: the kernel's weight of each node (since 6.9), and its automatic weights
-//! (since 6.16).
+//! Weighted interleaving: the weight that the kernel gives each node (since 6.9), and the kernel's
+//! automatic weights (since 6.16).
 
 use crate::root::{Root, RootError};
 
@@ -14,7 +14,7 @@ pub struct WeightedInterleave {
     pub auto: Option<bool>,
 }
 
-/// Reads the weights; `None` for a kernel without weighted interleaving.
+/// Reads the weights of the nodes; `None` for a kernel without weighted interleaving.
 ///
 /// # Errors
 /// When an existing file cannot be read or parsed.
@@ -39,12 +39,13 @@ pub fn weighted_interleave(root: &Root) -> Result<Option<WeightedInterleave>, Ro
     Ok(Some(WeightedInterleave { weights, auto }))
 }
 
-/// The file with the weight of `node`. A write to this file disables automatic weights.
+/// Returns the path of the file with the weight of `node`. A write to this file disables automatic
+/// weights.
 pub fn node_path(node: u32) -> String {
     format!("{FOLDER}/node{node}")
 }
 
-/// The file that enables automatic weights.
+/// Returns the path of the file that enables automatic weights.
 pub fn auto_path() -> String {
     format!("{FOLDER}/auto")
 }

@@ -1,7 +1,8 @@
-//! Actuators migrate the pages of a scope to the nodes of a goal, in the ratio of the goal's
-//! weights, and keep this ratio while processes start and end.
+//! An actuator migrates the pages of a scope to the nodes of a goal, in the ratio of the goal's
+//! weights, and keeps this ratio while processes start and end.
 //!
-//! [`mod@choose`] ranks the four kinds of actuators that a kernel and a scope may support:
+//! [`mod@choose`] ranks the four kinds of actuators, of which a kernel and a scope may support only
+//! some:
 //!
 //! | kind | since Linux | pages are found by | the ratio is kept by |
 //! | --- | --- | --- | --- |
@@ -16,18 +17,19 @@
 //! its destination.
 //!
 //! # Restored settings
-//! An actuator that uses DAMON changes up to four kinds of settings that outlive this process, in
-//! this order, through the [`journal`](crate::place::journal):
+//! An actuator that uses DAMON changes up to four kinds of settings that outlive this process. It
+//! changes them through the [`journal`](crate::place::journal), in this order:
 //!
 //! 1. `numa_balancing` to 0, if permitted, because NUMA balancing would migrate pages back;
 //! 2. `enabled` of the kernel's DAMON modules to N, if permitted, because such a module and
 //!    Interleaf's thread exclude each other;
-//! 3. `nr_kdamonds` to 1: all files of the thread are removed with the thread;
+//! 3. `nr_kdamonds` to 1, which creates the DAMON thread and all its files; restoring removes them;
 //! 4. `state` of the thread to on.
 //!
 //! Settings are restored from the last to the first. No other order works, because a running thread
-//! cannot be removed, and a module does not start while a thread runs. The settings of a killed
-//! process are restored by `interleaf run --restore`. A thread that monitors processes ends with
+//! cannot be removed, and a module does not start while a thread runs. `interleaf run --restore`
+//! restores the settings of a killed process. A thread that monitors processes ends with the last
+//! monitored process: its `state` is then off, as before the change.
 //! the last monitored process: its `state` is then off, as before the change.
 
 pub mod choose;
@@ -62,34 +64,34 @@ use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 /// The journal of the settings that this process has changed, shared by all actuators.
 pub type SharedJournal<'a> = Rc<RefCell<Journal<'a>>>;
 
-/// Target placement of a scope's pages.
+/// The placement of a scope's pages that an actuator has to reach.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Goal {
-    /// Nodes with weights, the fastest first. [`Order::HottestFirst`] fills the nodes in this
-    /// order. Pages are divided in proportion to the weights. A node with a weight of 0 gets no
-    /// pages of the scope.
+    /// The nodes with their weights, the fastest node first. Pages are divided in proportion to the
+    /// weights: a node with a weight of 0 gets no pages of the scope. [`Order::HottestFirst`] fills
+    /// the nodes in the order of this list.
     pub nodes: Vec<(u32, u32)>,
     /// The order in which pages are assigned to nodes.
     pub order: Order,
-    /// Pairs of nodes for demotion, one pair for each socket: the fastest and the second fastest
-    /// node near the socket. When the first node of a pair is nearly full, its cold pages migrate
-    /// to the second.
+    /// The demotions, one for each socket: the fastest and the second fastest node near the socket.
+    /// When the first node of a pair is nearly full, its cold pages migrate to the second.
     pub demotions: Vec<(u32, u32)>,
-    /// The limit of the migration rate, bytes per second; `None` for no limit. DAMON applies the
-    /// limit to each scheme, so each demotion may migrate up to this number of bytes in addition.
+    /// The upper limit of the migration rate, bytes per second; `None` for no limit. DAMON applies
+    /// the limit to each scheme, so each demotion may migrate up to this number of bytes in
+    /// addition.
     pub rate_limit_bytes_per_s: Option<u64>,
 }
 
-/// The state of an actuator after [`Actuator::update`].
+/// The state of an actuator, which [`Actuator::update`] returns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ActuatorState {
-    /// Anonymous memory of the scope by node. `None` for a scope without memory, and in a period
-    /// without a sample: a large scope is sampled less often than once per period.
+    /// Anonymous memory of the scope by node. `None` if the scope has no memory, or if no sample
+    /// was taken in this period: a large scope is not sampled in each period.
     pub on: Option<NodeBytes>,
-    /// Distance to the goal: the largest difference, among all nodes, between the share of the
-    /// pages on a node and the node's target share, percentage points.
+    /// Distance to the goal, percentage points: the largest difference, among all nodes, between a
+    /// node's share of the pages and the node's target share.
     pub off_points: Option<f64>,
-    /// The number of steered processes; `None` for actuators on physical memory, which do not track
+    /// Number of steered processes; `None` for actuators on physical memory, which do not track
     /// processes.
     pub processes: Option<usize>,
     /// Processes that joined the scope since the last call.
@@ -97,10 +99,10 @@ pub struct ActuatorState {
     /// Processes that left the scope or ended since the last call.
     pub left: Vec<u32>,
     /// Bytes of all attempts at migration since the first goal. A page counts at each attempt, even
-    /// if the page is on its target node already. `None` if neither the kernel nor
+    /// if it is on its target node already. `None` if neither the kernel nor
     /// [`Migrator`](crate::place::migrate::Migrator) counts attempts.
     pub tried_bytes: Option<u64>,
-    /// Bytes migrated, as counted by the kernel or the migrator.
+    /// Bytes migrated since the first goal, as counted by the kernel or the migrator.
     pub applied_bytes: Option<u64>,
     /// Bytes migrated on the whole machine since the last call, for any reason.
     pub moved_bytes: Option<u64>,
@@ -110,16 +112,16 @@ pub struct ActuatorState {
     pub notes: Vec<String>,
 }
 
-/// Migrates the pages of a scope until their placement is that of a goal. Dropping the actuator
-/// restores the settings that the actuator has changed.
+/// A mechanism that migrates the pages of a scope until their placement is that of a goal. Dropping
+/// an actuator restores the settings that it has changed.
 pub trait Actuator {
     fn kind(&self) -> ActuatorKind;
 
-    /// Describes the actuator to the user, in a sentence or two.
+    /// Describes the actuator to the user in one or two sentences.
     fn describe(&self) -> String;
 
-    /// Sets a goal and returns; pages migrate from then on. The first call sets up the mechanism,
-    /// such as DAMON.
+    /// Sets a goal and returns at once; pages migrate from then on. The first call sets up the
+    /// mechanism, such as DAMON.
     ///
     /// # Errors
     /// When the goal does not fit this machine, another program uses DAMON, or a file cannot be
@@ -128,21 +130,21 @@ pub trait Actuator {
 
     /// Adapts the migration to the present state of the scope: new processes join, ended processes
     /// leave, and DAMON's context is updated. The control loop calls `update` about once a second.
-    /// The call waits for the kernel for up to two aggregation intervals of DAMON, 1 s each.
+    /// The call waits for the kernel for at most two aggregation intervals of DAMON, 1 s each.
     ///
     /// # Errors
     /// When the actuator cannot continue.
     fn update(&mut self) -> Result<ActuatorState, ActuatorError>;
 }
 
-/// Inputs common to all actuators.
+/// The inputs that all kinds of actuators need.
 #[derive(Clone, Debug)]
 pub struct Setting<'a> {
     pub root: &'a Root,
     pub journal: SharedJournal<'a>,
     /// The scope whose pages are steered.
     pub scope: Scope,
-    /// Scopes whose pages do not migrate, even if they are in `scope`.
+    /// Scopes whose pages are not migrated, even if they are in `scope`.
     pub protected: Vec<Scope>,
     /// True when the actuator may switch off the kernel's DAMON modules and NUMA balancing while it
     /// steers pages.
@@ -152,13 +154,13 @@ pub struct Setting<'a> {
 }
 
 impl<'a> Setting<'a> {
-    /// The inputs for `scope`, without protected scopes. The actuator may not switch off NUMA
-    /// balancing and the kernel's DAMON modules.
+    /// Returns the inputs for `scope`, without protected scopes. The actuator may not switch off
+    /// NUMA balancing and the kernel's DAMON modules.
     pub fn new(root: &'a Root, journal: SharedJournal<'a>, scope: Scope) -> Self {
         Self { root, journal, scope, protected: vec![], leave: false, stop: StopFlag::default() }
     }
 
-    /// The steered processes: the scope's processes except protected processes.
+    /// Finds the steered processes, which are the scope's processes except protected processes.
     ///
     /// # Errors
     /// The errors of [`Scope::processes`], and when the stop flag is set.
@@ -169,15 +171,15 @@ impl<'a> Setting<'a> {
         Ok(found)
     }
 
-    /// Fails if the stop flag is set. The flag may have ended a scan early, and the result of the
-    /// scan is then incomplete.
+    /// Fails if the stop flag is set: the flag may have ended a scan early, so that its result is
+    /// incomplete.
     fn check_stop(&self) -> Result<(), ActuatorError> {
         if self.stop.is_set() { Err(ActuatorError::Stopped) } else { Ok(()) }
     }
 
-    /// Anonymous memory of the scope by node, without the memory of protected scopes. `processes`
-    /// are the steered processes, without protected processes. `None` where the kernel does not
-    /// count memory by node.
+    /// Returns the anonymous memory of the scope by node, without the memory of protected scopes.
+    /// `processes` are the steered processes, without protected processes. Returns `None` if the
+    /// kernel does not count memory by node.
     ///
     /// # Errors
     /// The errors of [`Scope::placement`], and when the stop flag is set.
@@ -195,7 +197,7 @@ pub enum ActuatorError {
     /// The goal's nodes or weights are invalid.
     #[error(transparent)]
     Target(#[from] TargetError),
-    /// Another program, or a module of the kernel, uses DAMON, which has one user at a time.
+    /// Another program, or a module of the kernel, uses DAMON, which can have only one user.
     #[error("{holder}")]
     Held {
         /// The program, process or kernel module that uses DAMON, in a sentence.
@@ -203,23 +205,23 @@ pub enum ActuatorError {
         /// Advice to the user.
         hint: String,
     },
-    /// No actuator is available.
+    /// This kernel does not support the actuator for this scope, for the reason in the field.
     #[error("{0}")]
     None(String),
-    /// A node of the goal has gone offline.
+    /// A node of the goal is offline or has no memory any more.
     #[error("node {0} has gone offline")]
     Gone(u32),
-    /// DAMON refused its configuration.
+    /// The kernel refused a value in DAMON's sysfs files.
     #[error("DAMON refuses a setting: {0}")]
     Refused(RootError),
-    /// A file that is needed does not exist.
+    /// A file that the actuator needs does not exist.
     #[error("{path}: there is none, and {why}")]
     Absent {
         path: String,
         /// The purpose for which the file is needed.
         why: &'static str,
     },
-    /// The stop flag ended a scan, which is no failure.
+    /// The stop flag ended a scan early, which is no failure.
     #[error("stopped")]
     Stopped,
     #[error(transparent)]
@@ -231,7 +233,7 @@ pub enum ActuatorError {
 }
 
 impl ActuatorError {
-    /// True when the kernel refused a value (`EINVAL`), as DAMON does when a process or a control
+    /// True when the kernel refused a value (`EINVAL`). DAMON does so when a process or a control
     /// group of its context is gone.
     fn is_value_refused(&self) -> bool {
         match self {
@@ -242,7 +244,7 @@ impl ActuatorError {
         }
     }
 
-    /// Advice to the user.
+    /// Returns advice to the user.
     pub fn hint(&self) -> String {
         match self {
             Self::Target(_) => "interleaf show lists the nodes".into(),
@@ -261,7 +263,7 @@ impl ActuatorError {
 }
 
 impl Goal {
-    /// The share of the pages that each node should have, 0 to 1, summing to 1.
+    /// Returns each node's target share of the pages, 0 to 1. The shares sum to 1.
     ///
     /// # Errors
     /// When a node is listed twice, or no weight is above 0.
@@ -270,7 +272,7 @@ impl Goal {
         Ok(target.weights().map(|(node, _)| (node, target.share(node))).collect())
     }
 
-    /// The goal as a target of [`crate::place::migrate`].
+    /// Returns the goal as a target of [`crate::place::migrate`].
     ///
     /// # Errors
     /// The errors of [`Self::shares`].
@@ -278,9 +280,9 @@ impl Goal {
         crate::place::migrate::plan::Target::new(self.nodes.iter().copied())
     }
 
-    /// The distance of the placement `on` to the goal: the largest difference, among all nodes,
-    /// between the share of the pages on a node and the node's target share, percentage points.
-    /// `None` without pages.
+    /// Returns the distance of the placement `on` to the goal, percentage points: the largest
+    /// difference, among all nodes, between a node's share of the pages and the node's target
+    /// share. `None` if `on` has no pages.
     pub fn off_points(&self, on: &NodeBytes) -> Option<f64> {
         let shares = self.shares().ok()?;
         let total = on.total() as f64;

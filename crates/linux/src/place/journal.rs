@@ -2,12 +2,11 @@
 //! change, and restores its settings when it ends. The next process restores the settings of a
 //! killed process.
 //!
-//! Each process that changes settings keeps a file below `/run/interleaf`. A boot empties this
-//! folder and resets the kernel's settings. Settings are global. Several processes can hold the
-//! same setting if all of them need the same changed value. The last of these processes restores
-//! the value that the first process found. A setting that another program has changed in the
-//! meantime is not restored. Example of two processes, A and B, and a setting with the value 1:
-//!
+//! Each process that changes settings keeps a journal file below `/run/interleaf`. A boot empties
+//! this folder and resets the kernel's settings. A setting is global, but several processes can
+//! hold it if all of them need the same changed value. The last of them restores the value that the
+//! first one found. A setting that another program has changed in the meantime is not restored.
+//! Example of two processes, A and B, and a setting with the value 1:
 //! ```text
 //! A: 1 -> 3   found 1, wrote 3
 //! B: 3        wants 3 too: notes that A found 1, writes nothing
@@ -45,7 +44,7 @@ const SCHEMA: &str = "interleaf.journal/1";
 pub struct Journal<'a> {
     root: &'a Root,
     document: Document,
-    /// The outcomes of earlier calls of [`Self::release`], except failures.
+    /// The outcomes of all earlier calls of [`Self::release`], except failures.
     undone: Vec<Undone>,
     /// True once the journal has tried to undo all changes.
     is_closed: bool,
@@ -65,14 +64,14 @@ struct Document {
     claim: Option<Claim>,
 }
 
-/// A setting of the kernel that this process has changed.
+/// A setting of the kernel that a process has changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
     pub path: String,
-    /// The value before any process of Interleaf changed it.
+    /// The value before any process of Interleaf changed the setting.
     pub was: String,
-    /// The value that this process needs.
+    /// The value that the process needs.
     pub set: String,
 }
 
@@ -81,20 +80,20 @@ pub struct Change {
 pub enum Undone {
     /// The setting has its old value again, or the swap file or control group is removed.
     Restored(Change),
-    /// Another process of Interleaf still wants the new value, so the new value stays. The second
-    /// field is the ID of the other process.
+    /// Another process of Interleaf, whose ID is the second field, still needs the new value, so
+    /// the new value stays.
     Held(Change, u32),
     /// The setting stays as it is, because another program has changed it since, or needs the
     /// memory controller that this change enabled. The second field is the present value of the
-    /// setting, followed, in the case of a needed controller, by the control group that needs it.
+    /// setting. If the controller is needed, the control group that needs it follows the value.
     ChangedSince(Change, String),
     /// The old value could not be written. The second field is the reason.
     Failed(Change, String),
-    /// A damaged journal was renamed, and its valid changes are undone.
+    /// A damaged journal, which was renamed if possible. Its valid changes are undone.
     SetAside {
-        /// The file and its fault.
+        /// The damaged file, and what is wrong with it.
         damaged: Damaged,
-        /// The new path, or the reason why the file could not be renamed.
+        /// The new path of the file, or the reason why it could not be renamed.
         aside: Result<String, String>,
     },
 }
@@ -106,20 +105,21 @@ pub struct Leftover {
     pub changes: Vec<Change>,
 }
 
-/// The reason why a setting is not changed, or not restored.
+/// The reason why a setting was not changed or not restored.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     /// The journal cannot be written, so no setting is changed.
     #[error("{path}: cannot be kept: {why}")]
     Keep { path: String, why: io::Error },
-    /// Other users can write to the folder of the journals, so the journals are not trusted.
+    /// Users other than this user and root can write to the folder of the journals, so the journals
+    /// are not trusted.
     #[error("{path}: is not used for journals: {why}")]
     Untrusted { path: String, why: String },
     /// The table of settings lacks the path or the value. The setting is not written, because it
     /// could not be restored.
     #[error("{0}")]
     Unknown(String),
-    /// Another process of Interleaf wants another value.
+    /// Another process of Interleaf holds the setting at another value.
     #[error("{path}: process {pid} holds it at {holds}, and {wanted} is wanted")]
     Held {
         path: String,
@@ -133,7 +133,7 @@ pub enum JournalError {
     /// Another process of Interleaf steers some of the pages that this process claims.
     #[error("process {pid} of interleaf steers some of these pages already, those of {claim}")]
     Claimed {
-        /// The process that steers these pages.
+        /// The process that steers pages which this process claims.
         pid: u32,
         /// All pages that the process `pid` steers.
         claim: Claim,
@@ -145,7 +145,7 @@ pub enum JournalError {
 }
 
 impl JournalError {
-    /// True when permission was missing.
+    /// True when this process lacked a permission.
     pub fn is_permission(&self) -> bool {
         match self {
             Self::Keep { why, .. } => why.kind() == io::ErrorKind::PermissionDenied,
@@ -156,10 +156,10 @@ impl JournalError {
 }
 
 impl<'a> Journal<'a> {
-    /// Opens the journal of this process. First undoes older changes: the changes of processes that
-    /// have ended, and changes that an earlier journal of this process failed to undo. If undoing
-    /// such a change of this process fails again, the new journal keeps the change. Returns the
-    /// journal and the outcomes of undoing.
+    /// Opens the journal of this process. First undoes older changes: those of processes that have
+    /// ended, and those that an earlier journal of this process failed to undo. A change of the
+    /// latter kind that cannot be undone now either is kept in the new journal. Returns the journal
+    /// and the outcomes of undoing.
     ///
     /// # Errors
     /// When the journals cannot be read or written.
@@ -181,8 +181,8 @@ impl<'a> Journal<'a> {
     }
 
     /// Writes `text` to a setting, unless the setting has this value already. Other processes may
-    /// hold the setting at the same value. The last process that holds the setting then restores
-    /// the value that the first process found.
+    /// hold the setting at the same value. The last process that holds it then restores the value
+    /// that the first process found.
     ///
     /// # Errors
     /// When the table of settings lacks the path or a value, another process holds another value,
@@ -216,8 +216,8 @@ impl<'a> Journal<'a> {
             Some((_, held)) => held.was.clone(),
             None => now.to_string(),
         };
-        // Write the journal before the setting: a process that is killed between these two writes
-        // has changed no setting.
+        // Write the journal before the setting. If this process is killed between these two writes,
+        // the setting is unchanged.
         self.document.changes.push(Change { path: path.into(), was, set: text.into() });
         if let Err(why) = self.document.save(self.root) {
             self.document.changes.pop();
@@ -233,7 +233,7 @@ impl<'a> Journal<'a> {
         Ok(())
     }
 
-    /// Claims the pages that this process steers from now on, until the journal is closed.
+    /// Claims the pages that this process steers from now on until the journal is closed.
     ///
     /// # Errors
     /// When another process steers some of these pages, or the journals cannot be read or written.
@@ -254,7 +254,7 @@ impl<'a> Journal<'a> {
         self.document.save(self.root)
     }
 
-    /// Records that this process is about to create a swap file and to switch it on. Undoing the
+    /// Records that this process is about to create a swap file and switch it on. Undoing the
     /// change switches the file off and removes it.
     ///
     /// # Errors
@@ -283,9 +283,9 @@ impl<'a> Journal<'a> {
         kept
     }
 
-    /// Undoes the changes of the settings at `paths`, the last first, and keeps the other changes.
-    /// Settings that this process has not changed are skipped. A change that cannot be undone stays
-    /// in the journal.
+    /// Undoes the changes of the settings at `paths`, the last change first, and keeps all other
+    /// changes. Settings that this process has not changed are skipped. A change that cannot be
+    /// undone stays in the journal.
     ///
     /// # Errors
     /// When the journals cannot be read or written.
@@ -310,12 +310,12 @@ impl<'a> Journal<'a> {
         Ok(undone)
     }
 
-    /// The changes that are not undone yet.
+    /// Returns the changes that are not undone yet.
     pub fn changes(&self) -> &[Change] {
         &self.document.changes
     }
 
-    /// Undoes all changes, the last first. Returns the outcomes, including the outcomes of earlier
+    /// Undoes all changes, the last change first. Returns the outcomes, including those of earlier
     /// calls of [`Self::release`].
     ///
     /// # Errors
@@ -338,8 +338,8 @@ impl<'a> Journal<'a> {
 impl Drop for Journal<'_> {
     fn drop(&mut self) {
         if !self.is_closed {
-            // An open journal is dropped only after an error or a panic, which is reported already.
-            // The journal file keeps the changes that cannot be undone.
+            // A journal is dropped without `close` only after an error or a panic, which is
+            // reported already. The journal file keeps the changes that cannot be undone.
             let _ = self.undo_all();
         }
     }
@@ -350,14 +350,14 @@ impl Document {
         (self.pid, self.start_ticks) == (other.pid, other.start_ticks)
     }
 
-    /// The name of the process's journal file.
+    /// Returns the name of the process's journal file.
     fn name(&self) -> String {
         format!("{}-{}.json", self.pid, self.start_ticks)
     }
 
     /// True while the process of the document runs.
     fn is_alive(&self) -> Result<bool, RootError> {
-        // The process is looked up on this machine, even if the root is a captured machine.
+        // Look the process up on this machine, even if the root is a captured machine.
         let found = process(&Root::live(), self.pid)?;
         Ok(found.is_some_and(|found| found.start_ticks == self.start_ticks && !found.is_zombie))
     }
@@ -367,8 +367,8 @@ impl Document {
         self.changes.is_empty() && self.claim.is_none()
     }
 
-    /// Replaces the journal file atomically, or removes it if the document is empty. On a captured
-    /// machine nothing is written.
+    /// Replaces the journal file atomically by this document, or removes the file if the document
+    /// is empty. On a captured machine nothing is written.
     fn save(&self, root: &Root) -> Result<(), JournalError> {
         if !root.is_live() {
             return Ok(());
@@ -382,8 +382,8 @@ impl Document {
         files::update(root, &self.name(), Some(&text))
     }
 
-    /// Undoes all changes, the last first, and ends the claim. Changes that cannot be undone stay
-    /// in the journal file; the file is removed if no change is left.
+    /// Undoes all changes, the last change first, and ends the claim. Changes that cannot be undone
+    /// stay in the journal file; the file is removed if no change is left.
     fn undo(&mut self, root: &Root) -> Result<Vec<Undone>, JournalError> {
         let others: Vec<Self> =
             living(root)?.into_iter().filter(|other| !other.is_of_same_process(self)).collect();
@@ -401,8 +401,9 @@ impl Document {
 }
 
 /// Undoes a change. `others` are the journals of other running processes. If one of these processes
-/// holds the setting, the new value stays. `None` when nothing was to be undone: the setting had
-/// its old value already, or the swap file or control group of the change did not exist.
+/// holds the setting, the new value stays. Returns `None` when nothing was to be undone: the
+/// setting had its old value already, or the swap file or control group of the change did not
+/// exist.
 fn undo(root: &Root, others: &[Document], change: &Change) -> Option<Undone> {
     if swap_file::is_swap_file(change) {
         return match swap_file::remove(root, Path::new(&change.path)) {
@@ -458,7 +459,7 @@ pub fn restore(root: &Root) -> Result<Vec<Undone>, JournalError> {
     restore_dead(root)
 }
 
-/// Undoes the changes of processes that have ended. A journal that is damaged, or whose changes
+/// Does what [`restore`] does, with the lock held. A journal that is damaged, or whose changes
 /// cannot be undone, does not prevent the changes of other journals from being undone.
 fn restore_dead(root: &Root) -> Result<Vec<Undone>, JournalError> {
     let (mut undone, mut failed) = (vec![], None);
@@ -484,7 +485,7 @@ fn restore_dead(root: &Root) -> Result<Vec<Undone>, JournalError> {
     failed.map_or(Ok(undone), Err)
 }
 
-/// The changes of processes that have ended. Only reads the journals.
+/// Returns the changes of processes that have ended, without undoing them.
 ///
 /// # Errors
 /// When the journals cannot be read.
@@ -500,7 +501,7 @@ pub fn leftovers(root: &Root) -> Result<Vec<Leftover>, JournalError> {
     Ok(left)
 }
 
-/// Damaged journals, which [`restore`] would rename. Only reads the journals.
+/// Returns the damaged journals, which [`restore`] would rename, without renaming them.
 ///
 /// # Errors
 /// When the journals cannot be read.
@@ -512,7 +513,7 @@ pub fn damaged(root: &Root) -> Result<Vec<Damaged>, JournalError> {
     Ok(damaged.collect())
 }
 
-/// The running process of Interleaf that holds a setting; `None` when no process holds it.
+/// Returns the running process of Interleaf that holds a setting; `None` if no process holds it.
 ///
 /// # Errors
 /// When the journals cannot be read.
@@ -521,8 +522,8 @@ pub fn holder(root: &Root, path: &str) -> Result<Option<u32>, JournalError> {
     Ok(living(root)?.into_iter().find(holds).map(|other| other.pid))
 }
 
-/// The journals of running processes. A damaged journal does not belong to a running process,
-/// because a process replaces its journal atomically.
+/// Returns the journals of running processes. A damaged journal does not belong to a running
+/// process, because a process replaces its journal atomically.
 fn living(root: &Root) -> Result<Vec<Document>, JournalError> {
     let mut living = vec![];
     for found in files::read_all(root)? {

@@ -1,10 +1,10 @@
-//! The machine as the control loop sees it: domains, which are the sources of memory traffic, and
+//! A machine as the control loop sees it: domains, which are the sources of memory traffic, and
 //! tiers, which serve the traffic.
 //!
-//! Each node with memory is a tier, and the fastest tier comes first. A node is near a socket when
-//! a CPU nearest to the node belongs to the socket. Each socket that is near a node with memory is
-//! a domain. The firmware's ratings or the node distances decide which CPUs are nearest. An
-//! expander can be near several sockets.
+//! Each node with memory is a tier, and the fastest tier comes first. Each socket that is near a
+//! node with memory is a domain. A node is near a socket if one of the CPUs nearest to the node
+//! belongs to the socket. The firmware's ratings or the node distances decide which CPUs are
+//! nearest. An expander can be near several sockets.
 
 use crate::{
     machine::{
@@ -21,18 +21,18 @@ use interleaf_model::{
 };
 
 /// Assumed latency, ns, of DRAM and of an expander that the firmware does not rate. The layout
-/// requires some value. Policies that depend on latency use the measured latency instead.
+/// requires a value, but policies that depend on latency use the measured latency instead.
 const UNRATED_NS: [f64; 2] = [100.0, 250.0];
 
-/// A machine's domains and tiers.
+/// The domains and tiers of a machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostLayout {
-    /// Domains and tiers. `layout.scopes` is empty; the caller adds the scopes.
+    /// The domains and tiers. `layout.scopes` is empty; the caller adds the scopes.
     pub layout: Layout,
-    /// The node of each tier.
+    /// The node of each tier, in the order of the tiers.
     pub nodes: Vec<u32>,
-    /// Nodes with memory whose read bandwidth the firmware does not rate. If there is such a node,
-    /// the layout has the same bandwidth, 1 GB/s, for all tiers.
+    /// The nodes with memory whose read bandwidth the firmware does not rate. If there is such a
+    /// node, all tiers of `layout` have the same bandwidth, 1 GB/s.
     pub unrated: IdList,
 }
 
@@ -47,7 +47,7 @@ pub enum LayoutError {
 }
 
 impl HostLayout {
-    /// The domains and tiers of `machine`.
+    /// Finds the domains and tiers of `machine`.
     ///
     /// # Errors
     /// When the machine has fewer than two tiers, or no domain.
@@ -74,9 +74,9 @@ impl HostLayout {
         Ok(Self { layout, nodes: nodes.iter().map(|node| node.id).collect(), unrated })
     }
 
-    /// Converts a target to an actuator's goal. The goal has a whole percentage for each node near
-    /// the scope's domain. Nodes of other domains get no pages, because a target covers only the
-    /// traffic of one domain.
+    /// Converts `target` to the goal of an actuator. The goal has a whole percentage for each node
+    /// near the domain of the target's scope. Nodes of other domains get no pages, because a target
+    /// covers only the traffic of one domain.
     pub fn goal(&self, target: &Target) -> Goal {
         let near = &self.layout.domains[self.layout.scopes[target.scope].domain].tiers;
         let shares: Vec<f64> = near.iter().map(|tier| target.shares[*tier]).collect();
@@ -92,7 +92,7 @@ impl HostLayout {
     }
 }
 
-/// The read bandwidth of a node as rated by the firmware, GB/s; `None` without a rating.
+/// Returns the read bandwidth of a node as rated by the firmware, GB/s; `None` without a rating.
 fn rated_gbps(node: &Node) -> Option<f64> {
     Some(node.rated.as_ref()?.read_mibps? as f64 * node::GBPS_OF_MIBPS)
 }
@@ -109,8 +109,8 @@ fn tier(node: &Node, rated_gbps: f64) -> TierLayout {
     }
 }
 
-/// The domain of `socket`, whose CPUs are `cpus`. The tiers of the domain are the nodes near the
-/// socket, as indices into `nodes`.
+/// Returns the domain of `socket`, whose CPUs are `cpus`. Its tiers are the nodes near the socket,
+/// as indices into `nodes`.
 fn domain(machine: &Machine, socket: u32, cpus: &IdList, nodes: &[&Node]) -> DomainLayout {
     let is_of_socket = |id: u32| {
         let node = machine.nodes.iter().find(|node| node.id == id);
@@ -138,7 +138,7 @@ mod tests {
         HostLayout::new(&Machine::read(&Root::captured(machines.join(name))).unwrap())
     }
 
-    /// The layout as `socket0: node0 node2; ...`.
+    /// Returns the domains and their tiers as a text such as `socket0: node0 node2; ...`.
     fn text(host: &HostLayout) -> String {
         let tier = |at: &usize| host.layout.tiers[*at].name.clone();
         let domains = host.layout.domains.iter().map(|domain| {

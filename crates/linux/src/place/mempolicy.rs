@@ -1,4 +1,4 @@
-//! Memory policies: the nodes on which the kernel allocates new pages of a thread.
+//! Memory policies: on which nodes the kernel allocates new pages of a thread.
 //!
 //! Children inherit the policy, also through `exec`. The policy applies to pages at their first
 //! touch; resident pages stay on their nodes.
@@ -9,24 +9,25 @@ use std::{fmt, io};
 /// `MPOL_WEIGHTED_INTERLEAVE` of `linux/mempolicy.h`, since 6.9.
 const WEIGHTED_INTERLEAVE: libc::c_int = 6;
 
-/// Mode flags in the result of `get_mempolicy`, `MPOL_MODE_FLAGS` of `linux/mempolicy.h`.
+/// The mode flags in the value that `get_mempolicy` returns: `MPOL_MODE_FLAGS` of
+/// `linux/mempolicy.h`.
 const MODE_FLAGS: libc::c_int = 7 << 13;
 
-/// A policy for new pages.
+/// A memory policy for new pages.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// Allocates on the node of the allocating CPU while that node has free memory.
+    /// Allocates on the node of the allocating CPU if that node has free memory.
     Default,
     /// Allocates on these nodes only, the nearest first.
     Bind(IdList),
-    /// Allocates on these nodes in turn, a page on each.
+    /// Allocates on these nodes in turn, one page on each.
     Interleave(IdList),
-    /// Allocates on these nodes in turn, on each as many pages as its weight.
+    /// Allocates on these nodes in turn, as many pages on each as its weight.
     WeightedInterleave(IdList),
 }
 
 impl Policy {
-    /// Sets the policy of the calling thread, which its children inherit.
+    /// Sets the policy of the calling thread. Its children inherit the policy.
     ///
     /// # Errors
     /// `EINVAL` when the kernel does not know the policy or the process may use none of the nodes.
@@ -57,7 +58,7 @@ impl Policy {
     }
 }
 
-/// The policy as the kernel writes it in `/proc/PID/numa_maps`.
+/// Formats the policy as the kernel does in `/proc/PID/numa_maps`.
 impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -70,7 +71,7 @@ impl fmt::Display for Policy {
 }
 
 /// True when the calling thread has a policy other than the default. The policy is inherited: if
-/// this process has not set it, the program that started this process has.
+/// this process has not set one, the program that started it has.
 ///
 /// # Errors
 /// When the kernel lacks memory policies.
@@ -78,7 +79,8 @@ pub fn is_chosen() -> io::Result<bool> {
     Ok(syscall::get_mempolicy()? & !MODE_FLAGS != libc::MPOL_DEFAULT)
 }
 
-/// The node of each page of this process at `addresses`; `None` for a page that is not resident.
+/// Returns the node of each page of this process at `addresses`; `None` for a page that is not
+/// resident.
 ///
 /// # Errors
 /// When the kernel lacks NUMA.
@@ -88,7 +90,7 @@ pub fn nodes_at(addresses: &[u64]) -> io::Result<Vec<Option<u32>>> {
     Ok(status.into_iter().map(|node| u32::try_from(node).ok()).collect())
 }
 
-/// The node mask of a system call: bit `n` is set for each node `n` of `nodes`.
+/// Returns the node mask for a system call, in which bit `n` is set for each node `n` of `nodes`.
 fn mask(nodes: &IdList) -> Vec<libc::c_ulong> {
     let bits = libc::c_ulong::BITS;
     let words = nodes.iter().map(|node| node / bits + 1).max().unwrap_or(0);

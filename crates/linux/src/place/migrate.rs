@@ -1,8 +1,8 @@
 //! Interleaves the resident pages of running processes over nodes in a given ratio, with
 //! `move_pages(2)`.
 //!
-//! An interleaving policy applies to new pages; this module migrates resident pages. Memory is
-//! processed in batches, each in these steps:
+//! An interleaving policy applies only to new pages; this module migrates resident pages. It
+//! processes memory in batches, each in these steps:
 //!
 //! 1. find the resident pages (`pagemap`);
 //! 2. find the node of each page (`move_pages` without a target);
@@ -10,12 +10,12 @@
 //! 4. move the pages in portions, at the requested rate;
 //! 5. locate the pages again.
 //!
-//! Passes over all memory are repeated until a pass moves no page and finds no busy page, at most
-//! four times. The last pass shows the final placement. Pages that fail to move are tried again in
-//! the next pass, and other pages move in their place where possible.
+//! Passes over all memory are repeated until a pass moves no page and finds no busy page, but at
+//! most four times. The last pass shows the final placement. Pages that fail to move are tried
+//! again in the next pass, and other pages move in their place if possible.
 //!
-//! Migrated pages stay on their nodes unless another page mover migrates them. The kernel's NUMA
-//! balancing, for example, migrates pages to the nodes of the CPUs that use the pages.
+//! Migrated pages stay on their nodes unless another page mover migrates them, such as the kernel's
+//! NUMA balancing, which migrates pages to the nodes of the CPUs that use them.
 
 mod area;
 mod batch;
@@ -50,11 +50,11 @@ use std::{
     time::Duration,
 };
 
-/// Maximum number of passes over the memory of all processes that are migrated.
+/// Maximum number of passes over the memory of all processes whose pages are migrated.
 const PASSES_MAX: u32 = 4;
 
-/// The pause before the next pass, if some pages were busy in the last pass: meanwhile I/O on these
-/// pages may end.
+/// The pause before the next pass if some pages were busy in the last pass. I/O on these pages may
+/// end in the pause.
 const BUSY_PAUSE: Duration = Duration::from_millis(50);
 
 /// Migrates pages of processes on this machine.
@@ -65,41 +65,42 @@ pub struct Migrator {
     memory: Live,
 }
 
-/// Progress of a migration, reported before each portion of pages moves, every 100 ms while the
-/// rate limit delays a portion, and after each batch.
+/// The progress of a migration. It is reported before each portion of pages moves, every 100 ms
+/// while the rate limit delays a portion, and after each batch.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress<'a> {
-    /// The index of the pass over all memory, 1-based.
+    /// The number of the pass over all memory; the first pass is 1.
     pub pass: u32,
     /// The process whose pages are being migrated.
     pub process: &'a Process,
-    /// Bytes processed in this pass.
+    /// Bytes that this pass has processed so far.
     pub scanned_bytes: u64,
-    /// Bytes to process in this pass. The figure changes when programs allocate or free memory.
+    /// Bytes that this pass has to process. The figure changes when programs allocate or free
+    /// memory.
     pub total_bytes: u64,
-    /// Bytes migrated in all passes.
+    /// Bytes that all passes so far have migrated.
     pub moved_bytes: u64,
 }
 
 #[derive(Debug, Default)]
 pub struct Forecast {
-    /// The present placement of migratable pages.
+    /// The present placement of the pages that can be migrated.
     pub bytes: NodeBytes,
-    /// Bytes that would be migrated.
+    /// Bytes that a migration would migrate.
     pub planned_bytes: u64,
-    /// Bytes that are on the wrong node, but cannot be migrated because other processes map the
+    /// Bytes that are on the wrong node, but cannot be migrated, because other processes map the
     /// same pages.
     pub shared_bytes: u64,
     pub processes: Vec<Process>,
     /// Processes that cannot be read or migrated: descendants of the processes that the caller
-    /// named, or, after [`Migrator::alone`], the named processes themselves.
+    /// named or, after [`Migrator::alone`], the named processes themselves.
     pub refused: Vec<Refusal>,
-    /// True when `watch` ended the forecast early.
+    /// True when the caller's `watch` ended the forecast early.
     pub stopped: bool,
 }
 
 impl Migrator {
-    /// A migration to a target, without a rate limit.
+    /// Returns a migrator to the nodes of `target`, without a rate limit.
     ///
     /// # Errors
     /// When the target names nodes that are missing or have no memory, the kernel lacks NUMA, or
@@ -114,31 +115,31 @@ impl Migrator {
     }
 
     /// Limits the migration rate, bytes per second. The rate is kept on average over a tenth of a
-    /// second. If one huge page takes longer than a tenth of a second at this rate, the rate is
-    /// kept on average over the time of one huge page.
+    /// second or, if one huge page takes longer at this rate, over the time of one huge page.
     #[must_use]
     pub fn at_rate(mut self, bytes_per_s: u64) -> Self {
         self.set_rate(Some(bytes_per_s));
         self
     }
 
-    /// Changes the limit of the migration rate, see [`Self::at_rate`]; `None` for no limit.
+    /// Changes the limit of the migration rate (see [`Self::at_rate`]); `None` for no limit.
     pub fn set_rate(&mut self, bytes_per_s: Option<u64>) {
         self.rate = bytes_per_s;
     }
 
     /// Migrates only the processes that the caller names (`pids`), without their descendants. A
-    /// process that has ended is skipped. A process that this user may not migrate is reported as
-    /// refused. In both cases the other processes are migrated.
+    /// process that has ended is skipped, and a process that this user may not migrate is reported
+    /// as refused; the other processes are migrated nevertheless.
     #[must_use]
     pub fn alone(mut self) -> Self {
         self.memory.alone = true;
         self
     }
 
-    /// Migrates the pages of processes and, unless [`Self::alone`] was called, of their
-    /// descendants, to their target nodes, in at most four passes. `watch` receives the progress
-    /// and can stop the migration. Pages that migrated before the stop stay on their new nodes.
+    /// Migrates the pages of processes to their target nodes, in at most four passes. Descendants
+    /// of the processes are migrated too, unless [`Self::alone`] was called. `watch` receives the
+    /// progress and can stop the migration. Pages that migrated before the stop stay on their new
+    /// nodes.
     ///
     /// # Errors
     /// When a process of `pids` does not exist, or may not be migrated. Neither a process that ends
@@ -151,7 +152,7 @@ impl Migrator {
         run(&mut self.memory, &self.target, self.rate, pids, watch)
     }
 
-    /// Forecasts [`Self::run`] without migrating.
+    /// Forecasts the result of [`Self::run`] without migrating.
     ///
     /// # Errors
     /// The errors of [`Self::run`].
@@ -170,8 +171,8 @@ fn check(target: &Target, memory: &mut impl Memory) -> Result<(), MigrateError> 
     Ok(target.check(&has)?)
 }
 
-/// A process to migrate, with the properties of its pages that earlier passes have found (`memo`)
-/// and the results so far (`moved`).
+/// A process whose pages are migrated. `memo` has the properties of its pages that earlier passes
+/// have found, and `moved` has the results so far.
 struct Record {
     process: Process,
     memo: Memo,
@@ -254,7 +255,8 @@ fn forecast<M: Memory>(
     };
     Ok(Forecast {
         bytes: work.records.iter().map(|record| &record.moved.before).collect(),
-        // A forecast tries no move, so the pages that would move are counted as busy.
+        // A forecast tries no move. The planner's moves are therefore left over, with the reason
+        // `Busy`.
         planned_bytes: left(Reason::Busy),
         shared_bytes: left(Reason::Shared),
         processes: work.records.into_iter().map(|record| record.process).collect(),
@@ -264,7 +266,7 @@ fn forecast<M: Memory>(
 }
 
 impl<M: Memory> Passes<'_, M> {
-    /// One pass over the memory of all processes.
+    /// Makes one pass over the memory of all processes.
     fn pass(&mut self, pass: u32) -> Result<(), MigrateError> {
         let (page_bytes, _) = self.shared.memory.page_sizes();
         self.shared.planner = Planner::new(self.target, page_bytes);
@@ -306,8 +308,8 @@ impl<M: Memory> Passes<'_, M> {
         failed.map_or(Ok(()), |refusal| Err(refusal.into()))
     }
 
-    /// Runs a pass over the memory `areas` of one process. Returns the result, and the reason if
-    /// the work on this process ended early.
+    /// Makes a pass over `areas`, the memory of one process. Returns the tally of the pass, and the
+    /// reason if the work on this process ended early.
     fn one(
         &mut self,
         areas: Result<Option<Vec<area::Area>>, RootError>,
@@ -318,14 +320,14 @@ impl<M: Memory> Passes<'_, M> {
         let pid = progress.process.pid;
         let areas = match areas {
             Ok(Some(areas)) => areas,
-            // A process that is about to end exists for a moment without memory. Such a process
-            // counts as ended.
+            // A process that is about to end exists for a moment without memory. It counts as
+            // ended.
             Ok(None) => return (Tally::default(), Some(Halt::Ended)),
             Err(why) if why.is_permission() => return refused(RefusalReason::Permission),
             Err(why) => return refused(RefusalReason::Read(why)),
         };
-        // Forget which pages failed to move, such as busy pages, because they may be movable by
-        // now. Shared pages, and pages of a folio that is only partly resident (`Joined`), stay
+        // Forget which pages failed to move for a reason that may be gone, such as busy pages.
+        // Shared pages, and pages of a folio that is only partly resident (`Joined`), stay
         // unmovable.
         memo.stuck.retain(|_, reason| matches!(reason, Reason::Shared | Reason::Joined));
         let allowed = match self.shared.memory.allowed(pid) {
@@ -343,7 +345,7 @@ impl<M: Memory> Passes<'_, M> {
         let mut work = ProcessPass { shared: &mut self.shared, memo, progress, areas, tally };
         let halt = work.pass().err();
         let tally = work.tally;
-        // A process that ends during the pass releases its memory, so its pages seem not to be
+        // A process that ends during the pass releases its memory, so that its pages seem not to be
         // resident. Therefore check that the process still has memory.
         let halt = match (halt, self.shared.memory.has_memory(pid)) {
             (None, Ok(false)) => Some(Halt::Ended),
@@ -353,10 +355,10 @@ impl<M: Memory> Passes<'_, M> {
         (tally, halt)
     }
 
-    /// Adds the named processes `pids` and their descendants to `records`, except processes that
-    /// are in `records` already or were refused. Marks the recorded processes that have ended. In
-    /// pass 1, a named process that does not exist is an error, unless the processes are migrated
-    /// independently ([`Memory::is_alone`]).
+    /// Adds the processes that the caller named (`self.pids`) and their descendants to
+    /// `self.records`, except processes that were added or refused earlier. Marks the recorded
+    /// processes that have ended. In pass 1, a named process that does not exist is an error,
+    /// unless each process is migrated independently ([`Memory::is_alone`]).
     fn find(&mut self, pass: u32) -> Result<(), MigrateError> {
         let mut found: Vec<Process> = vec![];
         let is_alone = self.shared.memory.is_alone();
@@ -383,10 +385,8 @@ impl<M: Memory> Passes<'_, M> {
         Ok(())
     }
 
-    /// Records that a process cannot be migrated.
-    ///
-    /// Fails when the process is a named process and [`Memory::is_alone`] is false. The migration
-    /// of all processes then ends.
+    /// Records that a process cannot be migrated. Fails, which ends the migration of all processes,
+    /// if the caller named the process and [`Memory::is_alone`] is false.
     fn refuse(&mut self, process: &Process, why: RefusalReason) -> Result<(), Refusal> {
         let refusal = Refusal { pid: process.pid, name: process.name.clone(), why };
         if self.pids.contains(&process.pid) && !self.shared.memory.is_alone() {
@@ -415,7 +415,7 @@ impl ProcessOutcome {
         }
     }
 
-    /// Adds the result of a pass over this process. `is_whole` is false for a pass that ended
+    /// Adds `tally`, the result of a pass over this process. `is_whole` is false if the pass ended
     /// early.
     fn add_tally(&mut self, tally: Tally, pass: u32, is_whole: bool) {
         if pass == 1 || self.before == NodeBytes::default() {
@@ -427,8 +427,8 @@ impl ProcessOutcome {
             self.left = tally.left;
             return;
         }
-        // A pass that ended early has located only some of the pages. `after` still has the
-        // placement from the pass before. Apply to `after` only the changes of the located pages.
+        // A pass that ended early has located only some of the pages, and `after` has the placement
+        // from the pass before. Apply to `after` the changes of the located pages only.
         for (node, bytes) in &tally.after.0 {
             *self.after.0.entry(*node).or_default() += bytes;
         }
@@ -440,7 +440,7 @@ impl ProcessOutcome {
 }
 
 impl MigrateError {
-    /// Advice to the user.
+    /// Returns advice to the user.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Target(TargetError::Absent { .. }) => "interleaf show lists the nodes",

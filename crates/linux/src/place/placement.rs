@@ -1,10 +1,10 @@
 //! Placements of pages by weights: the number of pages on each node in a round of interleaving, the
 //! memory policy, and the settings that the policy needs.
 //!
-//! Weights are given for the tiers of a machine or for its nodes. Each tier gets pages in
-//! proportion to its weight, divided evenly among the nodes of the tier. Example: `3:1` on two
-//! sockets, each with DRAM and an expander, gives the four nodes 3, 3, 1 and 1 pages in a round.
-//! With one expander for both sockets, `3:1` gives the three nodes 3, 3 and 2 pages.
+//! Weights are given for the tiers of a machine or for its nodes. A tier gets pages in proportion
+//! to its weight, divided evenly among its nodes. Example: `3:1` on two sockets, each with DRAM and
+//! an expander, gives the four nodes 3, 3, 1 and 1 pages in a round. With one expander for both
+//! sockets, `3:1` gives the three nodes 3, 3 and 2 pages.
 
 use crate::{
     machine::{
@@ -19,7 +19,8 @@ use interleaf_model::weights::{WEIGHT_MAX, Weights, gcd};
 /// A placement: nodes with weights, and the mechanism that places pages on them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// The ID of each node, and the count of its pages in a round of interleaving, at least 1.
+    /// The ID of each node with its number of pages in a round of interleaving, which is at least
+    /// 1.
     pub nodes: Vec<(u32, u32)>,
     pub means: Means,
 }
@@ -31,8 +32,8 @@ pub enum Means {
     Weighted,
     /// The kernel's interleaving without weights, which suffices for equal weights.
     Interleave,
-    /// Interleaving without weights at the first touch, then migration until the nodes have pages
-    /// in the ratio of the weights: for kernels before Linux 6.9.
+    /// Interleaving without weights at the first touch, followed by migration until the nodes have
+    /// pages in the ratio of the weights. This is for kernels before Linux 6.9.
     Moved,
 }
 
@@ -40,11 +41,11 @@ pub enum Means {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingChange {
     pub path: String,
-    /// The value that the placement needs.
+    /// The value of the setting that the placement needs.
     pub text: String,
 }
 
-/// The reason why weights cannot be placed on a machine.
+/// The reason why pages cannot be placed on a machine by given weights.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlacementError {
     /// The machine has only one node with memory, so weights have no effect.
@@ -54,40 +55,40 @@ pub enum PlacementError {
         node: String,
         weights: String,
     },
-    /// The number of weights fits neither the tiers nor the nodes.
+    /// The number of weights is neither that of the machine's tiers nor that of its nodes.
     #[error("{weights} has {given} weights, and the machine has {has}")]
     Count {
         weights: String,
-        /// The number of weights.
+        /// The number of weights that the user gave.
         given: usize,
-        /// The tiers and nodes of the machine.
+        /// A text with the tiers and nodes of the machine.
         has: String,
-        /// The fastest memory nodes, one for each weight, or all memory nodes if there are fewer
-        /// nodes than weights.
+        /// The fastest memory nodes, one for each weight; all memory nodes if there are fewer nodes
+        /// than weights.
         fitting: String,
     },
     /// The number of weights differs from the number of named nodes.
     #[error("{weights} has {given} weights, and --nodes {named} names {nodes}")]
     Named {
         weights: String,
-        /// The number of weights.
+        /// The number of weights that the user gave.
         given: usize,
-        /// The nodes as the user named them.
+        /// The list of nodes as the user wrote it.
         named: String,
-        /// The number of named nodes.
+        /// The number of nodes in this list.
         nodes: usize,
     },
-    /// A node that does not exist.
+    /// The user's list of nodes is malformed or names a node that does not exist.
     #[error("--nodes: {0}")]
     Nodes(#[from] IdListError),
-    /// A node without memory.
+    /// A node that the user named has no memory.
     #[error("node {node} has no memory: nodes {nodes} have some")]
     NoMemory {
         node: u32,
         /// The nodes with memory.
         nodes: String,
     },
-    /// A node that this process may not use.
+    /// The placement has a node that this process may not use.
     #[error("node {node} is not among those that this process may use: {allowed}")]
     Forbidden {
         node: u32,
@@ -99,13 +100,13 @@ pub enum PlacementError {
     TooMany {
         weights: String,
         node: u32,
-        /// The pages of the node in a round.
+        /// The number of the node's pages in a round.
         weight: u32,
     },
 }
 
 impl PlacementError {
-    /// Advice to the user.
+    /// Returns advice to the user.
     pub fn hint(&self) -> String {
         match self {
             Self::OneNode { .. } => "`interleaf doctor` says how an expander becomes a node; \
@@ -130,10 +131,10 @@ impl PlacementError {
 }
 
 impl Placement {
-    /// The placement of `weights` on `machine`. If `named` is a list of nodes, the weights belong
-    /// to these nodes, in the order of the list. Otherwise the weights belong to the machine's
-    /// tiers, or to its memory nodes from the fastest on. `allowed` are the nodes that the process
-    /// may use; `None` for all nodes.
+    /// Places pages on `machine` by `weights`. If `named` is a list of nodes, the weights belong to
+    /// these nodes, in the order of the list. Otherwise the weights belong to the machine's tiers,
+    /// or to its memory nodes, the fastest first. `allowed` are the nodes that the process may use;
+    /// `None` for all nodes.
     ///
     /// # Errors
     /// When the weights cannot be placed on the machine.
@@ -160,7 +161,7 @@ impl Placement {
         }
         let equal = nodes.iter().all(|(_, weight)| *weight == nodes[0].1);
         let means = match machine.weighted_interleave {
-            // Equal weights need only plain interleaving, which needs no change of settings.
+            // Equal weights need only plain interleaving, for which no setting is changed.
             _ if equal => Means::Interleave,
             Some(_) => Means::Weighted,
             None => Means::Moved,
@@ -168,12 +169,12 @@ impl Placement {
         Ok(Self { nodes, means })
     }
 
-    /// The nodes, in order of their IDs.
+    /// Returns the IDs of the placement's nodes.
     pub fn node_list(&self) -> IdList {
         self.nodes.iter().map(|(node, _)| *node).collect()
     }
 
-    /// The policy for new pages.
+    /// Returns the memory policy that places new pages.
     pub fn policy(&self) -> Policy {
         match self.means {
             Means::Weighted => Policy::WeightedInterleave(self.node_list()),
@@ -181,14 +182,14 @@ impl Placement {
         }
     }
 
-    /// Settings to change before the program starts, in this order.
+    /// Returns the settings to change before the program starts, in the order of the changes.
     pub fn settings(&self, machine: &Machine) -> Vec<SettingChange> {
         if self.means != Means::Weighted {
             return vec![];
         }
-        // Disable automatic weights by a change of their own, before the weights are written,
-        // although writing a weight disables them too. Changes are undone in reverse order, so
-        // automatic weights are enabled again after the weights are restored.
+        // Disable automatic weights by a separate change before the weights are written, although
+        // writing a weight disables them too. Changes are undone in reverse order, so automatic
+        // weights are enabled again after the weights are restored.
         let auto = machine.weighted_interleave.as_ref().and_then(|weighted| weighted.auto);
         let auto = auto.map(|_| SettingChange { path: weights::auto_path(), text: "false".into() });
         let weight = |(node, weight): &(u32, u32)| SettingChange {
@@ -198,8 +199,8 @@ impl Placement {
         auto.into_iter().chain(self.nodes.iter().map(weight)).collect()
     }
 
-    /// The numactl command, with the option that sets the policy of this placement. (numactl has
-    /// weighted interleaving since 2.0.19.)
+    /// Returns the numactl command with the option that sets the memory policy of this placement.
+    /// (numactl has weighted interleaving since 2.0.19.)
     pub fn numactl(&self) -> String {
         match self.means {
             Means::Weighted => format!("numactl --weighted-interleave={}", self.node_list()),
@@ -209,14 +210,14 @@ impl Placement {
         }
     }
 
-    /// The share of the pages on each node, in the order of `nodes`.
+    /// Returns the share of the pages on each node, in the order of `self.nodes`.
     pub fn shares(&self) -> Vec<f64> {
         let sum: u32 = self.nodes.iter().map(|(_, weight)| weight).sum();
         self.nodes.iter().map(|(_, weight)| f64::from(*weight) / f64::from(sum)).collect()
     }
 }
 
-/// The ID and the weight of each node in the list `named`, in the order of the list.
+/// Returns the ID and the weight of each node in the user's list `named`, in the order of the list.
 fn for_named(
     machine: &Machine,
     weights: &Weights,
@@ -239,8 +240,8 @@ fn for_named(
     Ok(nodes.into_iter().zip(weights.as_slice().iter().map(|weight| u32::from(*weight))).collect())
 }
 
-/// The number of pages of each node in a round of interleaving. `weights` has a weight for each
-/// node, the fastest first, or for each tier.
+/// Returns the number of pages of each node in a round of interleaving. `weights` has a weight for
+/// each node, the fastest first, or for each tier.
 fn for_machine(machine: &Machine, weights: &Weights) -> Result<Vec<(u32, u32)>, PlacementError> {
     let tiers = machine.memory_by_speed();
     let nodes = machine.memory_nodes();
@@ -273,7 +274,7 @@ fn for_machine(machine: &Machine, weights: &Weights) -> Result<Vec<(u32, u32)>, 
     Err(PlacementError::Count { weights: weights.to_string(), given, has, fitting })
 }
 
-/// Removes nodes with a weight of 0. If a weight exceeds `max`, all weights are divided by their
+/// Removes nodes with a weight of 0. If a weight exceeds `max`, divides all weights by their
 /// greatest common divisor.
 fn within(nodes: Vec<(u32, u32)>, max: u32) -> Vec<(u32, u32)> {
     let nodes: Vec<(u32, u32)> = nodes.into_iter().filter(|(_, weight)| *weight > 0).collect();

@@ -1,11 +1,11 @@
-//! Placement audit: the memory of a program that follows the placement, and the memory that
-//! bypasses the placement, with the cause.
+//! Placement audit: how much memory of a program follows the placement, and how much bypasses it,
+//! with the cause.
 //!
-//! Memory bypasses a memory policy in four cases. A launcher resets the policy for its children. A
-//! library binds its own buffers. A mapped file was placed by the process that read it first. Pages
+//! Memory bypasses a memory policy in four cases: a launcher resets the policy for its children; a
+//! library binds its own buffers; a mapped file was placed by the process that read it first; pages
 //! for a full node are allocated on another node. `/proc/PID/numa_maps` shows these cases, because
-//! the file has the policy and the nodes of each mapping. The file does not show the policies of
-//! threads other than the first.
+//! it has the policy and the nodes of each mapping. It does not show the policies of threads other
+//! than the first.
 
 use crate::{
     place::{mempolicy::Policy, placement::Placement},
@@ -21,11 +21,12 @@ use crate::{
 pub struct PlacementAudit {
     /// Memory that follows the placement, by node.
     pub placed: NodeBytes,
-    /// Memory that bypassed the placement, the largest first.
+    /// The memory that bypassed the placement, the largest amount first.
     pub bypasses: Vec<Bypass>,
-    /// The count of audited processes.
+    /// Number of audited processes.
     pub processes: usize,
-    /// The count of processes of other users, which may not be read.
+    /// Number of processes that were not audited, because they belong to other users and may not be
+    /// read.
     pub hidden: usize,
 }
 
@@ -41,15 +42,14 @@ pub struct Bypass {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// The process has this policy in place of the placement's policy, with which its command was
-    /// started.
+    /// The process has this policy, although its command was started with the placement's policy.
     Reset(String),
-    /// The process has the placement's policy, but some of its mappings have this other policy
-    /// (mbind(2)).
+    /// The process has the placement's policy, but some of its mappings have this other policy, set
+    /// by mbind(2).
     Bound(String),
-    /// Pages of files: the page cache, placed by the process that read them first.
+    /// Pages of files, which are in the page cache. The process that read them first placed them.
     File,
-    /// Pages under the placement's policy, but on other nodes, because the intended nodes were
+    /// Pages under the placement's policy that are on other nodes, because the intended nodes were
     /// full.
     Elsewhere,
 }
@@ -64,7 +64,7 @@ impl Cause {
         }
     }
 
-    /// Advice to the user.
+    /// Returns advice to the user.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Reset(_) => {
@@ -86,7 +86,7 @@ impl Cause {
 }
 
 impl PlacementAudit {
-    /// Audits a process and its descendants.
+    /// Audits the process `pid` and its descendants.
     ///
     /// # Errors
     /// When a file of `/proc` is malformed.
@@ -105,8 +105,8 @@ impl PlacementAudit {
     }
 
     /// Adds the memory of each mapping of a process to the placed memory or, with the cause, to the
-    /// bypasses. A mapping under the placement's policy is split: its pages on other nodes are a
-    /// bypass.
+    /// bypasses. A mapping under the placement's policy is split, and its pages on other nodes are
+    /// a bypass.
     pub fn add(&mut self, process: &Process, mappings: &[Mapping], placement: &Placement) {
         self.processes += 1;
         let nodes = placement.node_list();
@@ -159,21 +159,21 @@ impl PlacementAudit {
         self.placed.total() + self.bypassed_bytes()
     }
 
-    /// The share of the memory that bypassed the placement, 0 to 1.
+    /// Returns the share of the memory that bypassed the placement, 0 to 1.
     pub fn bypassed_share(&self) -> f64 {
         self.bypassed_bytes() as f64 / (self.total_bytes().max(1)) as f64
     }
 }
 
-/// The policy of a process, read from its stack, because no program chooses another policy for its
-/// stack.
+/// Returns the policy of a process, read from its stack, because no program chooses another policy
+/// for its stack.
 fn own_policy(mappings: &[Mapping]) -> Option<&str> {
     let stack = mappings.iter().find(|mapping| mapping.kind == Kind::Stack);
     stack.map(|stack| stack.policy.as_str())
 }
 
-/// True when the policy `shown` in `numa_maps` is `wanted`. The kernel may append flags to the
-/// mode, such as `=static`.
+/// True when `shown`, a policy in `numa_maps`, is the policy `wanted`. The kernel may append flags
+/// to the mode, such as `=static`.
 fn is_policy(shown: &str, wanted: &Policy) -> bool {
     let wanted = wanted.to_string();
     let (mode, nodes) = wanted.split_once(':').unwrap_or((&wanted, ""));
@@ -195,8 +195,8 @@ mod tests {
     const OURS: &str = "weighted interleave:0-1";
 
     /// Audits a process with the text `numa_maps`, under a placement of 3:1 on nodes 0 and 1.
-    /// Returns the cause and the pages of each bypass, and the placed pages on each of the two
-    /// nodes.
+    /// Returns the cause of each bypass with its number of pages, and the number of placed pages on
+    /// each of the two nodes.
     fn survey(numa_maps: &str) -> (Vec<(Cause, u64)>, [u64; 2]) {
         let placement = Placement { nodes: vec![(0, 3), (1, 1)], means: Means::Weighted };
         let name = "app".to_string();

@@ -1,4 +1,4 @@
-//! A scope: the processes whose pages are steered, and the placement of their pages.
+//! A scope, which is the processes whose pages are steered, and the placement of these pages.
 
 use crate::{
     machine::node::{self, NODES},
@@ -16,7 +16,7 @@ use std::{
     fmt,
 };
 
-/// The minimum memory of a process that DAMON monitors (the actuator `vaddr`), bytes: monitoring a
+/// The minimum memory of a process that DAMON monitors (the actuator `vaddr`), bytes. Monitoring a
 /// smaller process would cost more time than steering could save. A smaller process joins once it
 /// has grown to this size.
 pub const JOINS_BYTES: u64 = 1 << 20;
@@ -25,8 +25,8 @@ pub const JOINS_BYTES: u64 = 1 << 20;
 const INIT: u32 = 1;
 
 /// The minimum resident memory, bytes, of a process whose placement is estimated from a sample of
-/// its pages. For a smaller process it is cheaper to read `numa_maps`, for which the kernel walks
-/// all pages of the process.
+/// its pages. For a smaller process it is cheaper to read `numa_maps`, although the kernel then
+/// walks all pages of the process.
 const LARGE_BYTES: u64 = 1 << 30;
 
 /// The processes whose pages are steered.
@@ -38,17 +38,17 @@ pub enum Scope {
     Cgroup(Group),
     /// The scope is these processes and their descendants.
     Processes(Vec<u32>),
-    /// The scope is all processes with these names and their descendants, including processes that
-    /// start later.
+    /// The scope is all processes with one of these names and their descendants, including
+    /// processes that start later.
     Named(Vec<String>),
 }
 
 impl Scope {
-    /// The processes of the scope, without zombies. Listed processes are in the order of the list,
-    /// each followed by its descendants; the processes of a control group are in the kernel's
+    /// Finds the processes of the scope, without zombies. Listed processes are in the order of the
+    /// list, each followed by its descendants; the processes of a control group are in the kernel's
     /// order. In other scopes parents come before children. A descendant of a listed or named
-    /// process is not found any more once its parent has ended; a control group keeps such
-    /// processes.
+    /// process is not found any more once its parent has ended. A control group, in contrast, keeps
+    /// such a process.
     ///
     /// # Errors
     /// When `/proc` or the group's files cannot be read.
@@ -56,7 +56,7 @@ impl Scope {
         self.processes_of(&Snapshot::new(root, &StopFlag::default()))
     }
 
-    /// The processes of the scope in `snapshot`. Several scopes can share a snapshot, so that
+    /// Finds the processes of the scope in `snapshot`. Several scopes can share a snapshot, so that
     /// `/proc` is read only once.
     ///
     /// # Errors
@@ -89,7 +89,7 @@ impl Scope {
         Ok(found)
     }
 
-    /// The processes of the scope in `snapshot` that are in none of the `protected` scopes.
+    /// Finds the processes of the scope in `snapshot` that are in none of the `protected` scopes.
     ///
     /// # Errors
     /// The errors of [`Self::processes`].
@@ -107,13 +107,13 @@ impl Scope {
         Ok(found)
     }
 
-    /// Anonymous memory of the scope by node; `None` where the kernel does not count memory by
-    /// node. `processes` are the processes of the scope. Only the scopes [`Self::Processes`] and
-    /// [`Self::Named`] need `processes`.
+    /// Returns the anonymous memory of the scope by node; `None` if the kernel does not count
+    /// memory by node. `processes` are the processes of the scope, which only the scopes
+    /// [`Self::Processes`] and [`Self::Named`] need.
     ///
-    /// The kernel has counters for a control group and for the machine. For a process the kernel
-    /// has no counters and walks all pages of the process, which takes about 10 ms per GiB.
-    /// Therefore large processes are sampled. No further process is read once `stop` is set.
+    /// The kernel has counters for a control group and for the machine, but none for a process: it
+    /// walks all pages of the process, which takes about 10 ms per GiB. Therefore large processes
+    /// are sampled. No further process is read once `stop` is set.
     ///
     /// # Errors
     /// When a file cannot be read. A process that ends during the call is left out.
@@ -130,7 +130,7 @@ impl Scope {
                 let mut sum = None;
                 for process in processes.iter().take_while(|_| !stop.is_set()) {
                     let on = match of_process(root, process.pid, processes.len()) {
-                        // This user may not read the memory of the process: continue with the other
+                        // This user may not read the memory of the process. Continue with the other
                         // processes.
                         Err(why) if why.is_permission() => None,
                         on => on?,
@@ -144,8 +144,8 @@ impl Scope {
         }
     }
 
-    /// [`Self::placement`] without the memory of `protected` control groups. `processes` are the
-    /// processes that [`Self::processes_without`] returns.
+    /// Does the same as [`Self::placement`], but without the memory of `protected` control groups.
+    /// `processes` are the processes that [`Self::processes_without`] returns.
     ///
     /// # Errors
     /// The errors of [`Self::placement`].
@@ -166,8 +166,8 @@ impl Scope {
         Ok(Some(on))
     }
 
-    /// The groups among `protected` whose memory the kernel counts as memory of the scope. The
-    /// memory of a group includes the memory of its descendants. Therefore, if a group and its
+    /// Returns the groups among `protected` whose memory the kernel counts as memory of the scope.
+    /// The memory of a group includes that of its descendants. Therefore, if a group and its
     /// descendants are protected, only the group is returned.
     fn counted_groups<'p>(&self, protected: &'p [Self]) -> Vec<&'p Group> {
         let mut groups: Vec<&Group> = vec![];
@@ -186,7 +186,7 @@ impl Scope {
         groups
     }
 
-    /// True when a sample of the placement has to read each process of the scope; false when the
+    /// True when a sample of the placement has to read each process of the scope. False when the
     /// kernel has counters for the scope.
     pub fn is_slow_to_sample(&self) -> bool {
         matches!(self, Self::Processes(_) | Self::Named(_))
@@ -207,15 +207,15 @@ impl fmt::Display for Scope {
     }
 }
 
-/// Anonymous memory of a control group and its descendants by node; `None` where the kernel does
-/// not count memory by node.
+/// Returns the anonymous memory of a control group and its descendants by node; `None` if the
+/// kernel does not count memory by node.
 fn of_group(root: &Root, group: &Group) -> Result<Option<NodeBytes>, RootError> {
     let on = group.on_nodes(root)?;
     Ok(on.map(|on| NodeBytes(on.iter().map(|on| (on.node, on.anon_bytes)).collect())))
 }
 
-/// Anonymous memory of a process by node. A large process is sampled. The more `processes` the
-/// scope has, the fewer pages of each process are in the sample.
+/// Returns the anonymous memory of a process by node. A large process is sampled: the more
+/// `processes` the scope has, the fewer pages of each process are in the sample.
 fn of_process(root: &Root, pid: u32, processes: usize) -> Result<Option<NodeBytes>, RootError> {
     if root.is_live() && resident_bytes(root, pid)? >= LARGE_BYTES {
         let sampled = placement_sample::anonymous(root, pid, processes)?;
@@ -227,7 +227,7 @@ fn of_process(root: &Root, pid: u32, processes: usize) -> Result<Option<NodeByte
     Ok(mappings.map(|mappings| numa_maps::anonymous(&mappings)))
 }
 
-/// Resident memory of a process, bytes: the second number of `statm`.
+/// Returns the resident memory of a process, bytes, which is the second number of `statm`.
 ///
 /// # Errors
 /// When the file exists and cannot be read.
@@ -237,7 +237,7 @@ pub fn resident_bytes(root: &Root, pid: u32) -> Result<u64, RootError> {
     Ok(pages.unwrap_or(0).saturating_mul(rustix::param::page_size() as u64))
 }
 
-/// Anonymous memory of the machine by node.
+/// Returns the anonymous memory of the machine by node.
 fn machine(root: &Root) -> Result<NodeBytes, RootError> {
     let mut on = BTreeMap::new();
     for node in node::online(root)?.iter() {

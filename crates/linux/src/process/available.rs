@@ -1,6 +1,6 @@
-//! Memory that the calling process can still allocate: on the machine or on some nodes, and within
-//! the limits of its control groups. Every large allocation of Interleaf is checked against this
-//! figure.
+//! The memory that the calling process can still allocate: on the machine or on some nodes, and
+//! within the limits of its control groups. Every large allocation of Interleaf is checked against
+//! it.
 
 use crate::{
     machine::{
@@ -11,28 +11,29 @@ use crate::{
     root::{Root, RootError},
 };
 
-/// Memory available to this process.
+/// The memory that is available to this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Available {
     pub bytes: u64,
-    /// The limit of a control group, if the limit leaves less memory than is available on the
-    /// machine or its nodes.
+    /// The limit of a control group, if it leaves less memory than is available on the machine or
+    /// its nodes.
     pub limit: Option<Headroom>,
 }
 
-/// The fraction of the available memory that may be requested, in sixteenths. The last sixteenth is
+/// The fraction of the available memory that this process may request, in sixteenths. The rest is
 /// left to other programs.
 const SIXTEENTHS: u64 = 15;
 
 impl Available {
-    /// The largest allocation that may be requested, bytes.
+    /// Returns the size of the largest allocation that this process may request, bytes.
     pub fn usable_bytes(&self) -> u64 {
         self.bytes / 16 * SIXTEENTHS
     }
 }
 
-/// Memory available on the machine, or on some nodes: free memory and reclaimable page cache,
-/// within the limits of the process's control groups. `None` if the kernel reports no figure.
+/// Returns the memory that is available on the machine or, if `nodes` is given, on these nodes:
+/// free memory and reclaimable page cache, within the limits of the process's control groups.
+/// Returns `None` if the kernel reports no figure.
 ///
 /// # Errors
 /// When an existing file cannot be read or parsed.
@@ -53,7 +54,7 @@ pub fn available(root: &Root, nodes: Option<&IdList>) -> Result<Option<Available
     Ok(bytes.map(|bytes| Available { bytes, limit }))
 }
 
-/// Free swap, bytes; 0 without swap.
+/// Returns the free swap, bytes; 0 without swap.
 ///
 /// # Errors
 /// When an existing file cannot be read.
@@ -62,8 +63,9 @@ pub fn swap(root: &Root) -> Result<u64, RootError> {
     Ok(size(&meminfo, "SwapFree").unwrap_or(0))
 }
 
-/// Memory of a node that is available to a program, bytes: free memory, and half of the page cache,
-/// because the kernel evicts page cache for the program. `None` for a missing node.
+/// Returns the memory of a node that is available to a program, bytes: free memory, and half of the
+/// page cache, because the kernel evicts page cache for the program. `None` if the node does not
+/// exist.
 ///
 /// # Errors
 /// When `meminfo` cannot be read.
@@ -72,7 +74,7 @@ pub fn of_node(root: &Root, id: u32) -> Result<Option<u64>, RootError> {
     let Some(free) = size(&meminfo, "MemFree") else { return Ok(None) };
     let files: u64 =
         ["Active(file)", "Inactive(file)"].iter().filter_map(|key| size(&meminfo, key)).sum();
-    // Half of the page cache counts, because not all of it can be reclaimed. The kernel's own
+    // Only half of the page cache counts, because not all of it can be reclaimed. The kernel's own
     // estimate subtracts half at most (`si_mem_available` in mm/show_mem.c).
     Ok(Some(free + files / 2))
 }

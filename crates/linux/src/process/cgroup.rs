@@ -1,5 +1,5 @@
-//! Control groups: the group of a process, its members and descendants, its memory by node, its
-//! limits, and its nodes.
+//! Control groups: the group of a process, and the members, descendants, memory by node, limits and
+//! allowed nodes of a group.
 //!
 //! Version 1 has a tree of groups for each controller; version 2 has one tree for all controllers.
 //! A hybrid machine mounts both versions, and version 2 has the controllers that version 1 does not
@@ -24,42 +24,43 @@ use interleaf_procfs::{
 use std::collections::BTreeMap;
 
 /// The file that lists the mounts. Each line has the mount point, and the folder of the file system
-/// that is mounted there.
+/// that is mounted at this point.
 const MOUNTINFO: &str = "/proc/self/mountinfo";
 
-/// The file that lists the mounts, but not the mounted folder of each file system. This file is
-/// read on machines that lack `mountinfo`.
+/// Another file that lists the mounts, but not the mounted folder of each file system. It is read
+/// on machines that lack `mountinfo`.
 const MOUNTS: &str = "/proc/mounts";
 
 /// The mounted tree of control groups that has a given controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tree {
     pub version: Version,
-    /// The controller's name in the kernel: `memory`, `cpuset`.
+    /// The kernel's name of the controller: `memory` or `cpuset`.
     pub controller: &'static str,
     /// The mount point, such as `/sys/fs/cgroup/memory`.
     pub mount: String,
-    /// The group that is mounted at the mount point: `/`, or in a container the group of the
+    /// The group that is mounted at the mount point: `/` or, in a container, the group of the
     /// container.
     pub top: String,
 }
 
-/// The mounted trees with the controllers that concern memory.
+/// The mounted trees that have the controllers for memory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trees {
-    /// The tree with the controller `memory`; `None` where none is mounted.
+    /// The tree with the controller `memory`; `None` if no such tree is mounted.
     pub memory: Option<Tree>,
-    /// The tree with the controller `cpuset`.
+    /// The tree with the controller `cpuset`; `None` if no such tree is mounted.
     pub cpuset: Option<Tree>,
-    /// True when both versions are mounted.
+    /// True when trees of both versions are mounted.
     pub hybrid: bool,
 }
 
-/// A control group of one tree.
+/// A control group in one of the trees.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     pub tree: Tree,
-    /// The path below the mount point, such as `/system.slice/x`; `/` for the root group.
+    /// The path of the group below the mount point, such as `/system.slice/x`; `/` for the root
+    /// group.
     pub name: String,
 }
 
@@ -67,40 +68,39 @@ pub struct Group {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OnNode {
     pub node: u32,
-    /// Anonymous memory, bytes.
     pub anon_bytes: u64,
     /// Page cache, bytes.
     pub file_bytes: u64,
-    /// Locked pages, bytes. Only version 1 counts locked pages separately. Version 2 counts them as
+    /// Locked pages, bytes. Only version 1 counts them separately. Version 2 counts them as
     /// anonymous memory or page cache, so this field is then 0.
     pub locked_bytes: u64,
 }
 
 impl OnNode {
-    /// Anonymous memory, page cache and locked pages of the group on the node, bytes.
+    /// Returns the anonymous memory, page cache and locked pages of the group on the node, bytes.
     pub fn bytes(&self) -> u64 {
         self.anon_bytes.saturating_add(self.file_bytes).saturating_add(self.locked_bytes)
     }
 }
 
-/// Memory of a group, and its limit.
+/// The memory that a group uses, and its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
     /// Memory of the group and its descendants, bytes; `None` for the root group of version 2.
     pub used_bytes: Option<u64>,
     /// The lowest hard limit (`memory.max` or `memory.limit_in_bytes`) of the group and its
-    /// ancestors, bytes; `None` without a limit. In a container, ancestors outside the container
+    /// ancestors, bytes; `None` if there is none. In a container, ancestors outside the container
     /// are not visible.
     pub limit_bytes: Option<u64>,
 }
 
-/// A memory limit of a group, and the memory that counts toward the limit. The limit applies to the
+/// A memory limit of a group, and the memory that counts toward it. The limit applies to the
 /// processes of the group and of its descendants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Headroom {
     /// The group that has the limit.
     pub group: Group,
-    /// The file of the limit: `memory.max`, `memory.high` or `memory.limit_in_bytes`.
+    /// The name of the file with the limit: `memory.max`, `memory.high` or `memory.limit_in_bytes`.
     pub file: &'static str,
     pub limit_bytes: u64,
     /// Memory that is charged to the group and its descendants and cannot be reclaimed without
@@ -109,33 +109,33 @@ pub struct Headroom {
 }
 
 impl Headroom {
-    /// The unused part of the limit, bytes.
+    /// Returns the unused part of the limit, bytes.
     pub fn bytes(&self) -> u64 {
         self.limit_bytes.saturating_sub(self.used_bytes)
     }
 
-    /// The path of the file with the limit.
+    /// Returns the path of the file with the limit.
     pub fn path(&self) -> String {
         join(&self.group.folder(), self.file)
     }
 }
 
-/// The smallest headroom of the calling process's group and of this group's ancestors. If several
-/// groups have the same headroom, the group nearest to the process is returned. `None` where no
-/// group limits memory.
+/// Returns the smallest headroom among the calling process's group and its ancestors. If several
+/// groups have the same headroom, returns that of the group nearest to the process. Returns `None`
+/// if no group limits memory.
 ///
 /// # Errors
 /// When an existing file cannot be read or parsed.
 pub fn headroom(root: &Root) -> Result<Option<Headroom>, RootError> {
     let Some(tree) = Trees::read(root)?.and_then(|trees| trees.memory) else { return Ok(None) };
     // The group of the process may be invisible, as in a container with another cgroup namespace.
-    // The root group of the mount then applies.
+    // Then the root group of the mount applies.
     let group = tree.group_of(root, None)?.unwrap_or_else(|| tree.group("/"));
     group.headroom(root)
 }
 
 impl Trees {
-    /// The mounted trees; `None` where no file lists the mounts.
+    /// Finds the mounted trees; `None` if no file lists the mounts.
     ///
     /// # Errors
     /// When a file cannot be read, or a line is malformed.
@@ -167,14 +167,14 @@ impl Trees {
 }
 
 impl Tree {
-    /// The group with the path `name` below the mount point; `/` is the group at the mount point.
-    /// The group need not exist.
+    /// Returns the group with the path `name` below the mount point; `/` is the group at the mount
+    /// point. The group need not exist.
     pub fn group(&self, name: &str) -> Group {
         Group { tree: self.clone(), name: format!("/{}", name.trim_matches('/')) }
     }
 
-    /// The group of `process`, or of the calling process if `process` is `None`. Returns `None`
-    /// when the process does not exist, or its group is not below the mount.
+    /// Finds the group of `process`, or of the calling process if `process` is `None`. Returns
+    /// `None` if the process does not exist, or its group is not below the mount point.
     ///
     /// # Errors
     /// When the process's file cannot be read, or a line is malformed.
@@ -202,21 +202,21 @@ impl Group {
         root.has(&join(&self.folder(), PROCESSES_FILE))
     }
 
-    /// The parent group; `None` for the topmost visible group.
+    /// Returns the parent group; `None` for the topmost visible group.
     pub fn parent(&self) -> Option<Self> {
         let name = self.name.trim_end_matches('/');
         let (above, _) = name.rsplit_once('/')?;
         Some(self.tree.group(above))
     }
 
-    /// True if the group is `other` or a descendant of `other`.
+    /// True if this group is `other` or a descendant of `other`.
     pub fn is_within(&self, other: &Self) -> bool {
         let below = self.name.strip_prefix(other.name.trim_end_matches('/'));
         self.tree == other.tree
             && below.is_some_and(|below| below.is_empty() || below.starts_with('/'))
     }
 
-    /// The descendants of the group, parents before children.
+    /// Finds the descendants of the group, parents before children.
     ///
     /// # Errors
     /// When a folder cannot be listed.
@@ -233,12 +233,13 @@ impl Group {
             }
             found.push(group);
         }
-        // The first element is this group itself.
+        // The first element is this group itself, which is not a descendant.
         Ok(found.split_off(1))
     }
 
-    /// Processes in the group itself, without its descendants, in the kernel's order; empty if
-    /// the group does not exist. Processes outside the reader's PID namespace are left out.
+    /// Returns the processes in the group itself, without those of its descendants, in the kernel's
+    /// order; none if the group does not exist. Processes outside the reader's PID namespace are
+    /// left out.
     ///
     /// # Errors
     /// When the file cannot be read, as in a threaded group of version 2, or a line is not a
@@ -257,8 +258,8 @@ impl Group {
         Ok(processes)
     }
 
-    /// Memory of the group and its descendants by node; `None` where the kernel does not count
-    /// memory by node (version 2 before Linux 5.10, the root group of version 2, and kernels
+    /// Returns the memory of the group and its descendants by node. `None` if the kernel does not
+    /// count memory by node (version 2 before Linux 5.10, the root group of version 2, and kernels
     /// without NUMA).
     ///
     /// # Errors
@@ -273,7 +274,7 @@ impl Group {
         numa_stat(&path, &text, self.tree.version, unit).map(Some)
     }
 
-    /// The memory of the group, and its limit.
+    /// Returns the memory of the group, and its limit.
     ///
     /// # Errors
     /// When a file cannot be read, or is not a number.
@@ -286,8 +287,8 @@ impl Group {
         Ok(Usage { used_bytes, limit_bytes: limits.into_iter().min() })
     }
 
-    /// True if the OOM killer has ended a process of the group; false where the kernel does not
-    /// count OOM kills.
+    /// True if the OOM killer has ended a process of the group. False if the kernel does not count
+    /// OOM kills.
     pub fn has_oom_killed(&self, root: &Root) -> bool {
         let text = root.text(&join(&self.folder(), self.tree.version.oom_kills_file()));
         text.ok().flatten().as_deref().and_then(oom_kills) > Some(0)
@@ -297,29 +298,30 @@ impl Group {
         root.number(&join(&self.folder(), self.tree.version.usage_file()))
     }
 
-    /// The limit in the file `file` of this group alone, bytes; `None` if the group has no such
-    /// limit.
+    /// Returns the limit in the file `file` of this group alone, bytes; `None` if the group has no
+    /// such limit.
     fn limit(&self, root: &Root, file: &str) -> Result<Option<u64>, RootError> {
         let path = join(&self.folder(), file);
         let found = root.value(&path, "a number of bytes, or max", Limit::parse)?;
         Ok(found.and_then(Limit::bytes))
     }
 
-    /// The group and its visible ancestors, the nearest first.
+    /// Returns the group and its visible ancestors, the nearest ancestor first.
     fn with_ancestors(&self) -> impl Iterator<Item = Self> {
         std::iter::successors(Some(self.clone()), Self::parent)
     }
 
-    /// The smallest headroom of this group and its ancestors; `None` if neither the group nor an
-    /// ancestor has a limit.
+    /// Returns the smallest headroom among this group and its ancestors; `None` if none of them has
+    /// a limit.
     ///
     /// # Errors
     /// When a file cannot be read, or is not a number.
     pub fn headroom(&self, root: &Root) -> Result<Option<Headroom>, RootError> {
         let mut least: Option<Headroom> = None;
         for group in self.with_ancestors() {
-            // Before Linux 5.11, a parent group of version 1 could have `memory.use_hierarchy` 0.
-            // Such a parent is not charged for its children, so its limit does not apply.
+            // Before Linux 5.11, a parent group of version 1 could have the value 0 in
+            // `memory.use_hierarchy`. Such a parent is not charged for its children, so its limit
+            // does not apply to them.
             let file = join(&group.folder(), "memory.use_hierarchy");
             if group != *self && root.number(&file)? == Some(0) {
                 break;
@@ -337,9 +339,9 @@ impl Group {
         Ok(least)
     }
 
-    /// Bytes that the kernel reclaims before it kills a process: page cache on the LRU lists of
-    /// files, and, in version 2, reclaimable slab. Pages of tmpfs do not count, because they are on
-    /// the LRU lists of anonymous memory.
+    /// Returns the bytes that the kernel reclaims before it kills a process: page cache on the LRU
+    /// lists of files, and, in version 2, reclaimable slab. Pages of tmpfs do not count, because
+    /// they are on the LRU lists of anonymous memory.
     fn reclaimable_bytes(&self, root: &Root) -> Result<u64, RootError> {
         let path = join(&self.folder(), "memory.stat");
         let keys: &[&str] = match self.tree.version {
@@ -359,9 +361,9 @@ impl Group {
         Ok(sum)
     }
 
-    /// The nodes on which processes of the group may allocate. For a group of version 2 without the
-    /// cpuset controller, the list of its nearest ancestor applies. `None` if neither the group nor
-    /// an ancestor has a list; all nodes are then allowed.
+    /// Returns the nodes on which processes of the group may allocate. For a group of version 2
+    /// without the cpuset controller, these are the nodes of its nearest ancestor that has a list.
+    /// Returns `None` if neither the group nor an ancestor has a list; all nodes are then allowed.
     ///
     /// # Errors
     /// When a file cannot be read, or is not a list of nodes.
@@ -383,7 +385,8 @@ impl Group {
     }
 }
 
-/// The error for a malformed `line` of the file at `path`; `at` is the 0-based index of the line.
+/// Returns the error for a malformed `line` of the file at `path`. `at` is the 0-based index of the
+/// line.
 fn malformed_line(path: &str, at: usize, line: &str, expected: &'static str) -> RootError {
     RootError::Content { path: format!("{path}:{}", at + 1), text: line.into(), expected }
 }
@@ -392,25 +395,25 @@ fn join(folder: &str, name: &str) -> String {
     format!("{}/{name}", folder.trim_end_matches('/')).trim_end_matches('/').into()
 }
 
-/// The path of `name` below `top`; `None` when `name` is not below `top`.
+/// Returns the path of `name` below `top`; `None` if `name` is not below `top`.
 fn below<'a>(top: &str, name: &'a str) -> Option<&'a str> {
     let rest = name.strip_prefix(top.trim_end_matches('/'))?;
     (rest.is_empty() || rest.starts_with('/')).then_some(rest)
 }
 
-/// A mounted tree of control groups.
+/// A mount of a tree of control groups.
 #[derive(Debug, PartialEq)]
 struct GroupMount {
     version: Version,
     at: String,
     top: String,
-    /// Options of the file system, separated by commas. The options of version 1 name its
+    /// The options of the file system, separated by commas. The options of version 1 name its
     /// controllers.
     options: Option<String>,
 }
 
-/// Mounts of control groups, in the order of the kernel's list; `None` where no file lists the
-/// mounts.
+/// Reads the mounts of control groups, in the order of the kernel's list; `None` if no file lists
+/// the mounts.
 fn cgroup_mounts(root: &Root) -> Result<Option<Vec<GroupMount>>, RootError> {
     type Parse = fn(&str) -> Option<Mount<'_>>;
     let places: [(&str, Parse); 2] =
@@ -436,7 +439,7 @@ fn cgroup_mounts(root: &Root) -> Result<Option<Vec<GroupMount>>, RootError> {
 }
 
 /// Parses rows such as `anon N0=8192 N1=0` (version 2), or `hierarchical_anon=2 N0=2 N1=0` (version
-/// 1). `unit` is the unit of the counts, bytes: a page in version 1, 1 byte in version 2.
+/// 1). `unit` is the unit of the numbers, bytes: a page in version 1, 1 byte in version 2.
 fn numa_stat(
     path: &str,
     text: &str,
@@ -471,8 +474,8 @@ fn numa_stat(
     Ok(nodes.into_values().collect())
 }
 
-/// Bytes of a base page: the smallest page size among the mappings of this process, or 4 KiB if the
-/// kernel reports no page sizes.
+/// Returns the size of a base page, bytes: the smallest page size among the mappings of this
+/// process, or 4 KiB if the kernel reports no page sizes.
 fn page_bytes(root: &Root) -> Result<u64, RootError> {
     let text = root.text("/proc/self/smaps")?.unwrap_or_default();
     let kib = |line: &str| {

@@ -1,4 +1,4 @@
-//! A temporary control group that limits the memory of some processes, page cache included.
+//! A temporary control group that limits the memory of some processes, including their page cache.
 
 use crate::{
     process::{
@@ -11,12 +11,12 @@ use interleaf_procfs::cgroup::PROCESSES_FILE;
 use rustix::process::{Pid, Signal, kill_process};
 use std::{thread, time::Duration};
 
-/// The prefix of the names of Interleaf's groups; the [`owner_suffix`] of the process that created
+/// The prefix of the names of Interleaf's groups. The [`owner_suffix`] of the process that created
 /// the group follows.
 const PREFIX: &str = "interleaf-bench-";
 
-/// Maximum number of attempts to remove a group whose last process is just exiting (`TRIES`), and
-/// the pause between two attempts: two seconds in total.
+/// A group cannot be removed while its last process is just exiting. `TRIES` is the maximum number
+/// of attempts, and `PAUSE` the time between two attempts: two seconds in total.
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -28,7 +28,7 @@ pub struct MemoryCgroup<'a> {
     group: Group,
 }
 
-/// The reason why a group cannot be created.
+/// The reason why a control group cannot be created.
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryCgroupError {
     /// The machine has no control groups with the memory controller, or the controller is not
@@ -40,8 +40,8 @@ pub enum MemoryCgroupError {
 }
 
 impl<'a> MemoryCgroup<'a> {
-    /// Creates a group with at most `limit` bytes of memory. Without a limit, the group only
-    /// measures memory usage. Groups whose creators have ended are removed first.
+    /// Creates a group that may use at most `limit` bytes of memory. With `None`, the group only
+    /// measures its memory. Groups whose creators have ended are removed first.
     ///
     /// # Errors
     /// When the machine has no groups with a memory limit, or this user may not create a group.
@@ -66,12 +66,13 @@ impl<'a> MemoryCgroup<'a> {
         Ok(this)
     }
 
-    /// The file that a process writes its ID to in order to enter the group.
+    /// Returns the path of the file to which a process writes its ID in order to enter the group.
     pub fn procs_path(&self) -> String {
         format!("{}/{PROCESSES_FILE}", self.group.folder())
     }
 
-    /// The highest memory usage so far, bytes; `None` where the kernel does not record it.
+    /// Returns the most memory that the group has used so far, bytes; `None` if the kernel does not
+    /// record it.
     pub fn used_max(&self) -> Option<u64> {
         let name = self.group.tree.version.peak_file();
         self.root.number(&format!("{}/{name}", self.group.folder())).ok().flatten()
@@ -91,14 +92,14 @@ impl<'a> MemoryCgroup<'a> {
     pub fn kill_all(&self) {
         for pid in self.group.processes(self.root).unwrap_or_default() {
             if let Some(pid) = Pid::from_raw(pid as i32) {
-                // The call fails when the process has just ended.
+                // The call fails if the process has just ended.
                 let _ = kill_process(pid, Signal::KILL);
             }
         }
     }
 }
 
-/// Removes the groups whose creators have ended, and kills the processes in these groups.
+/// Removes the groups whose creators have ended, and kills the processes in them.
 ///
 /// # Errors
 /// When the groups cannot be listed.

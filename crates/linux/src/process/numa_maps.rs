@@ -1,10 +1,10 @@
-//! The resident memory of a process on each node, and the policies of its mappings:
+//! The resident memory of a process on each node, and the policies of its mappings, from
 //! `/proc/PID/numa_maps`.
 //!
-//! Each line is a mapping: its start address, its policy, and words such as `anon=3 N0=2 N1=1
-//! kernelpagesize_kB=4`, where `N1=1` is one page on node 1. A transparent huge page counts as 512
-//! base pages; a page of hugetlbfs counts as one page of its own size. The policy is the mapping's
-//! own; a mapping without a policy has the policy of the process's first thread.
+//! Each line describes a mapping: its start address, its policy, and words such as `anon=3 N0=2
+//! N1=1 kernelpagesize_kB=4`, where `N1=1` is one page on node 1. A transparent huge page counts as
+//! 512 base pages; a page of hugetlbfs counts as one page of its own size. The policy is the
+//! mapping's own; a mapping without a policy has the policy of the process's first thread.
 
 use crate::{
     process::tree,
@@ -13,24 +13,24 @@ use crate::{
 use interleaf_procfs::maps;
 use std::{collections::BTreeMap, ops::Range};
 
-/// Policies whose name has a space.
+/// The policies whose names contain a space.
 const NAMES_WITH_SPACES: [&str; 2] = ["weighted interleave", "prefer (many)"];
 
-/// Prefixes of the names that `numa_maps` shows for shared memory.
+/// The prefixes of the names that `numa_maps` shows for shared memory.
 const SHARED_PREFIXES: [&str; 4] = ["/dev/zero", "/memfd:", "/SYSV", "/dev/shm/"];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mapping {
-    /// The first address.
+    /// The mapping's first address.
     pub start: u64,
-    /// The policy as the kernel writes it: `default`, `weighted interleave:0-1`.
+    /// The policy as the kernel writes it, such as `default` or `weighted interleave:0-1`.
     pub policy: String,
     pub kind: Kind,
     /// Resident bytes on each node.
     pub bytes: NodeBytes,
-    /// Anonymous bytes; in a mapping of a file, the private copies of written pages.
+    /// Anonymous bytes. In a mapping of a file, these are the private copies of written pages.
     pub anonymous_bytes: u64,
-    /// Bytes of a page; larger than a base page only in hugetlbfs.
+    /// The size of a page, bytes; larger than a base page only in hugetlbfs.
     pub page_bytes: u64,
 }
 
@@ -47,25 +47,25 @@ pub enum Kind {
 
 impl Mapping {
     /// True for memory that has a file name in `numa_maps` although it is not in a file: shared
-    /// memory, and pages of hugetlbfs. A page of hugetlbfs is larger than `page_bytes`, the
-    /// machine's base page.
+    /// memory, and pages of hugetlbfs. The latter are larger than `page_bytes`, the machine's base
+    /// page.
     pub fn is_named_memory(&self, page_bytes: u64) -> bool {
         let Kind::File(path) = &self.kind else { return false };
         self.page_bytes > page_bytes || SHARED_PREFIXES.iter().any(|name| path.starts_with(name))
     }
 }
 
-/// Bytes of memory on each node. The key is the node's ID.
+/// The bytes of some memory on each node. The key is the node's ID.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NodeBytes(pub BTreeMap<u32, u64>);
 
 impl NodeBytes {
-    /// Bytes on all nodes.
+    /// Returns the bytes on all nodes.
     pub fn total(&self) -> u64 {
         self.0.values().sum()
     }
 
-    /// Bytes on one node.
+    /// Returns the bytes on one node.
     pub fn on(&self, node: u32) -> u64 {
         self.0.get(&node).copied().unwrap_or(0)
     }
@@ -85,8 +85,8 @@ impl<'a> FromIterator<&'a NodeBytes> for NodeBytes {
     }
 }
 
-/// The mappings of a process, without mappings that have no resident pages. `None` when the process
-/// does not exist, or the kernel lacks NUMA.
+/// Reads the mappings of a process, without mappings that have no resident pages. Returns `None` if
+/// the process does not exist, or the kernel lacks NUMA.
 ///
 /// # Errors
 /// When this user may not read the file, or a line is malformed.
@@ -100,20 +100,20 @@ pub fn mappings(root: &Root, pid: u32) -> Result<Option<Vec<Mapping>>, RootError
     })
 }
 
-/// Resident memory of a process and its descendants.
+/// The resident memory of a process and its descendants.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resident {
     /// All resident memory of these processes. A shared page counts once for each process that maps
     /// it.
     pub all: NodeBytes,
-    /// Memory of the mappings with anonymous pages: see [`anonymous`].
+    /// Memory of the mappings with anonymous pages; see [`anonymous`].
     pub anonymous: NodeBytes,
-    /// The number of processes of other users, which may not be read.
+    /// Number of processes that belong to other users and may not be read.
     pub hidden: usize,
 }
 
-/// Memory of a process and its descendants; `None` when the process has ended, or the kernel lacks
-/// NUMA.
+/// Returns the memory of a process and its descendants; `None` if the process has ended, or the
+/// kernel lacks NUMA.
 ///
 /// # Errors
 /// When a file of `/proc` is malformed.
@@ -137,7 +137,7 @@ pub fn of_tree(root: &Root, pid: u32) -> Result<Option<Resident>, RootError> {
 /// Parses the content of a `numa_maps` file. Mappings without resident pages are left out.
 ///
 /// # Errors
-/// Returns the first malformed line.
+/// When a line is malformed. The error is the first such line.
 pub fn parse(text: &str) -> Result<Vec<Mapping>, String> {
     let lines = text.lines().map(|line| mapping(line).ok_or_else(|| line.to_string()));
     let resident = |mapping: &Result<Mapping, String>| {
@@ -184,15 +184,15 @@ fn mapping(line: &str) -> Option<Mapping> {
     })
 }
 
-/// The addresses in the first line of a mapping in `maps` or `smaps`. Example of such a line:
-/// `7f00-8000 rw-p 0 00:00 0`.
+/// Returns the addresses in the first line of a mapping in `maps` or `smaps`, such as `7f00-8000
+/// rw-p 0 00:00 0`.
 pub fn addresses(line: &str) -> Option<Range<u64>> {
     maps::Mapping::parse(line.as_bytes()).map(|it| it.addresses).filter(|range| !range.is_empty())
 }
 
-/// Memory of the mappings with anonymous pages, by node. A private file mapping with written pages
-/// counts as a whole, because the kernel does not report anonymous pages and file pages separately
-/// by node.
+/// Returns the memory of the mappings with anonymous pages, by node. A private file mapping with
+/// written pages counts as a whole, because the kernel does not report anonymous pages and file
+/// pages separately by node.
 pub fn anonymous(mappings: &[Mapping]) -> NodeBytes {
     mappings.iter().filter(|mapping| mapping.anonymous_bytes > 0).map(|it| &it.bytes).collect()
 }

@@ -1,19 +1,19 @@
 //! Estimates the placement of a large process's anonymous memory from a stratified sample.
 //!
-//! Reading `numa_maps` walks every page of the process and takes about 10 ms per GiB. A sample
-//! takes the same time for a process of any size: the anonymous memory is divided into strata of
-//! equal length, one page is drawn from each stratum, and `move_pages(2)` gives the node of this
-//! page.
+//! For `numa_maps`, the kernel walks every page of the process, which takes about 10 ms per GiB. A
+//! sample takes the same time for a process of any size: the anonymous memory is divided into
+//! strata of equal length, one page is drawn from each stratum, and `move_pages(2)` gives the node
+//! of this page.
 //!
 //! ```text
 //! 16384 pages, each on node 0 with probability 0.6: standard error sqrt(0.6 * 0.4 / 16384) = 0.4 %
 //! ```
 //!
-//! This standard error is an upper bound: where neighbouring pages are on the same node, a
-//! stratified sample is more accurate than a random one. The position within a stratum is
-//! pseudo-random, since a constant position could select interleaved pages of a single node. The
-//! positions are the same in each sample, so two samples of the same memory differ only by migrated
-//! pages.
+//! This standard error is an upper bound: if neighbouring pages are on the same node, a stratified
+//! sample is more accurate than a random one. The position of the drawn page in its stratum is
+//! pseudo-random, because with a constant position all drawn pages of interleaved memory could be
+//! on one node. The positions are the same in each sample, so two samples of the same memory differ
+//! only by migrated pages.
 
 use crate::{
     process::numa_maps::NodeBytes,
@@ -23,21 +23,22 @@ use crate::{
 use interleaf_procfs::maps::{Mapping, mappings};
 use std::{collections::BTreeMap, ops::Range};
 
-/// The number of pages drawn in total from all processes that are sampled together. With many
-/// processes the total is larger, because each process gets at least [`STRATA_MIN`] pages.
+/// The total number of pages that are drawn from all processes that are sampled together. With many
+/// processes the total is larger, because at least [`STRATA_MIN`] pages are drawn from each
+/// process.
 const STRATA: u64 = 1 << 14;
 
-/// The least count of pages drawn from one process.
+/// The minimum number of pages drawn from one process.
 const STRATA_MIN: u64 = 1 << 10;
 
 /// At least 1 / `RESIDENT_ONE_IN` of the drawn pages have to be resident. If fewer are resident,
 /// most of the mapped memory is unused, and the sample is too small.
 const RESIDENT_ONE_IN: u64 = 16;
 
-/// Estimated anonymous memory of a process by node. `processes` is the number of processes that are
-/// sampled together. `STRATA` pages in total are drawn from these processes, but at least
-/// `STRATA_MIN` from each process. `None` if too few drawn pages are resident, the kernel refuses,
-/// or the process does not exist.
+/// Estimates the anonymous memory of a process by node. `processes` is the number of processes that
+/// are sampled together. From all of them, `STRATA` pages in total are drawn, but at least
+/// `STRATA_MIN` from each process. Returns `None` if too few drawn pages are resident, the kernel
+/// refuses, or the process does not exist.
 ///
 /// # Errors
 /// When a file of the process exists and cannot be read.
@@ -49,14 +50,15 @@ pub fn anonymous(root: &Root, pid: u32, processes: usize) -> Result<Option<NodeB
     let addresses = draw(&areas(&maps), page_bytes, strata);
     let mut status = vec![-1; addresses.len()];
     // The call fails if the process belongs to another user or has ended. The caller then reads
-    // `numa_maps`, which shows which of the two is the case.
+    // `numa_maps`, which distinguishes these cases.
     if syscall::move_pages(pid, &addresses, None, &mut status).is_err() {
         return Ok(None);
     }
     Ok(estimate(&status, anonymous_pages(&statm) * page_bytes))
 }
 
-/// Private anonymous mappings that are accessible: `7f00-8000 rw-p 00000000 00:00 0 [heap]`.
+/// Returns the private anonymous mappings that are accessible, such as `7f00-8000 rw-p 00000000
+/// 00:00 0 [heap]`.
 fn areas(maps: &str) -> Vec<Range<u64>> {
     let is_usable = |mapping: &Mapping<'_>| {
         mapping.is_private_anonymous() && mapping.protection() != 0 && !mapping.addresses.is_empty()
@@ -64,9 +66,8 @@ fn areas(maps: &str) -> Vec<Range<u64>> {
     mappings(maps.as_bytes()).filter(is_usable).map(|mapping| mapping.addresses).collect()
 }
 
-/// Divides the pages of `areas` into `strata` strata of equal length, and draws a page from each.
-/// Returns the addresses of the drawn pages. If there are fewer pages than strata, all pages are
-/// drawn.
+/// Divides the pages of `areas` into `strata` strata of equal length, and draws one page from each.
+/// If there are fewer pages than strata, draws all pages. Returns the addresses of the drawn pages.
 fn draw(areas: &[Range<u64>], page_bytes: u64, strata: u64) -> Vec<u64> {
     let total: u64 = areas.iter().map(|area| (area.end - area.start) / page_bytes).sum();
     let strata = strata.min(total);
@@ -89,8 +90,8 @@ fn draw(areas: &[Range<u64>], page_bytes: u64, strata: u64) -> Vec<u64> {
     addresses
 }
 
-/// A pseudo-random number: the finalizer of SplitMix64 (Steele, Lea and Flood, "Fast Splittable
-/// Pseudorandom Number Generators", OOPSLA 2014).
+/// Returns a pseudo-random number for `number`: the finalizer of SplitMix64 (Steele, Lea and Flood,
+/// "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014).
 fn mixed(number: u64) -> u64 {
     let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -98,8 +99,8 @@ fn mixed(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Resident anonymous pages: the second number of `statm` (resident) minus the third (files and
-/// shared memory).
+/// Returns the number of resident anonymous pages: the second number of `statm` (resident) minus
+/// the third (files and shared memory).
 fn anonymous_pages(statm: &str) -> u64 {
     let mut numbers = statm.split_whitespace().skip(1).map(|word| word.parse().unwrap_or(0_u64));
     let (resident, of_files) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
@@ -107,8 +108,8 @@ fn anonymous_pages(statm: &str) -> u64 {
 }
 
 /// Divides `bytes` among the nodes in proportion to the drawn pages on each node. `status` has the
-/// node of each drawn page, negative for a page that is not resident. `None` if too few drawn pages
-/// are resident.
+/// node of each drawn page; a negative number for a page that is not resident. Returns `None` if
+/// too few drawn pages are resident.
 fn estimate(status: &[i32], bytes: u64) -> Option<NodeBytes> {
     let mut found: BTreeMap<u32, u64> = BTreeMap::new();
     for node in status.iter().filter_map(|status| u32::try_from(*status).ok()) {
@@ -145,8 +146,8 @@ mod tests {
         assert_eq!(anonymous_pages(""), 0);
     }
 
-    /// The estimate for `pages` pages. `node` returns the node of the page with a given index,
-    /// negative for a page that is not resident.
+    /// Returns the estimate for a process of `pages` pages. `node` returns the node of the page
+    /// with a given index; a negative number for a page that is not resident.
     fn seen(pages: u64, node: impl Fn(u64) -> i32) -> Option<NodeBytes> {
         let areas =
             [0x1000..0x1000 + pages / 3 * 4096, 1 << 40..(1 << 40) + (pages - pages / 3) * 4096];

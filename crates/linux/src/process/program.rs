@@ -1,6 +1,6 @@
 //! Inspects a command: its executable, the scripts that lead to the executable, and how the
-//! executable is linked. The linkage decides whether a library can be preloaded (LD_PRELOAD) to
-//! replace functions of the C library.
+//! executable is linked. The linkage decides whether functions of the C library can be replaced by
+//! a preloaded library (LD_PRELOAD).
 
 use elf::{ElfStream, abi, endian::AnyEndian, file::Class};
 use std::{
@@ -16,34 +16,34 @@ use std::{
     process::Command,
 };
 
-/// Maximum number of nested scripts: the kernel accepts five.
+/// Maximum number of nested scripts, which is the kernel's own limit.
 const SCRIPTS_MAX: usize = 5;
 
-/// Bytes of a script's beginning that the kernel reads (`BINPRM_BUF_SIZE`).
+/// Number of bytes that the kernel reads from the beginning of a script (`BINPRM_BUF_SIZE`).
 const LINE_MAX: u64 = 256;
 
 /// The program that a command runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
-    /// The executable.
+    /// The path of the executable.
     pub path: PathBuf,
-    /// Scripts that lead to the executable through their interpreter lines, in order.
+    /// The scripts that lead to the executable through their interpreter lines, in this order.
     pub scripts: Vec<PathBuf>,
     pub linked: Linked,
-    /// Libraries that the executable names as needed (`DT_NEEDED`), without the libraries that
-    /// these need.
+    /// The libraries that the executable itself names as needed (`DT_NEEDED`). Libraries that these
+    /// libraries need are not listed.
     pub needs: Vec<String>,
     /// The dynamic loader; `None` for a static program.
     pub loader: Option<PathBuf>,
-    /// True for a Go program, whose runtime allocates memory by its own system calls, not through
-    /// the C library.
+    /// True for a Go program. Its runtime allocates memory by its own system calls, not through the
+    /// C library.
     pub is_go: bool,
-    /// True when the program gains rights that its caller lacks (set-user-ID, capabilities). The
+    /// True when the program gets rights that its caller lacks (set-user-ID, capabilities). The
     /// loader then ignores LD_PRELOAD.
     pub is_privileged: bool,
 }
 
-/// The linkage of a program.
+/// How a program is linked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Linked {
     /// The program is linked dynamically, with the GNU C library.
@@ -52,9 +52,9 @@ pub enum Linked {
     Musl,
     /// The program is linked statically.
     Static,
-    /// The program is built for another processor or address width.
+    /// The program is built for another processor or address width, which the field names.
     Foreign(String),
-    /// The program is linked dynamically, and its loader is unknown.
+    /// The program is linked dynamically, but its loader, the field, is unknown.
     Other(PathBuf),
 }
 
@@ -92,20 +92,21 @@ impl Program {
         Ok(Self { path, scripts, linked, needs, loader, is_go, is_privileged })
     }
 
-    /// All libraries that are loaded with the program, from the loader's `--list`, which does not
-    /// run the program. Empty for a program without the loader of the GNU C library.
+    /// Returns all libraries that are loaded with the program, from the loader's `--list`, which
+    /// does not run the program. Returns none for a program without the loader of the GNU C
+    /// library.
     pub fn libraries(&self) -> Vec<String> {
         let (Linked::Gnu, Some(loader)) = (&self.linked, &self.loader) else { return vec![] };
         let listed = Command::new(loader).arg("--list").arg(&self.path).output();
         let text = listed.map(|output| output.stdout).unwrap_or_default();
-        // The loader prints lines such as `libm.so.6 => /lib/libm.so.6 (0x7f..)`, each beginning
-        // with the name of a library.
+        // The loader prints lines that begin with the name of a library, such as `libm.so.6 =>
+        // /lib/libm.so.6 (0x7f..)`.
         let name = |line: &str| line.split_whitespace().next().map(String::from);
         String::from_utf8_lossy(&text).lines().filter_map(name).collect()
     }
 }
 
-/// The executable file that execvp(3) would find for a command name.
+/// Returns the executable file that execvp(3) would find for the command `name`.
 fn find(name: &OsStr) -> Result<PathBuf, ProgramError> {
     let absent = || ProgramError::Absent(name.to_string_lossy().into_owned());
     if name.as_bytes().contains(&b'/') {
@@ -119,7 +120,7 @@ fn find(name: &OsStr) -> Result<PathBuf, ProgramError> {
     env::split_paths(&folders).map(|folder| folder.join(name)).find(runs).ok_or_else(absent)
 }
 
-/// The interpreter of a script; `None` for an executable.
+/// Returns the interpreter of a script; `None` for an executable.
 fn reader(path: &Path) -> io::Result<Option<OsString>> {
     let mut line = vec![];
     File::open(path)?.take(LINE_MAX).read_to_end(&mut line)?;
@@ -144,7 +145,8 @@ fn reader_of(start: &[u8]) -> Option<OsString> {
     Some(OsString::from_vec(reader.to_vec()))
 }
 
-/// The linkage of a program, the path of its dynamic loader, and the libraries that it names.
+/// Determines the linkage of a program, the path of its dynamic loader, and the libraries that it
+/// names as needed.
 fn linked(path: &Path) -> io::Result<(Linked, Option<PathBuf>, Vec<String>)> {
     let other = io::Error::other;
     let mut elf = ElfStream::<AnyEndian, _>::open_stream(File::open(path)?).map_err(other)?;
@@ -168,16 +170,17 @@ fn linked(path: &Path) -> io::Result<(Linked, Option<PathBuf>, Vec<String>)> {
     Ok((linked, Some(loader), needs))
 }
 
-/// True if Go's linker made the program: the linker adds a section with the versions of the
+/// True if Go's linker made the program. The linker adds a section with the versions of the
 /// program's modules.
 fn is_go(path: &Path) -> io::Result<bool> {
     let elf = ElfStream::<AnyEndian, _>::open_stream(File::open(path)?);
     let mut elf = elf.map_err(io::Error::other)?;
-    // A Go program whose section table was removed is not recognised.
+    // A Go program is not recognised if its section table was removed.
     Ok(elf.section_header_by_name(".go.buildinfo").is_ok_and(|section| section.is_some()))
 }
 
-/// The libraries that a program names (`DT_NEEDED`); empty for a program without a section table.
+/// Returns the libraries that a program names as needed (`DT_NEEDED`); none for a program without a
+/// section table.
 fn needs(elf: &mut ElfStream<AnyEndian, File>) -> Result<Vec<String>, elf::ParseError> {
     let dynamic = elf.dynamic()?;
     let wanted = |entry: elf::dynamic::Dyn| (entry.d_tag == abi::DT_NEEDED).then(|| entry.d_val());
@@ -188,7 +191,7 @@ fn needs(elf: &mut ElfStream<AnyEndian, File>) -> Result<Vec<String>, elf::Parse
     offsets.into_iter().map(|at| names.get(at as usize).map(String::from)).collect()
 }
 
-/// The address width and processor that Interleaf itself was built for.
+/// Returns the address width and processor for which Interleaf itself was built.
 fn own() -> (Class, u16) {
     let machine = match env::consts::ARCH {
         "x86_64" => abi::EM_X86_64,
@@ -208,7 +211,7 @@ fn is_privileged(path: &Path) -> io::Result<bool> {
     let is_other = |bit: u32, owner: u32, own: u32| file.mode() & bit != 0 && owner != own;
     let changes = is_other(0o4000, file.uid(), user.as_raw())
         || is_other(0o2010, file.gid(), group.as_raw()) && file.mode() & 0o2010 == 0o2010;
-    // A capability of the file gives root no right that root lacks.
+    // If the caller is root, a capability of the file gives no additional right.
     let mut value = [0_u8; 64];
     let has = rustix::fs::getxattr(path, "security.capability", &mut value[..]);
     Ok(changes || !user.is_root() && has.is_ok_and(|length| length > 0))

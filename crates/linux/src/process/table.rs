@@ -1,4 +1,4 @@
-//! Processes and their descendants, identified by process ID and start time.
+//! Processes and their descendants. A process is identified by its ID and its start time.
 
 use crate::{
     machine::{id_list::IdList, node::size},
@@ -14,28 +14,29 @@ use std::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
     pub pid: u32,
-    /// The process ID of the parent, or of the process that adopted this process after the parent's
-    /// end.
+    /// The process ID of the parent. After the parent's end, it is the ID of the process that
+    /// adopted this process.
     pub parent: u32,
-    /// The process ID of the session leader; 0 when the leader is in another PID namespace (`docker
+    /// The process ID of the session leader; 0 if the leader is in another PID namespace (`docker
     /// exec`).
     pub session: u32,
     /// The command name, at most 15 bytes.
     pub name: String,
     /// Start time, clock ticks after boot.
     pub start_ticks: u64,
-    /// True when the process has ended and its parent has not yet waited for it.
+    /// True when the process has ended, but its parent has not yet waited for it.
     pub is_zombie: bool,
 }
 
 impl Process {
-    /// The unique identity of the process: its ID and its start time, because IDs are reused.
+    /// Returns the ID and the start time of the process. Together they are unique, while IDs are
+    /// reused.
     pub fn identity(&self) -> (u32, u64) {
         (self.pid, self.start_ticks)
     }
 
-    /// True while this process runs. False once the process has ended, also while it is a zombie,
-    /// and also if another process has the same ID now.
+    /// True while this process runs. False once it has ended, also while it is a zombie, and also
+    /// if another process has the same ID now.
     ///
     /// # Errors
     /// When the files of the process in `/proc` cannot be read or parsed.
@@ -45,7 +46,7 @@ impl Process {
     }
 }
 
-/// A process; `None` when it does not exist.
+/// Returns the process `pid`; `None` if it does not exist.
 ///
 /// # Errors
 /// When its `stat` cannot be read or parsed.
@@ -57,9 +58,9 @@ pub fn process(root: &Root, pid: u32) -> Result<Option<Process>, RootError> {
     found.map(Some).ok_or_else(content)
 }
 
-/// The suffix `PID-TICKS` of the names of control groups that the process `pid` creates: the ID and
-/// the start time of the process, because IDs are reused. The suffix of a leftover group shows
-/// whether the process that created the group has ended.
+/// Returns the suffix `PID-TICKS` of the names of control groups that the process `pid` creates:
+/// the process's ID and start time. From the suffix of a leftover group, `has_owner_ended` finds
+/// out whether the process that created the group has ended, even if the ID was reused.
 ///
 /// # Errors
 /// The errors of [`process`].
@@ -68,7 +69,7 @@ pub fn owner_suffix(root: &Root, pid: u32) -> Result<String, RootError> {
     Ok(format!("{pid}-{ticks}"))
 }
 
-/// True if `suffix` is an [`owner_suffix`], and its process does not exist any more.
+/// True if `suffix` is an [`owner_suffix`] of a process that does not exist any more.
 ///
 /// # Errors
 /// The errors of [`process`].
@@ -78,18 +79,20 @@ pub fn has_owner_ended(root: &Root, suffix: &str) -> Result<bool, RootError> {
     Ok(process(root, pid)?.is_none_or(|process| process.start_ticks != ticks))
 }
 
-/// True when all threads of a process are exiting or have exited, so the process executes no more
-/// of its program. The kernel closes the descriptors of an exiting process before wait(2) reports
-/// its end. A caller whose pipe to a process was closed can therefore tell whether the process is
-/// ending. False when the process does not exist.
+/// True when all threads of a process are exiting or have exited, so that it executes no more of
+/// its program. False if the process does not exist.
+///
+/// The kernel closes the descriptors of an exiting process before wait(2) reports the end of the
+/// process. A caller whose pipe to a process was closed can therefore find out by this function
+/// whether the process is ending.
 ///
 /// # Errors
-/// When its threads cannot be read.
+/// When the threads of the process cannot be read.
 pub fn is_exiting(root: &Root, pid: u32) -> Result<bool, RootError> {
     let folder = format!("/proc/{pid}/task");
     let threads = root.peek_names(&folder)?;
     for thread in &threads {
-        // The file is absent if the thread has ended since the folder was read.
+        // The file does not exist if the thread has ended since the folder was read.
         let Some(text) = root.peek(&format!("{folder}/{thread}/stat"))? else { continue };
         let stat = Stat::parse(text.as_bytes());
         if !stat.and_then(|stat| stat.is_exiting()).unwrap_or(false) {
@@ -112,8 +115,8 @@ fn parse(text: &str) -> Option<Process> {
     })
 }
 
-/// A process and its descendants, parents before children; empty when the process does not exist.
-/// Processes hidden from this user (`hidepid` of proc(5)) are left out.
+/// Returns a process and its descendants, parents before children; nothing if the process does not
+/// exist. Processes hidden from this user (`hidepid` of proc(5)) are left out.
 ///
 /// # Errors
 /// When `/proc` cannot be read.
@@ -121,7 +124,7 @@ pub fn tree(root: &Root, pid: u32) -> Result<Vec<Process>, RootError> {
     Ok(ProcessTable::read(root, &StopFlag::default())?.tree(pid))
 }
 
-/// The processes of a machine, from one pass over `/proc`.
+/// The processes of a machine, as one pass over `/proc` finds them.
 #[derive(Clone, Debug, Default)]
 pub struct ProcessTable {
     processes: BTreeMap<u32, Process>,
@@ -129,7 +132,7 @@ pub struct ProcessTable {
 }
 
 impl ProcessTable {
-    /// Reads `stat` of each process once; ends early when `stop` is set.
+    /// Reads the file `stat` of each process once. Ends early if `stop` is set.
     ///
     /// # Errors
     /// When `/proc` cannot be read.
@@ -151,14 +154,14 @@ impl ProcessTable {
         self.processes.get(&pid)
     }
 
-    /// A process and its descendants, parents before children; empty when the process does not
-    /// exist.
+    /// Returns a process and its descendants, parents before children; nothing if the process does
+    /// not exist.
     pub fn tree(&self, pid: u32) -> Vec<Process> {
         self.tree_of(pid).into_iter().cloned().collect()
     }
 
-    /// The processes in the tree of `pid` that `is_wanted` selects, and all their descendants,
-    /// parents before children.
+    /// Returns those processes among `pid` and its descendants that `is_wanted` selects, and all
+    /// descendants of the selected processes, parents before children.
     pub fn within(&self, pid: u32, is_wanted: impl Fn(&Process) -> bool) -> Vec<Process> {
         let mut found = BTreeSet::new();
         let mut all = self.tree_of(pid);
@@ -181,7 +184,7 @@ impl ProcessTable {
     }
 }
 
-/// A process; `None` when it does not exist or is hidden from this user.
+/// Returns the process `pid`; `None` if it does not exist or is hidden from this user.
 fn visible(root: &Root, pid: u32) -> Result<Option<Process>, RootError> {
     match process(root, pid) {
         Err(why) if why.is_permission() => Ok(None),
@@ -189,8 +192,8 @@ fn visible(root: &Root, pid: u32) -> Result<Option<Process>, RootError> {
     }
 }
 
-/// The processes of a machine. The table of all processes is read when it is first requested, and
-/// not again.
+/// The processes of a machine at one moment. The table of all processes is read when it is first
+/// requested, and not again.
 #[derive(Debug)]
 pub struct Snapshot<'a> {
     root: &'a Root,
@@ -207,7 +210,7 @@ impl<'a> Snapshot<'a> {
         self.root
     }
 
-    /// The table of all processes.
+    /// Returns the table of all processes.
     ///
     /// # Errors
     /// When `/proc` cannot be read.
@@ -219,7 +222,8 @@ impl<'a> Snapshot<'a> {
         Ok(self.table.get_or_init(|| table))
     }
 
-    /// One process. Reads only the file of this process, or no file if the table was already read.
+    /// Returns the process `pid`. Reads only the file of this process, or no file if the table was
+    /// already read.
     ///
     /// # Errors
     /// When the process's file cannot be read.
@@ -231,8 +235,8 @@ impl<'a> Snapshot<'a> {
     }
 }
 
-/// Resident anonymous memory of a process, bytes; files and shared memory are not included. `None`
-/// when the process does not exist or has ended.
+/// Returns the resident anonymous memory of a process, bytes, without files and shared memory.
+/// `None` if the process does not exist or has ended.
 ///
 /// # Errors
 /// When its `status` cannot be read.
@@ -241,14 +245,15 @@ pub fn anonymous_bytes(root: &Root, pid: u32) -> Result<Option<u64>, RootError> 
     Ok(size(&status, "RssAnon"))
 }
 
-/// Peak resident memory of this process, bytes; `None` if its `status` does not show it.
+/// Returns the peak resident memory of this process, bytes; `None` if its `status` does not show
+/// it.
 pub fn own_resident_max(root: &Root) -> Option<u64> {
     let status = root.peek("/proc/self/status").ok().flatten().unwrap_or_default();
     size(&status, "VmHWM")
 }
 
-/// The nodes on which a process may allocate; `None` when the process does not exist, or the kernel
-/// lacks cpusets.
+/// Returns the nodes on which a process may allocate; `None` if the process does not exist, or the
+/// kernel lacks cpusets.
 ///
 /// # Errors
 /// When its `status` cannot be read or parsed.
@@ -256,7 +261,7 @@ pub fn allowed_nodes(root: &Root, pid: &str) -> Result<Option<IdList>, RootError
     allowed(root, pid, "Mems_allowed_list", "a list of nodes")
 }
 
-/// The CPUs on which a process may run; `None` when the process does not exist.
+/// Returns the CPUs on which a process may run; `None` if the process does not exist.
 ///
 /// # Errors
 /// When its `status` cannot be read or parsed.
@@ -321,7 +326,8 @@ mod tests {
         let mut child = shell.spawn().unwrap();
         assert!(!is_exiting(&root, child.id()).unwrap());
         drop(child.stdin.take());
-        // The shell closes its stdout only when it exits, so the read ends after the exit began.
+        // The shell closes its stdout only when it exits, so `read` returns after the exit has
+        // begun.
         let rest = child.stdout.take().unwrap().read(&mut [0]).unwrap();
         assert!(rest == 0 && is_exiting(&root, child.id()).unwrap());
         child.wait().unwrap();

@@ -1,5 +1,5 @@
-//! Tests of replaced files: the target always has complete contents, old or new, for any existing
-//! file and any owner.
+//! Tests that a replaced file always has complete contents, old or new, for any existing file and
+//! any owner.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 use super::*;
@@ -14,7 +14,7 @@ fn mode(path: &Path) -> u32 {
     fs::metadata(path).unwrap().mode() & 0o7777
 }
 
-/// The names in a folder, including hidden names.
+/// Returns the names in a folder, including hidden names.
 fn names(folder: &Path) -> Vec<String> {
     let mut names: Vec<String> = fs::read_dir(folder)
         .unwrap()
@@ -24,7 +24,8 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Gives a file to another user. Returns false if this process is not root and may not do so.
+/// Makes another user the owner of a file. Returns false if this process may not do so, because it
+/// is not root.
 fn change_owner(path: &Path) -> bool {
     let changed = std::os::unix::fs::lchown(path, Some(OTHER), Some(OTHER));
     if changed.is_err() {
@@ -42,7 +43,8 @@ fn an_output_is_replaced_and_keeps_mode_and_links() {
     fs::set_permissions(at("real"), fs::Permissions::from_mode(0o640)).unwrap();
     symlink("real", at("link")).unwrap();
     symlink("later", at("dangling")).unwrap();
-    // Files with names that an implementation might use for temporary files must not change.
+    // These files must not change. They have names that an implementation might use for temporary
+    // files.
     for name in ["real.new", ".real.new", "link.new"] {
         fs::write(at(name), "bystander").unwrap();
     }
@@ -109,13 +111,14 @@ fn a_link_of_another_user_is_not_followed() {
     assert!(why.contains("symbolic link of user 65534"), "{why}");
     let why = kept(&at("link"), b"x", 0o644).unwrap_err().to_string();
     assert!(why.contains("symbolic link"), "{why}");
-    // The folder has the mode of `/tmp`, so another user may have planted the file.
+    // Give the folder the mode of `/tmp`: another user may then have planted the file, so it is
+    // refused.
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o1777)).unwrap();
     fs::write(at("theirs"), "old").unwrap();
     change_owner(&at("theirs"));
     assert!(named(&at("theirs"), b"x", Durability::Cached).is_err());
     assert_eq!(fs::read(at("victim")).unwrap(), b"root's");
-    // In a folder that is not shared, the file is replaced and keeps its owner.
+    // In a folder to which only its owner can write, the file is replaced and keeps its owner.
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     named(&at("theirs"), b"new", Durability::Cached).unwrap();
     assert_eq!(fs::metadata(at("theirs")).unwrap().uid(), OTHER);

@@ -1,5 +1,5 @@
-//! The features of a kernel's DAMON, found by trial: a thread is set up with one context and one
-//! scheme, keywords are written to its files, and the thread is removed again. The thread is never
+//! The features of a kernel's DAMON, found by trial. The probe sets up a thread with one context
+//! and one scheme, writes keywords to its files, and removes the thread. The thread is never
 //! started, so it neither monitors memory nor acts on it. A probe takes milliseconds.
 //!
 //! The kernel accepts keywords that it knows, and answers `EINVAL` to other keywords. An accepted
@@ -7,9 +7,9 @@
 //! `fvaddr`.
 //!
 //! DAMON's threads form one list. Writing a number to `nr_kdamonds` replaces the list by a new list
-//! of that length; the write fails while a thread runs. Therefore no probe is made if threads are
-//! set up, started or not. The probe and another program such as damo collide if both set threads
-//! up at the same moment, because DAMON has no lock for user programs.
+//! of that length; the write fails while a thread runs. Therefore the probe is refused if threads
+//! are set up, started or not. DAMON has no lock for user programs, so the probe collides with
+//! another program such as damo if both set threads up at the same moment.
 
 use super::{ADMIN, COUNT, words};
 use crate::root::{Root, RootError};
@@ -57,41 +57,41 @@ const FILTER_FOLDERS: [&str; 2] = ["core_filters", "ops_filters"];
 /// The folder of a scheme's filters before Linux 6.15. It is deprecated since 7.2.
 const OLD_FILTER_FOLDER: &str = "filters";
 
-/// The features of DAMON in a kernel.
+/// The features of a kernel's DAMON.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Probed {
-    /// Operations: `vaddr`, `fvaddr`, `paddr`.
+    /// Operations sets: `vaddr`, `fvaddr`, `paddr`.
     pub operations: Vec<String>,
     /// Actions of schemes: `pageout`, `migrate_hot`, ...
     pub actions: Vec<String>,
     /// True when a scheme may have several destinations with weights, which interleave the pages of
     /// running programs.
     pub destinations: bool,
-    /// Metrics that a quota can be tuned to: `node_mem_used_bp`, ...
+    /// Metrics that can be the goal of a quota: `node_mem_used_bp`, ...
     pub goals: Vec<String>,
-    /// The algorithms that tune a quota to its goal (tuners); empty where the kernel has only one.
+    /// The algorithms that adjust a quota to its goal (tuners); empty if the kernel has only one.
     pub tuners: Vec<String>,
     /// Types of filters: `anon`, `young`, ...
     pub filters: Vec<String>,
-    /// True when DAMON can tune its intervals itself.
+    /// True when DAMON can adjust its own monitoring intervals.
     pub interval_goal: bool,
-    /// True when filters are in two folders, `core_filters` and `ops_filters`, according to the
-    /// layer of DAMON that applies them.
+    /// True when a scheme has its filters in two folders, `core_filters` and `ops_filters`, one for
+    /// each layer of DAMON that applies filters.
     pub split_filters: bool,
-    /// True when a thread can update its statistics periodically: the thread has the file
+    /// True when a thread can update its statistics periodically, for which it has the file
     /// `refresh_ms`.
     pub refresh: bool,
-    /// True when one process can be dropped while the other processes stay monitored: a monitoring
-    /// target has the file `obsolete_target`.
+    /// True when one process can be dropped while the other processes stay monitored, for which a
+    /// monitoring target has the file `obsolete_target`.
     pub obsolete_target: bool,
 }
 
 impl Probed {
-    /// The features of DAMON that matter for migration, in a kernel release such as `6.17.13`. This
-    /// function is for kernels that cannot be probed. The features are taken from
-    /// `docs/kernels.md`, which tests check against running kernels. For releases that are not in
-    /// this document, the features are taken from the announcements of the kernel. `None` before
-    /// 6.11, whose DAMON does not migrate pages, and for a malformed text.
+    /// Returns the features of DAMON that matter for migration, in a kernel release such as
+    /// `6.17.13` that cannot be probed. The features are from `docs/kernels.md`, which tests check
+    /// against running kernels; those of releases that are not in this document are from the
+    /// announcements of the kernel. Returns `None` before 6.11, whose DAMON does not migrate pages,
+    /// and for a malformed text.
     pub fn of_release(release: &str) -> Option<Self> {
         let mut numbers = release.split(['.', '-', '+']).map_while(|word| word.parse::<u32>().ok());
         let release = (numbers.next()?, numbers.next()?);
@@ -141,11 +141,12 @@ pub enum ProbeError {
     Root(#[from] RootError),
 }
 
-/// Probes DAMON on a machine without DAMON threads. DAMON's state is restored, also after an error.
+/// Probes DAMON on a machine on which no DAMON thread is set up. Restores DAMON's state, also after
+/// an error.
 ///
 /// # Errors
 /// When the machine is captured or lacks DAMON, or a file cannot be read or written, which requires
-/// root. Also when threads are set up; these threads are left untouched.
+/// root. Also when threads are set up already; they are left untouched.
 pub fn probe(root: &Root) -> Result<Probed, ProbeError> {
     if !root.is_live() {
         return Err(ProbeError::Captured);
@@ -210,8 +211,8 @@ fn filters(root: &Root, scheme: &str) -> Result<Vec<String>, RootError> {
     Ok(filters)
 }
 
-/// The `candidates` that the kernel accepts in the file at `path`; none where the file does not
-/// exist.
+/// Returns the `candidates` that the kernel accepts in the file at `path`; none if the file does
+/// not exist.
 fn accepted(root: &Root, path: &str, candidates: &[&str]) -> Result<Vec<String>, RootError> {
     let mut taken = vec![];
     if !root.has(path) {
@@ -227,7 +228,7 @@ fn accepted(root: &Root, path: &str, candidates: &[&str]) -> Result<Vec<String>,
     Ok(taken)
 }
 
-/// A thread that is set up for a probe, and removed when this value is dropped.
+/// A DAMON thread that is set up for a probe, and removed when this value is dropped.
 struct Setup<'a> {
     root: &'a Root,
     is_set_up: bool,
@@ -251,8 +252,8 @@ impl<'a> Setup<'a> {
         if !std::mem::take(&mut self.is_set_up) {
             return Ok(());
         }
-        // A count other than 1 means that another program has replaced the list of threads since.
-        // Leave that program's threads in place.
+        // A count other than 1 means that another program has replaced the list of threads in the
+        // meantime. Leave that program's threads in place.
         if self.root.number(COUNT)? != Some(1) {
             return Ok(());
         }
@@ -262,8 +263,8 @@ impl<'a> Setup<'a> {
 
 impl Drop for Setup<'_> {
     fn drop(&mut self) {
-        // `is_set_up` is still true only after an error, which is reported already. A second error
-        // from the removal would hide the first, so it is ignored.
+        // `is_set_up` is still true only if `probe` returns an error. An error of this removal is
+        // ignored, because that first error is reported.
         _ = self.removed();
     }
 }

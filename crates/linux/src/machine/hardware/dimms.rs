@@ -1,5 +1,5 @@
-//! Memory modules: as the firmware describes them (SMBIOS, structure 17), which only root may read,
-//! or as the driver of the memory controller counts them (EDAC).
+//! The memory modules of a machine. The firmware describes them (SMBIOS, structure 17), but only
+//! root may read that. The driver of the memory controller counts them (EDAC).
 
 use super::Known;
 use crate::root::{Root, RootError};
@@ -15,13 +15,13 @@ pub struct Dimm {
     pub bytes: u64,
     /// The kind of memory, such as `DDR5`.
     pub kind: String,
-    /// The configured speed, mega-transfers a second; `None` where it is not known.
+    /// The configured speed, mega-transfers per second; `None` if it is not known.
     pub mtps: Option<u32>,
-    /// Manufacturer and part number.
+    /// The manufacturer and the part number.
     pub part: String,
 }
 
-/// The code of each kind of memory in SMBIOS 3.7, 7.18.2, with the name of the kind.
+/// The codes of the kinds of memory in SMBIOS 3.7, 7.18.2, with their names.
 const KINDS: [(u8, &str); 9] = [
     (0x18, "DDR3"),
     (0x1A, "DDR4"),
@@ -34,7 +34,7 @@ const KINDS: [(u8, &str); 9] = [
     (0x23, "LPDDR5"),
 ];
 
-/// The installed modules, or the reason why they are not known.
+/// Returns the installed modules, or the reason why they are not known.
 pub(super) fn dimms(root: &Root) -> Result<Known<Vec<Dimm>>, RootError> {
     let (mut found, mut refused) = (vec![], false);
     for name in root.names(ENTRIES)?.iter().filter(|name| name.starts_with("17-")) {
@@ -56,8 +56,8 @@ pub(super) fn dimms(root: &Root) -> Result<Known<Vec<Dimm>>, RootError> {
     })
 }
 
-/// Parses an SMBIOS structure of type 17, which describes a memory slot, and the strings that
-/// follow the structure; `None` for an empty slot, an unknown size or a malformed structure.
+/// Parses an SMBIOS structure of type 17, which describes a memory slot and is followed by its
+/// strings. Returns `None` for an empty slot, an unknown size or a malformed structure.
 fn dimm(bytes: &[u8]) -> Option<Dimm> {
     let length = usize::from(*bytes.get(1)?);
     let fields = bytes.get(..length).filter(|fields| fields.first() == Some(&17))?;
@@ -70,7 +70,7 @@ fn dimm(bytes: &[u8]) -> Option<Dimm> {
         String::from_utf8_lossy(found).trim().to_string()
     };
     let bytes = match word(0x0C)? {
-        // 0 is an empty slot, 0xFFFF an unknown size.
+        // The size 0 means an empty slot, 0xFFFF an unknown size.
         0 | 0xFFFF => return None,
         0x7FFF => u64::from(long(0x1C)? & 0x7FFF_FFFF) << 20,
         kib if kib & 0x8000 != 0 => u64::from(kib & 0x7FFF) << 10,
@@ -88,7 +88,7 @@ fn dimm(bytes: &[u8]) -> Option<Dimm> {
     })
 }
 
-/// Modules as counted by the driver of the memory controller.
+/// Returns the modules that the driver of the memory controller counts.
 fn counted(root: &Root) -> Result<Vec<Dimm>, RootError> {
     let mut found = vec![];
     for controller in root.names(EDAC)?.iter().filter(|name| name.starts_with("mc")) {
@@ -116,7 +116,8 @@ mod tests {
     use proptest::prelude::*;
     use std::fs;
 
-    /// An SMBIOS structure of type 17: a module of 64 GiB, DDR5-6400, that runs at 5200 MT/s.
+    /// Returns an SMBIOS structure of type 17 that describes a module of 64 GiB, DDR5-6400, that
+    /// runs at 5200 MT/s.
     fn structure() -> Vec<u8> {
         let mut bytes = vec![0; 0x28];
         (bytes[0], bytes[1]) = (17, 0x28);

@@ -1,4 +1,4 @@
-//! Ranks the kinds of actuators by the features of the kernel and by the scope.
+//! Ranks the kinds of actuators for the features of a kernel and a scope.
 
 use super::{
     Actuator, Scope, Setting, context::ELIGIBLE, pages::Pages, physical::Physical, vaddr::Vaddr,
@@ -11,8 +11,8 @@ use std::fmt;
 pub enum ActuatorKind {
     /// DAMON on the addresses of processes; the address of a page selects its destination.
     Vaddr,
-    /// DAMON on physical memory, with quotas that Interleaf computes, and a quota goal, to which
-    /// the kernel tunes these quotas.
+    /// DAMON on physical memory, with quotas that Interleaf computes, and with a quota goal, by
+    /// which the kernel reduces these quotas.
     Paddr,
     /// DAMON on physical memory, with quotas that Interleaf computes, and without a quota goal.
     Quota,
@@ -27,7 +27,7 @@ pub struct Choice {
     pub reason: String,
 }
 
-/// All kinds of actuators, ranked for one kernel, one scope and one [`Order`].
+/// All kinds of actuators, as ranked for one kernel, one scope and one [`Order`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ranked {
     /// Available kinds, the best first.
@@ -37,7 +37,7 @@ pub struct Ranked {
 }
 
 impl ActuatorKind {
-    /// The name in configuration files and output.
+    /// Returns the name of this kind in configuration files and output.
     pub fn name(self) -> &'static str {
         match self {
             Self::Vaddr => "vaddr",
@@ -47,15 +47,15 @@ impl ActuatorKind {
         }
     }
 
-    /// The kind with the name `name`; `None` for an unknown name.
+    /// Returns the kind with the name `name`; `None` if no kind has this name.
     pub fn named(name: &str) -> Option<Self> {
         [Self::Vaddr, Self::Paddr, Self::Quota, Self::Pages]
             .into_iter()
             .find(|kind| kind.name() == name)
     }
 
-    /// Builds an actuator of this kind. `kernel` has the features of the kernel's DAMON. The
-    /// machine is not changed before a goal is set.
+    /// Builds an actuator of this kind. `kernel` has the features of the kernel's DAMON. Building
+    /// changes nothing on the machine; only setting a goal does.
     pub fn build<'a>(self, setting: Setting<'a>, kernel: &Probed) -> Box<dyn Actuator + 'a> {
         match self {
             Self::Vaddr => Box::new(Vaddr::new(setting, kernel.clone())),
@@ -65,8 +65,8 @@ impl ActuatorKind {
         }
     }
 
-    /// Decides whether a kernel and a scope support this kind. Returns the reason: `Ok` if both
-    /// support this kind, `Err` if not.
+    /// Decides whether the kernel and the scope support this kind. Returns the reason: as `Ok` if
+    /// both do, as `Err` if one does not.
     fn judge(
         self,
         kernel: Option<&Probed>,
@@ -132,10 +132,9 @@ impl ActuatorKind {
     }
 }
 
-/// Ranks the kinds of actuators, the best first, for migrating the pages of `scope` except the
-/// pages of `protected`. Each kind has the reason why it is available or unavailable. `kernel` is
-/// `None` where DAMON's features are not known, because DAMON is missing or another program uses
-/// it.
+/// Ranks the kinds of actuators, the best first, for migrating the pages of `scope` except those of
+/// `protected`. States for each kind why it is available or unavailable. `kernel` is `None` if
+/// DAMON's features are not known, because DAMON is missing or another program uses it.
 ///
 /// `vaddr` is first because it reaches the ratio of the weights exactly, and migrates no page that
 /// is on its target node. For a control group, `move_pages` comes before DAMON on physical memory,

@@ -1,8 +1,8 @@
 //! Translates a context of DAMON into writes to DAMON's sysfs files. The functions here are pure.
 //!
-//! The files differ by kernel: filters have two folders since 6.15, and since 6.17 a thread can
-//! update its statistics periodically (`refresh_ms`). Files that are not written keep the kernel's
-//! default, which is zero for all numbers. Upper limits, therefore, have to be written.
+//! The files differ by kernel: filters are in two folders since 6.15, and since 6.17 a thread can
+//! update its statistics periodically (`refresh_ms`). A file that is not written keeps the kernel's
+//! default, which is 0 for all numbers, so upper limits have to be written.
 
 use crate::{
     machine::damon::{ADMIN, probe::Probed},
@@ -22,24 +22,23 @@ pub const AGGREGATION_US: u64 = 1_000_000;
 const UPDATE_US: u64 = 1_000_000;
 
 /// The highest possible access count of a region in an aggregation interval: one access for each
-/// sample.
+/// sampling interval.
 pub const ACCESSES_MAX: u32 = (AGGREGATION_US / SAMPLE_US) as u32;
 
-/// Minimum and maximum number of regions: DAMON's defaults. With more than 50 processes, the
-/// maximum is [`REGIONS_OF_TARGET`] times the number of processes, because each process needs some
-/// regions.
+/// Minimum and maximum number of regions: DAMON's defaults. If [`REGIONS_OF_TARGET`] times the
+/// number of processes exceeds this maximum (more than 50 processes), this product is the maximum,
+/// because each process needs some regions.
 const REGIONS: Range<usize> = 10..1000;
 const REGIONS_OF_TARGET: usize = 20;
 
-/// The metric of a quota goal: the fraction of the eligible memory that is on a given node. The
-/// kernel has this metric since Linux 7.2. Eligible memory is the memory that matches the access
-/// pattern of the scheme.
+/// The metric of a quota goal: the fraction of the eligible memory that is on a given node (since
+/// Linux 7.2). Eligible memory is the memory that matches the access pattern of the scheme.
 pub const ELIGIBLE: &str = "node_eligible_mem_bp";
 
 /// The folder of the first context of the first thread, below [`ADMIN`].
 pub const CONTEXT: &str = "0/contexts/0";
 
-/// A context: monitored memory and schemes.
+/// A context of DAMON: the monitored memory and the schemes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Context {
     pub monitored: MonitoredMemory,
@@ -57,19 +56,20 @@ pub enum MonitoredMemory {
 /// A scheme: an action on the regions that have a given access pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scheme {
-    /// `migrate_hot` or `migrate_cold`.
+    /// The action: `migrate_hot` or `migrate_cold`.
     pub action: &'static str,
     pub to: Destination,
     /// The least and the greatest access count of a region in an aggregation interval. The scheme
-    /// acts on the regions whose count is within these bounds; with `None` it acts on no region.
+    /// acts on the regions whose count is within these bounds; on no region if `None`.
     pub accesses: Option<(u32, u32)>,
     /// The minimum age of a region, in aggregation intervals.
     pub age_min: u32,
-    /// The quota; `None` for no limit.
+    /// The limit of the bytes that the scheme may try; `None` for no limit.
     pub quota: Option<Quota>,
-    /// The goal to which the kernel tunes the quota. The tuned quota never exceeds `quota`.
+    /// The goal to which the kernel tunes the quota. The tuned quota never exceeds the field
+    /// `quota`. `None` for no goal.
     pub goal: Option<EligibleGoal>,
-    /// Filters that select pages. The scheme acts only on pages that no filter rejects.
+    /// The filters, which reject pages. The scheme acts only on pages that no filter rejects.
     pub filters: Vec<PageFilter>,
 }
 
@@ -81,53 +81,53 @@ pub enum Destination {
 }
 
 /// An upper limit of the bytes that a scheme tries to migrate in a window, successfully or not. The
-/// priority weights of the quota stay 0, because with other weights the kernel would prefer the
-/// hottest regions: hot regions that are on the destination already would use up the quota of every
+/// priority weights of the quota stay 0. Other weights would make the kernel prefer the hottest
+/// regions, and hot regions that are on the destination already would use up the quota of every
 /// window.
 ///
-/// The quota is written in whole pages. At the end of a window the kernel saves the address at
-/// which the next window resumes, but only if the last byte of the quota was used. The kernel tries
-/// whole pages, so it never uses a remainder of less than a page, and each window would begin at
-/// the first address again. With a quota of another size, Linux 6.12 and 6.17 tried the first 20
-/// MiB of the machine for minutes, with `qt_exceeds` at 0 ("mm/damon/core: handle <min_region_sz
-/// remaining quota as empty", 2026).
+/// The quota is written in whole pages. The kernel tries whole pages, so it never uses up a
+/// remainder of less than a page. It saves the address at which the next window resumes only if it
+/// has used the last byte of the quota; otherwise each window begins at the first address again.
+/// With a quota that was not in whole pages, Linux 6.12 and 6.17 tried the first 20 MiB of the
+/// machine for minutes, with `qt_exceeds` at 0 ("mm/damon/core: handle <min_region_sz remaining
+/// quota as empty", 2026).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Quota {
-    /// Bytes in a window.
+    /// The number of bytes that may be tried in a window.
     pub bytes: u64,
     /// The length of a window, ms.
     pub reset_ms: u64,
 }
 
-/// The goal `node_eligible_mem_bp`: the target share of a node in the eligible memory, which is the
-/// memory that matches the access pattern of the scheme.
+/// The quota goal `node_eligible_mem_bp`: a node's target share of the eligible memory, which is
+/// the memory that matches the access pattern of the scheme.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EligibleGoal {
     pub node: u32,
-    /// The share in basis points.
+    /// The target share in basis points.
     pub share_bp: u64,
 }
 
-/// A filter of a scheme (DAMOS filter): the pages that the scheme must not touch.
+/// A filter of a scheme (DAMOS filter), which names the pages that the scheme must not touch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PageFilter {
     /// Pages in a range of physical addresses.
     Addresses(Range<u64>),
     /// Pages of files.
     Files,
-    /// Pages of all control groups except the listed groups, at least one. A group's name is
-    /// relative to the mount point of cgroup version 2. Several groups require a kernel with
-    /// `split_filters`. A scheme has at most one filter of this kind.
+    /// Pages of all control groups except the listed groups, of which there is at least one. The
+    /// names of groups are relative to the mount point of cgroup version 2. Several groups require
+    /// a kernel with `split_filters`. A scheme has at most one filter of this kind.
     OtherGroups(Vec<String>),
-    /// Pages of this control group without its descendants. The group's name is relative to the
-    /// mount point of cgroup version 2.
+    /// Pages of this control group without those of its descendants. The group's name is relative
+    /// to the mount point of cgroup version 2.
     Group(String),
 }
 
 impl Context {
-    /// The writes that set this context up in an existing DAMON thread, in order. Writing a count
-    /// such as `nr_schemes` creates folders, so each count is written before the files in its
-    /// folders. A write of the thread's state is not included.
+    /// Returns the writes that set this context up in an existing DAMON thread, in their order.
+    /// Writing a count such as `nr_schemes` creates folders, so each count precedes the files in
+    /// its folders. The thread's state is not among the writes.
     pub fn writes(&self, kernel: &Probed) -> Vec<Write> {
         let mut out = WriteList(vec![]);
         if kernel.refresh {
@@ -172,8 +172,8 @@ impl Context {
 }
 
 impl Quota {
-    /// The quota in bytes, rounded down to whole pages, but at least one page, because DAMON takes
-    /// 0 as no limit.
+    /// Returns the quota in bytes, rounded down to whole pages, but at least one page, because for
+    /// DAMON 0 means no limit.
     fn whole_pages(self) -> u64 {
         let page = rustix::param::page_size() as u64;
         (self.bytes / page).max(1) * page
@@ -185,8 +185,7 @@ impl Scheme {
         out.add(format!("{folder}/action"), self.action);
         match &self.to {
             Destination::Node(node) => {
-                // Remove the destinations of an earlier context, because they would override
-                // `target_nid`.
+                // Remove the destinations of an earlier context, which would override `target_nid`.
                 if kernel.destinations {
                     out.add(format!("{folder}/dests/nr_dests"), 0);
                 }
@@ -221,8 +220,8 @@ impl Scheme {
             out.add(format!("{goals}/0/target_value"), goal.share_bp);
             out.add(format!("{goals}/0/nid"), goal.node);
             // Use the tuner `temporal`, which gives the whole quota until the goal is reached, and
-            // 0 from then on. The tuner `consist` starts with a page and doubles the quota, so the
-            // quota takes a minute to become effective.
+            // 0 from then on. The tuner `consist` starts with one page and doubles the quota step
+            // by step, which takes a minute to become effective.
             if kernel.tuners.iter().any(|it| it == "temporal") {
                 out.add(format!("{folder}/quotas/goal_tuner"), "temporal");
             }
@@ -238,12 +237,14 @@ impl Scheme {
     }
 }
 
-/// Adds the writes of the filters `all` in the folder `folder`. A filter rejects the pages that
-/// match it. Since Linux 6.14 a filter can also allow the pages that match it. The first filter
-/// that a page matches decides about the page. If the page matches no filter, the last filter
-/// decides: an allowing filter rejects the page, a rejecting filter allows it. Therefore several
-/// groups are selected by one allowing filter for each group, after all other filters. If
-/// `can_allow` is false, filters only reject, and only a single group can be selected.
+/// Adds the writes of the filters `all` in the folder `folder`.
+///
+/// The first filter that matches a page decides about the page. A rejecting filter rejects the
+/// pages that it matches; an allowing filter (since Linux 6.14) allows them. A page that no filter
+/// matches gets the opposite of the last filter: an allowing last filter rejects it, a rejecting
+/// one allows it. Therefore several groups are selected by an allowing filter for each of them,
+/// after all other filters. If `can_allow` is false, filters only reject, and only a single group
+/// can be selected.
 fn filters(folder: &str, all: &[&PageFilter], can_allow: bool, out: &mut WriteList) {
     if all.is_empty() {
         return;
@@ -271,8 +272,8 @@ fn filters(folder: &str, all: &[&PageFilter], can_allow: bool, out: &mut WriteLi
 }
 
 impl PageFilter {
-    /// Adds the writes of this filter's type, and of the pages that it selects, in the folder
-    /// `filter`.
+    /// Adds the writes for this filter in the folder `filter`: its type, and the pages that it
+    /// rejects.
     fn writes(&self, filter: &str, out: &mut WriteList) {
         let kind = match self {
             Self::Addresses(_) => "addr",
@@ -298,7 +299,7 @@ impl PageFilter {
     }
 }
 
-/// A list of writes, with paths below [`ADMIN`], the folder of DAMON's threads.
+/// A list of writes to files below [`ADMIN`], the folder of DAMON's threads.
 struct WriteList(Vec<Write>);
 
 impl WriteList {

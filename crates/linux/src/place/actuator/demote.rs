@@ -1,8 +1,8 @@
 //! Demotes cold pages while the fastest node near a socket is nearly full.
 //!
-//! Interleaving migrates hot pages. Cold pages stay on the node of their first touch and fill the
-//! fastest node, until new pages, including hot pages, are allocated on other nodes. The watermarks
-//! of DAMON's schemes apply to the whole machine, so this module checks the free memory of the
+//! Interleaving migrates only hot pages. Cold pages stay on the node of their first touch and fill
+//! the fastest node, until new pages, including hot pages, are allocated on other nodes. DAMON has
+//! watermarks, but they apply to the whole machine, so this module checks the free memory of each
 //! node.
 
 use super::{
@@ -16,12 +16,12 @@ use crate::{
 
 /// Demotion begins when less than this fraction of the node's memory is free, or less than
 /// [`BEGIN_BYTES`]. The prototype of the policy `dmi` begins at 1 % and ends at 2 %
-/// (docs/model.md). Small nodes need the limit in bytes: the kernel already treats a node of 512
-/// MiB as full when 5 % of its memory is free.
+/// (docs/model.md). Small nodes need the limit in bytes: for the kernel, a node of 512 MiB is full
+/// when 5 % of its memory is still free.
 const BEGIN: f64 = 0.02;
 const BEGIN_BYTES: u64 = 64 << 20;
 
-/// Demotion ends when the free memory reaches `END` times the threshold at which demotion begins.
+/// Demotion ends when the free memory reaches `END` times the amount at which demotion begins.
 const END: u64 = 2;
 
 /// A page is cold after this number of aggregation intervals, 1 s each, without an access. The
@@ -31,28 +31,28 @@ pub(super) const COLD_AGE: u32 = 5;
 /// The length of a window of DAMON's quotas (`reset_interval_ms`), ms.
 const RESET_MS: u64 = 1000;
 
-/// The minimum quota of a demotion in a window, bytes. A lower rate limit takes precedence.
+/// The minimum quota of a demotion in a window, bytes. A rate limit that is lower takes precedence.
 const LEAST_BYTES: u64 = 1 << 20;
 
-/// The state of the demotion for each pair of [`Goal::demotions`], in the same order.
+/// The state of each demotion in [`Goal::demotions`], in the same order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Guards(Vec<Guard>);
 
-/// The state of the demotion from one node. The demotion has hysteresis: it ends at a larger amount
-/// of free memory than the amount at which it begins.
+/// The state of the demotion from one node. The demotion has hysteresis: the free memory at which
+/// it ends is larger than the free memory at which it begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Guard {
-    /// Bytes to be freed; `None` while demotion is off.
+    /// Bytes that the demotion still has to free; `None` while demotion is off.
     wanted_bytes: Option<u64>,
 }
 
 impl Guards {
-    /// True while any node's pages are demoted.
+    /// True while the cold pages of any node are demoted.
     pub(super) fn demotes(&self) -> bool {
         self.0.iter().any(|guard| guard.wanted_bytes.is_some())
     }
 
-    /// Reads the free memory of the source nodes of the demotions of `goal`. Adds a message to
+    /// Reads the free memory of the source node of each demotion of `goal`. Adds a message to
     /// `notes` when the demotion from a node begins or ends.
     pub(super) fn update(
         &mut self,
@@ -83,8 +83,8 @@ impl Guards {
         Ok(())
     }
 
-    /// For each demotion, its source node and its scheme. While a demotion is off, its scheme
-    /// matches no region.
+    /// Returns the source node and the scheme of each demotion. The scheme of a demotion that is
+    /// off matches no region.
     pub(super) fn schemes(&self, goal: &Goal) -> Vec<(u32, Scheme)> {
         let most = goal.rate_limit_bytes_per_s.unwrap_or(u64::MAX);
         let scheme = |(at, (from, to)): (usize, &(u32, u32))| {
@@ -106,8 +106,8 @@ impl Guards {
 }
 
 impl Guard {
-    /// Begins or ends the demotion from a node with `free_bytes` of free memory, and updates the
-    /// bytes to be freed.
+    /// Begins or ends the demotion from a node that has `free_bytes` of free memory, and updates
+    /// the bytes that it still has to free.
     fn step(&mut self, free_bytes: u64, total_bytes: u64) {
         let begin = ((total_bytes as f64 * BEGIN) as u64).max(BEGIN_BYTES);
         let end = begin * END;
@@ -124,7 +124,7 @@ mod tests {
     use std::fs;
 
     /// Nodes 0 and 1 are the DRAM of two sockets, nodes 2 and 3 their expanders. Only node 1 is
-    /// nearly full: its cold pages go to node 3, and node 0 demotes nothing.
+    /// nearly full, so its cold pages go to node 3, and node 0 demotes nothing.
     #[test]
     fn each_socket_has_its_own() {
         let folder = tempfile::tempdir().unwrap();
@@ -152,9 +152,9 @@ mod tests {
     #[test]
     fn demotion_begins_below_its_threshold_and_ends_above_twice_of_it() {
         let mut guard = Guard::default();
-        // A node of 10 GiB: demotion begins below 204.8 MiB of free memory, and ends at 409.6 MiB.
-        // A node of 1 GiB: demotion begins below 64 MiB. `steps` has the free memory and the
-        // expected memory to be freed, MiB.
+        // On a node of 10 GiB, demotion begins below 204.8 MiB of free memory, and ends at 409.6
+        // MiB. On a node of 1 GiB, it begins below 64 MiB. Each of `steps` is the free memory of
+        // the large node and the memory that the demotion is then expected to free, MiB.
         let steps = [(300, None), (200, Some(209)), (400, Some(9)), (410, None), (300, None)];
         for (free, wanted) in steps {
             guard.step(free << 20, 10 << 30);

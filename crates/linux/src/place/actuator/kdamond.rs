@@ -1,4 +1,4 @@
-//! Interleaf's DAMON thread: its set-up, its updates while it runs, and its removal.
+//! The DAMON thread of Interleaf: its set-up, its updates while it runs, and its removal.
 
 use super::{ActuatorError, Setting, context::Context, settings_guard::SettingsGuard};
 use crate::{
@@ -16,32 +16,31 @@ use std::{
 pub struct Kdamond<'a> {
     setting: Setting<'a>,
     kernel: Probed,
-    /// The text that this process wrote last to each file of the thread. The key is the file's
-    /// path.
+    /// The path of each file of the thread, with the text that this process wrote to it last.
     written: BTreeMap<String, String>,
     settings: SettingsGuard<'a>,
-    /// True when files were written whose contents are not yet committed to the running thread.
+    /// True when files were written that are not yet committed to the running thread.
     is_behind: bool,
     /// The time of the thread's last start.
     start: Option<Instant>,
 }
 
-/// Warm-up: the time after the start of DAMON's thread in which schemes with a quota match no
+/// Warm-up: the time after the start of the DAMON thread during which schemes with a quota match no
 /// region, because kernels apply no limit in the first quota window. Without a warm-up, a whole
 /// array of 200 MiB migrated at once where 24 MiB were allowed (Linux 6.12). The warm-up is longer
 /// than any quota window (at most 2 s).
 const WARM_UP: Duration = Duration::from_millis(4500);
 
-/// Maximum number of refusals of an unchanged context. A single refusal can come from a thread that
-/// has just ended: the next attempt then starts the thread again.
+/// Maximum number of times that an unchanged context may be refused. A single refusal can come from
+/// a thread that has just ended: the next attempt then starts the thread again.
 const SAME_MAX: u32 = 2;
 
-/// Maximum number of refusals in total. After each refusal the context is rebuilt without the
-/// processes that have ended by then. A commit takes one aggregation interval, so short-lived
-/// processes are gone after two or three attempts.
+/// Maximum number of refusals in one call of `apply`. After each refusal the context is built again
+/// without the processes that have ended by then. A commit takes one aggregation interval, so
+/// short-lived processes are gone after two or three attempts.
 const TRIES_MAX: u32 = 50;
 
-/// Statistics of a scheme since its set-up, bytes.
+/// The statistics of a scheme since its set-up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Memory on which the scheme's action was tried, including pages that were on their
@@ -56,24 +55,24 @@ fn file(path: &str) -> String {
 }
 
 impl<'a> Kdamond<'a> {
-    /// A DAMON thread that is not set up yet.
+    /// Returns a DAMON thread that is not set up yet.
     pub fn new(setting: Setting<'a>, kernel: Probed) -> Self {
         let (written, settings) = (BTreeMap::new(), SettingsGuard::new(setting.clone()));
         Self { setting, kernel, written, settings, is_behind: false, start: None }
     }
 
-    /// The features of the kernel's DAMON.
+    /// Returns the features of the kernel's DAMON.
     pub fn kernel(&self) -> &Probed {
         &self.kernel
     }
 
-    /// True after a set-up of the DAMON thread, even if the thread has ended since.
+    /// True once the DAMON thread was set up, even if the thread has ended since.
     pub fn is_set_up(&self) -> bool {
         !self.settings.is_empty()
     }
 
     /// True while the DAMON thread runs. The thread ends when the last monitored process has ended.
-    /// On a captured machine, true after a set-up.
+    /// On a captured machine, a thread that was set up counts as running.
     ///
     /// # Errors
     /// When the state cannot be read.
@@ -91,12 +90,12 @@ impl<'a> Kdamond<'a> {
     }
 
     /// Runs the DAMON thread with the context that `build` returns: sets the thread up, starts it,
-    /// or commits the changes. Returns when the thread has the context, which takes up to one
-    /// aggregation interval.
+    /// or commits the changes to the running thread. Returns when the thread has the context, which
+    /// takes up to one aggregation interval.
     ///
-    /// The kernel refuses a context as a whole (`EINVAL`) when one of its processes or control
-    /// groups has ended. Therefore `build` is called again after each refusal, for a context
-    /// without these processes and groups. `build` returns `None` when nothing is left to monitor.
+    /// The kernel refuses a whole context (`EINVAL`) if one of its processes or control groups has
+    /// ended. Therefore `build` is called again after each refusal, and returns a context without
+    /// these processes and groups, or `None` when nothing is left to monitor.
     ///
     /// # Errors
     /// When another program uses DAMON, `build` fails, or the kernel refuses the same context twice
@@ -114,9 +113,9 @@ impl<'a> Kdamond<'a> {
         done.map(drop)
     }
 
-    /// Builds a context and gives it to the DAMON thread. After a refusal by the kernel, a new
-    /// context is built and tried. Returns true when the thread has a context, false when `build`
-    /// has returned `None`.
+    /// Builds a context and gives it to the DAMON thread. After each refusal by the kernel, builds
+    /// and tries a new context. Returns true when the thread has a context, false when `build` has
+    /// returned `None`.
     fn build_and_apply(
         &mut self,
         build: &mut dyn FnMut() -> Result<Option<Context>, ActuatorError>,
@@ -146,8 +145,8 @@ impl<'a> Kdamond<'a> {
         let runs = self.runs()? && !self.written.is_empty();
         let is_warm = runs && self.is_warm();
         let mut context = context.clone();
-        // Before the end of the warm-up, schemes with a quota match nothing. A captured machine has
-        // no warm-up, so that its writes show the final context.
+        // Until the warm-up is over, make schemes with a quota match nothing. A captured machine
+        // has no warm-up, so that the recorded writes show the final context.
         for scheme in context.schemes.iter_mut().filter(|_| self.setting.root.is_live()) {
             if scheme.quota.is_some() && !is_warm {
                 scheme.accesses = None;
@@ -160,8 +159,9 @@ impl<'a> Kdamond<'a> {
             }
             self.is_behind = true;
             self.setting.root.write(&path, &text).map_err(ActuatorError::Refused)?;
-            // Writing a count (`nr_...`) replaces the counted folders by empty folders. Forget the
-            // texts written below these folders, so that all their files are written again.
+            // Writing a count (`nr_...`) replaces the folders that it counts by new folders with
+            // default values. Forget what was written below these folders, so that all their files
+            // are written again.
             if let Some((folder, name)) = path.rsplit_once('/')
                 && name.starts_with("nr_")
             {
@@ -186,8 +186,8 @@ impl<'a> Kdamond<'a> {
     }
 
     /// Reserves DAMON for this process. With the user's permission (`Setting::leave`), also
-    /// switches off NUMA balancing and the kernel's DAMON modules. Without the permission, a module
-    /// that is enabled is an error.
+    /// switches off NUMA balancing and the kernel's DAMON modules. Without the permission, fails if
+    /// a module is enabled.
     fn claim(&mut self) -> Result<(), ActuatorError> {
         let root = self.setting.root;
         let Some(found) = damon(root)? else {
@@ -243,16 +243,16 @@ impl<'a> Kdamond<'a> {
         if self.is_set_up() { self.settings.note_balancer(notes) } else { Ok(()) }
     }
 
-    /// Asks the DAMON thread for the statistics of each scheme up to now, in the order of the
-    /// schemes; empty while the thread does not run. The thread answers when it is not applying a
-    /// scheme, so no migration is in progress, and the figures are complete.
+    /// Asks the DAMON thread for the present statistics of each scheme, in the order of the
+    /// schemes; empty while the thread does not run. The thread answers between two applications of
+    /// its schemes, when no migration is in progress, so the figures are complete.
     ///
     /// # Errors
     /// When the request fails.
     pub fn stats_now(&self) -> Result<Vec<Stats>, RootError> {
         if self.setting.root.is_live() && self.runs()? {
             match self.setting.root.write(&file("0/state"), "update_schemes_stats") {
-                // The thread has ended since the check, which is no error.
+                // The thread has ended since the check; this is no error.
                 Err(why) if why.is_not_taken() && !self.runs()? => {}
                 answer => answer?,
             }
@@ -260,8 +260,9 @@ impl<'a> Kdamond<'a> {
         self.stats()
     }
 
-    /// Statistics of each scheme at the kernel's last update, in the order of the schemes; empty
-    /// while the thread does not run. Kernels since 6.17 update the statistics periodically.
+    /// Reads the statistics of each scheme at the kernel's last update, in the order of the
+    /// schemes; empty while the thread does not run. Kernels since 6.17 update the statistics
+    /// periodically.
     ///
     /// # Errors
     /// When the statistics cannot be read.
@@ -286,8 +287,8 @@ impl<'a> Kdamond<'a> {
         Ok(all)
     }
 
-    /// Stops and removes the DAMON thread, and restores the settings that were changed for the
-    /// thread, the last change first.
+    /// Stops and removes the DAMON thread, and restores the settings that were changed for it, the
+    /// last change first.
     pub fn release(&mut self) {
         self.written.clear();
         self.settings.release();

@@ -1,41 +1,42 @@
-//! One actuator for several sockets, each with a goal of its own.
+//! One actuator that serves several sockets, each with its own goal.
 //!
-//! A policy chooses, for each socket, the shares of the tiers near that socket. Interleaf sets up
+//! For each socket, a policy chooses the shares of the tiers near that socket. Interleaf sets up
 //! only one DAMON thread, so a single actuator serves all sockets, with their goals combined into
-//! one goal. Pages should not move to another socket, so the fraction of the scope's pages that are
-//! near a socket stays the same.
+//! one goal. Pages should not move to another socket, so the combined goal leaves the fraction of
+//! the scope's pages that are near a socket as it is.
 //!
-//! Example: 3/4 of the pages are near socket 0 and 1/4 near socket 1. The goals 80:20 and 60:40 of
-//! the sockets combine to 60:15 on the nodes of socket 0 and 15:10 on the nodes of socket 1.
-//! Individual pages may still be exchanged between sockets.
+//! Example: 3/4 of the pages are near socket 0 and 1/4 near socket 1. The sockets' goals 80:20 and
+//! 60:40 combine to 60:15 on the nodes of socket 0 and 15:10 on the nodes of socket 1. Individual
+//! pages may still be exchanged between sockets.
 
 use super::{Actuator, ActuatorError, ActuatorKind, ActuatorState, Goal, Setting};
 use crate::process::numa_maps::NodeBytes;
 use interleaf_model::weights::Weights;
 use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 
-/// The single actuator that all sockets share, with the state of the sockets.
+/// The single actuator that all sockets share, and the goal of each socket.
 struct SharedActuator<'a> {
     whole: Box<dyn Actuator + 'a>,
     setting: Setting<'a>,
     /// All nodes, the fastest first.
     nodes: Vec<u32>,
-    /// The nodes near each socket, and the socket's goal; `None` until the goal is set.
+    /// For each socket, the nodes near it, and its goal; `None` until the goal is set.
     sockets: Vec<(Vec<u32>, Option<Goal>)>,
     state: ActuatorState,
     /// The last sample of the scope's placement.
     on: Option<NodeBytes>,
 }
 
-/// The actuator of one socket: a reference to the shared actuator, and the index of the socket in
+/// The actuator of one socket: a reference to the shared actuator, and the socket's index in
 /// `SharedActuator::sockets`.
 struct SocketActuator<'a> {
     shared: Rc<RefCell<SharedActuator<'a>>>,
     at: usize,
 }
 
-/// Makes an actuator for each socket; all of them share the actuator `whole`. `sockets` has the
-/// nodes near each socket. `nodes` are all nodes of the machine, the fastest first.
+/// Makes an actuator for each socket, and returns them in the order of `sockets`. All of them share
+/// the actuator `whole`. `sockets` has the nodes near each socket. `nodes` are all nodes of the
+/// machine, the fastest first.
 pub fn divide<'a>(
     whole: Box<dyn Actuator + 'a>,
     setting: Setting<'a>,
@@ -56,7 +57,7 @@ pub fn divide<'a>(
 }
 
 impl SharedActuator<'_> {
-    /// The goals of all sockets, combined into one goal; `None` until each socket has a goal.
+    /// Combines the goals of all sockets into one goal; `None` until each socket has a goal.
     fn goal(&mut self) -> Result<Option<Goal>, ActuatorError> {
         if self.sockets.iter().any(|(_, goal)| goal.is_none()) {
             return Ok(None);
@@ -83,8 +84,8 @@ impl SharedActuator<'_> {
 }
 
 impl SharedActuator<'_> {
-    /// The scope's placement. For a scope of processes, the actuator's last sample is used if there
-    /// is one, because reading `/proc` and all `numa_maps` again would double the cost.
+    /// Returns the scope's placement. For a scope of processes, returns the last sample if there is
+    /// one, because reading `/proc` and all `numa_maps` again would double the cost.
     fn placement(&mut self) -> Result<NodeBytes, ActuatorError> {
         let setting = &self.setting;
         let is_slow = setting.scope.is_slow_to_sample();
@@ -97,9 +98,9 @@ impl SharedActuator<'_> {
     }
 }
 
-/// For each socket, the fraction of the scope's pages that are on nodes near the socket. Without
-/// pages, the fractions are equal. The pages on a node near several sockets are divided evenly
-/// among these sockets.
+/// Returns, for each socket, the fraction of the scope's pages that are on nodes near the socket.
+/// If there are no pages, the fractions are equal. The pages on a node near several sockets are
+/// divided evenly among these sockets.
 fn parts<'n>(on: &NodeBytes, sockets: impl Iterator<Item = &'n [u32]> + Clone) -> Vec<f64> {
     let near = |node: u32| sockets.clone().filter(|nodes| nodes.contains(&node)).count() as f64;
     let of = |nodes: &[u32]| nodes.iter().map(|node| on.on(*node) as f64 / near(*node)).sum();
@@ -135,9 +136,9 @@ impl Actuator for SocketActuator<'_> {
         done
     }
 
-    /// Only the first socket updates the shared actuator. Each socket reports the placement on the
-    /// nodes near the socket, and the distance of this placement to the socket's goal. The first
-    /// socket also reports all other figures, which cover all sockets.
+    /// Updates the shared actuator, but only if this is the actuator of the first socket. Each
+    /// socket reports the placement on the nodes near it, and the distance of this placement to its
+    /// goal. The first socket also reports all other figures, which cover all sockets.
     fn update(&mut self) -> Result<ActuatorState, ActuatorError> {
         let mut shared = self.shared.borrow_mut();
         if self.at == 0 {
@@ -173,7 +174,7 @@ mod tests {
     use interleaf_model::machine::Order;
     use std::{fs, path::Path};
 
-    /// An actuator that records the goals that are set, and reports a fixed placement.
+    /// An actuator that records the goals that it gets, and reports a fixed placement.
     struct Notes(Rc<RefCell<Vec<Goal>>>);
 
     impl Actuator for Notes {
@@ -196,7 +197,7 @@ mod tests {
         }
     }
 
-    /// A machine whose node N has `kib[N]` KiB of anonymous memory.
+    /// Makes a captured machine whose node N has `kib[N]` KiB of anonymous memory.
     fn machine(folder: &Path, kib: &[u64]) -> Root {
         let nodes = folder.join("sys/devices/system/node");
         for (node, kib) in kib.iter().enumerate() {
@@ -209,7 +210,7 @@ mod tests {
         Root::captured(folder)
     }
 
-    /// A goal with a weight for each of the four nodes, the fastest first.
+    /// Returns a goal with the `weights` of nodes 0 to 3, the fastest first.
     fn goal(weights: [u32; 4]) -> Goal {
         Goal {
             nodes: (0..).zip(weights).collect(),

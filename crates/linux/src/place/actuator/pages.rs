@@ -1,9 +1,9 @@
 //! Migrates the pages of processes with `move_pages(2)`, in portions, until the nodes have pages in
-//! the ratio of the goal's weights. The actuator works on any kernel.
+//! the ratio of the goal's weights. This actuator works on any kernel.
 //!
-//! The actuator changes, and later restores, a single setting: NUMA balancing. The actuator has no
-//! access counts, so it interleaves all pages, hot and cold. With [`Order::HottestFirst`] it
-//! reaches only the ratio, and hot pages may be on any node.
+//! The actuator changes, and later restores, a single setting: NUMA balancing. It has no access
+//! counts, so it interleaves all pages, hot and cold. With [`Order::HottestFirst`] it reaches only
+//! the ratio, and hot pages may be on any node.
 
 use super::{
     Actuator, ActuatorError, ActuatorKind, ActuatorState, Goal, Setting,
@@ -21,16 +21,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The maximum duration of a portion, which is the migration during one call of `update`. The
-/// duration counts from the moment at which [`LEAST_BYTES`] have moved. The control loop calls
-/// `update` again a second after the last call has returned.
+/// The maximum duration of a portion, which is the migration during one call of `update`. The time
+/// before [`LEAST_BYTES`] have moved does not count. The control loop calls `update` again one
+/// second after the last call has returned.
 const PORTION: Duration = Duration::from_millis(500);
 
-/// The time over which the rate limit is kept on average. After a pause longer than this time, a
-/// portion is no larger than after a pause of this time.
+/// The time over which the rate limit is kept on average. After a longer pause, a portion is no
+/// larger than after a pause of this time.
 const AVERAGED: Duration = Duration::from_secs(2);
 
-/// The minimum size of a portion, bytes, if the rate limit allows it.
+/// The minimum size of a portion, bytes, unless the rate limit allows less.
 const LEAST_BYTES: u64 = 4 << 20;
 
 /// The actuator `pages`, which migrates the pages of processes with `move_pages(2)`.
@@ -43,7 +43,8 @@ pub struct Pages<'a> {
     allowance: Allowance,
     known: Vec<Process>,
     scan: Scan,
-    /// Processes, by ID and start time, that were reported because their pages may not be migrated.
+    /// The processes, by ID and start time, whose pages may not be migrated, and which the user
+    /// knows of from a message.
     refused: BTreeSet<(u32, u64)>,
     sampler: PlacementSampler,
     duty: TimeShareLimit,
@@ -61,9 +62,9 @@ struct Allowance {
 }
 
 impl Allowance {
-    /// Adds the bytes that the rate limit allows for the time since the last call. The sum stays at
-    /// most the bytes for the time [`AVERAGED`]. Returns the bytes that may move now; `None` if
-    /// less than one byte may move.
+    /// Adds the bytes that the rate limit allows for the time since the last call. The sum never
+    /// exceeds the bytes for the time [`AVERAGED`]. Returns the number of bytes that may move now;
+    /// `None` if it is below 1.
     fn refill(&mut self, bytes_per_s: u64, now: Instant) -> Option<u64> {
         let rate = bytes_per_s as f64;
         // The first call has no earlier call: add the bytes of one second.
@@ -75,7 +76,7 @@ impl Allowance {
 }
 
 impl<'a> Pages<'a> {
-    /// An actuator for the processes of a scope. No page migrates before a goal is set and
+    /// Returns an actuator for the processes of a scope. No page migrates before a goal is set and
     /// [`Actuator::update`] is called.
     pub fn new(setting: Setting<'a>) -> Self {
         Self {
@@ -101,21 +102,21 @@ impl<'a> Pages<'a> {
         let mut budget = u64::MAX;
         if let Some(rate) = goal.rate_limit_bytes_per_s {
             let Some(allowed) = self.allowance.refill(rate, Instant::now()) else { return Ok(()) };
-            // No page moves between two portions. Within a portion, pages therefore move faster
-            // than the rate limit: all allowed bytes within `PORTION`.
+            // No page moves between two portions. Within a portion, pages therefore have to move
+            // faster than the rate limit: all allowed bytes within `PORTION`.
             mover.set_rate(Some((allowed as f64 / PORTION.as_secs_f64()) as u64));
             budget = allowed;
         }
         let start = Instant::now();
         let (mut moved, mut scanned_bytes) = (0, 0);
         // `known` is from the last scan, up to a minute ago. Leave out processes that have ended
-        // since: their IDs may now belong to processes outside the scope.
+        // since then: their IDs may now belong to processes outside the scope.
         let runs = |known: &&Process| known.runs(self.setting.root).unwrap_or(false);
         let pids: Vec<u32> = self.known.iter().filter(runs).map(|it| it.pid).collect();
         let stop = self.setting.stop.clone();
         // Measure the duration of a portion only from the moment at which `LEAST_BYTES` have moved.
-        // The time before that moment is a fixed cost: each call of `run` first locates pages that
-        // need not move, and tries one page of each mapping alone.
+        // The time before that is a fixed cost: each call of `run` first locates pages that need
+        // not move, and tries one page of each mapping alone.
         let mut first = None;
         let done = mover.run(&pids, &mut |progress| {
             (moved, scanned_bytes) =
@@ -222,12 +223,12 @@ mod tests {
             allowance.refill(1000, start + Duration::from_secs_f64(seconds))
         };
         assert_eq!(refill(&mut allowance, 0.0), Some(1000));
-        // A portion moved more than was allowed.
+        // The portion moved 1500 bytes more than was allowed.
         allowance.bytes -= 1500.0;
         assert_eq!(refill(&mut allowance, 0.25), None);
         assert_eq!(refill(&mut allowance, 1.75), Some(1250));
         allowance.bytes -= 1250.0;
-        // A loop with a period of 1.5 s gets, in each portion, the bytes of 1.5 s.
+        // A control loop with a period of 1.5 s gets the bytes of 1.5 s for each portion.
         assert_eq!(refill(&mut allowance, 3.25), Some(1500));
         assert_eq!(refill(&mut allowance, 60.0), Some(2000), "no more than in two seconds");
     }

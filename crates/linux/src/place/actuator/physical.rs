@@ -4,15 +4,16 @@
 //! On physical memory, DAMON cannot choose a page's node by the page's address, as `vaddr` does.
 //! The ratio is therefore controlled by quotas: pages move from the node with the largest excess to
 //! the node with the largest deficit. [`QuotaController`] computes the quota from the measured
-//! placement of anonymous memory. The controller does not select the pages that move, so the ratio
-//! holds over all hot pages and not within each array.
+//! placement of anonymous memory. It does not select the pages that move, so the ratio holds over
+//! all hot pages and not within each array.
 //!
-//! `paddr` also gives the kernel the quota goal `node_eligible_mem_bp` (since Linux 7.2), so that
-//! the kernel stops the migration at the target share even if the next call of the controller is
-//! late. The quota goal alone does not suffice, because the kernel's own estimate lags: without the
-//! controller the ratio oscillates between 15:85 and 98:2. If the migrations that the controller
-//! requests have no effect ([`Push::level`] above 0), the quota goal is omitted, because the kernel
-//! may have stopped too early. `quota` is `paddr` without the quota goal (since Linux 6.11).
+//! The actuator `paddr` also gives the kernel the quota goal `node_eligible_mem_bp` (since Linux
+//! 7.2). By this goal the kernel stops the migration at the target share even if the next call of
+//! the controller is late. The quota goal alone does not suffice, because the kernel's own estimate
+//! lags: without the controller the ratio oscillates between 15:85 and 98:2. If the migrations that
+//! the controller requests have no effect ([`Push::level`] above 0), the quota goal is omitted,
+//! because the kernel may have stopped too early. The actuator `quota` is `paddr` without the quota
+//! goal (since Linux 6.11).
 
 use super::{
     Actuator, ActuatorError, ActuatorKind, ActuatorState, Goal, Scope, Setting,
@@ -29,11 +30,11 @@ use crate::{
 };
 use std::{collections::BTreeMap, mem, ops::Range};
 
-/// The file with the zones of each node and their physical addresses.
+/// The file that lists the zones of each node with their physical addresses.
 pub const ZONEINFO: &str = "/proc/zoneinfo";
 
-/// The length of a quota window, ms: two aggregation intervals, so that the moves of one window are
-/// visible in the next window.
+/// The length of a quota window, ms: two aggregation intervals, so that the next window sees the
+/// pages that moved in this window.
 const RESET_MS: u64 = 2000;
 
 /// The actuators `paddr` and `quota`, which migrate pages with DAMON on physical memory.
@@ -51,7 +52,8 @@ pub struct Physical<'a> {
 }
 
 impl<'a> Physical<'a> {
-    /// The actuator `quota`: the quotas of [`QuotaController`], without a goal in the kernel.
+    /// Returns the actuator `quota`, which has the quotas of [`QuotaController`] and no goal in the
+    /// kernel.
     pub fn quota(setting: Setting<'a>, kernel: Probed) -> Self {
         let kdamond = Kdamond::new(setting.clone(), kernel);
         Self {
@@ -67,13 +69,14 @@ impl<'a> Physical<'a> {
         }
     }
 
-    /// The actuator `paddr`: the quotas of [`QuotaController`], and a quota goal in the kernel.
+    /// Returns the actuator `paddr`, which has the quotas of [`QuotaController`] and a quota goal
+    /// in the kernel.
     pub fn paddr(setting: Setting<'a>, kernel: Probed) -> Self {
         Self { has_goal: true, ..Self::quota(setting, kernel) }
     }
 
-    /// Gives DAMON a context with the schemes for `push`, the migration that the controller
-    /// requested last, and for the demotions of `goal`.
+    /// Gives DAMON a context with the schemes for `push`, which is the migration that the
+    /// controller requested last, and for the demotions of `goal`.
     fn apply_goal(&mut self, goal: &Goal) -> Result<(), ActuatorError> {
         let Self { kdamond, setting, has_goal, ranges, guards, push, .. } = self;
         let inputs =
@@ -92,8 +95,8 @@ impl<'a> Physical<'a> {
         state.applied_bytes = Some(stats.iter().map(|it| it.applied_bytes).sum());
         let on = self.sampler.sample_placement(&self.setting, &[])?;
         if let Some(on) = &on {
-            // Reset the controller during warm-up: no page can move, which must not count as
-            // failure.
+            // Reset the controller during the warm-up: no page can move, and the controller must
+            // not take this as failure.
             if !self.kdamond.is_warm() {
                 self.quota = QuotaController::default();
             }
@@ -105,7 +108,7 @@ impl<'a> Physical<'a> {
     }
 }
 
-/// The inputs from which a DAMON context is made.
+/// The inputs from which a DAMON context is built.
 struct ContextInputs<'w, 'a> {
     setting: &'w Setting<'a>,
     has_goal: bool,
@@ -116,10 +119,10 @@ struct ContextInputs<'w, 'a> {
 }
 
 impl ContextInputs<'_, '_> {
-    /// The filters of a scheme that takes pages from the node `from`. The filters exclude the pages
-    /// of other nodes, pages of files, protected groups, and groups outside the scope. If the
-    /// control group of the scope has been removed, no filter selects the group, and the caller has
-    /// to make the scheme match no region.
+    /// Returns the filters of a scheme that takes pages from the node `from`. They exclude the
+    /// pages of other nodes, pages of files, protected groups, and groups outside the scope. If the
+    /// control group of the scope has been removed, no filter limits the scheme to it, and the
+    /// caller has to make the scheme match no region.
     fn filters(&self, from: u32) -> Result<Vec<PageFilter>, RootError> {
         let others = self.ranges.iter().filter(|(node, _)| **node != from);
         let ranges = others.flat_map(|(_, ranges)| ranges).cloned();
@@ -142,8 +145,8 @@ impl ContextInputs<'_, '_> {
     }
 
     /// Limits `scheme` to the pages of the scope on the node `from`. If the control group of the
-    /// scope has been removed, the scheme matches no region: without a filter for the group, it
-    /// would migrate the pages of all programs.
+    /// scope has been removed, the returned scheme matches no region: without a filter for the
+    /// group, it would migrate the pages of all programs.
     fn limited(&self, scheme: Scheme, from: u32) -> Result<Scheme, RootError> {
         let filters = self.filters(from)?;
         let is_limited = filters.iter().any(|it| matches!(it, PageFilter::OtherGroups(_)));
@@ -237,16 +240,16 @@ impl Actuator for Physical<'_> {
     }
 }
 
-/// The names of a control group and of its descendants. Each of these groups needs a filter of its
-/// own, because a filter matches a single group without its descendants. Groups that do not exist
-/// are left out, because the kernel refuses their names.
+/// Returns the names of a control group and of its descendants. Each of them needs its own filter,
+/// because a filter matches a single group without its descendants. Groups that do not exist are
+/// left out, because the kernel refuses their names.
 fn all_of(root: &Root, group: &Group) -> Result<Vec<String>, RootError> {
     let groups = [group.clone()].into_iter().chain(group.descendants(root)?);
     Ok(groups.filter(|group| group.exists(root)).map(|group| group.name).collect())
 }
 
-/// The ranges of physical addresses of each node's memory: the zones of the node, with adjacent
-/// zones joined.
+/// Reads the ranges of physical addresses of each node's memory: the zones of the node, with
+/// adjacent zones joined.
 ///
 /// # Errors
 /// When the file cannot be read.

@@ -3,8 +3,8 @@
 //!
 //! DAMON migrates whole regions of hot pages, and the effect can be measured only seconds later.
 //! With DAMON's quota goals alone, the ratio of the pages on two nodes oscillates between 15:85 and
-//! 98:2 (Linux 7.2.12). The quota is therefore computed from the measured placement: a fraction of
-//! the missing bytes, and zero near the goal:
+//! 98:2 (Linux 7.2.12). The quota is therefore computed from the measured placement: it is a
+//! fraction of the missing bytes, and zero near the goal:
 //!
 //! ```text
 //! 200 MiB, all on node 0, goal 60:40: 80 MiB are missing
@@ -20,9 +20,9 @@
 //!
 //! The kernel charges every attempt to the quota, even attempts on file pages and free memory. On
 //! Linux 6.12, 15 MiB of attempts in each of eight windows moved no page. While all attempts fail,
-//! the quota therefore grows: up to the missing bytes, and from level 1 ([`Push::level`]) on up to
-//! `GAIN_MAX` times the missing bytes. The quota falls back to 0.3 of the missing bytes as soon as
-//! pages move, and when the level rises.
+//! the quota therefore grows: up to the missing bytes at level 0 ([`Push::level`]), and up to
+//! `GAIN_MAX` times the missing bytes at higher levels. The quota falls back to 0.3 of the missing
+//! bytes as soon as pages move, and when the level rises.
 //!
 //! If DAMON tries no page, no region matches the allowed access counts. A larger quota would have
 //! no effect then, and would migrate too many pages as soon as a region matches. Therefore the
@@ -32,13 +32,13 @@ use super::{Goal, context::ACCESSES_MAX, demote::COLD_AGE, kdamond::Stats};
 use crate::process::numa_maps::NodeBytes;
 use interleaf_model::machine::Order;
 
-/// The usual gain. The gain is the quota of a window divided by the missing bytes, which are the
-/// smaller of the source node's excess and the destination node's deficit.
+/// The usual gain: the quota of a window divided by the missing bytes, which are the smaller of the
+/// source node's excess and the destination node's deficit.
 const GAIN: f64 = 0.3;
 
-/// Upper bound of the gain, the quota divided by the missing bytes. The gain rises above [`GAIN`]
-/// while no page moves. The bound holds from [`Push::level`] 1 on; at level 0 the bound is 1. At a
-/// gain of 2 or more, the placement would oscillate around the goal.
+/// Upper bound of the gain at [`Push::level`] 1 and above; at level 0 the bound is 1. The gain
+/// rises above [`GAIN`] while no page moves. With a gain of 2 or more, the placement would
+/// oscillate around the goal.
 const GAIN_MAX: f64 = 1.5;
 
 /// Migration stops within this distance of the goal, percentage points.
@@ -50,19 +50,19 @@ const WAKE_POINTS: f64 = 2.0;
 
 /// The minimum quota of a window, bytes.
 const LEAST_BYTES: u64 = 1 << 20;
-/// The number of bytes that must migrate between two samples to count as progress.
+/// The number of bytes that must migrate between two samples to count as an effect.
 const STALL_BYTES: u64 = 256 << 10;
 
-/// The number of consecutive samples without effect after which the controller changes the [`Push`]
-/// that it requests from DAMON:
-/// - If DAMON tries no migration in these samples, [`Push::level`] rises, so that pages with other
-///   access counts are migrated too. (Samples before a region can reach [`Push::age_min`] are not
-///   counted.)
-/// - If two nodes exchange pages (`exchange`), and less than [`STALL_BYTES`] migrates in each of
-///   these samples, the direction of the exchange is reversed.
+/// The number of consecutive samples without effect after which the controller changes its next
+/// [`Push`]:
+/// - [`Push::level`] rises if DAMON tried no migration in these samples, so that pages with other
+///   access counts are migrated too. The first [`Push::age_min`] samples are not counted, because
+///   no region can have that age yet.
+/// - The direction of an exchange between two nodes (`exchange`) is reversed if less than
+///   [`STALL_BYTES`] migrated in each of these samples.
 const IDLE_MAX: u32 = 8;
 
-/// The highest [`Push::level`]: pages with any access count are allowed.
+/// The highest [`Push::level`], at which pages with any access count may migrate.
 const LEVEL_MAX: u32 = 2;
 
 /// The minimum access count of hot pages, for [`Order::HottestFirst`]: half of the samples of an
@@ -72,8 +72,8 @@ const HOT: u32 = ACCESSES_MAX / 2;
 /// The range of access counts of cold pages, for [`Order::HottestFirst`].
 const COLD: (u32, u32) = (0, 0);
 
-/// Chooses the next [`Push`], a migration by DAMON, from the measured placement and from DAMON's
-/// statistics of the last push.
+/// Chooses the next [`Push`], from the measured placement and from DAMON's statistics of the last
+/// push.
 #[derive(Clone, Debug, Default)]
 pub struct QuotaController {
     is_moving: bool,
@@ -100,12 +100,12 @@ pub struct Push {
     pub to: u32,
     /// The quota of a window, bytes.
     pub bytes: u64,
-    /// True to migrate the hottest pages first, false for the coldest.
+    /// True to migrate hot pages (`migrate_hot`), false to migrate cold pages (`migrate_cold`).
     pub is_hot: bool,
-    /// The range of access counts that a region must have in an aggregation interval.
+    /// The least and the greatest access count in an aggregation interval that a region may have.
     pub accesses: (u32, u32),
     /// The minimum age of a region: the number of aggregation intervals for which its access count
-    /// has been in `accesses`. A single interval does not show that pages are cold: a region of hot
+    /// has been in `accesses`. One interval does not show that pages are cold: a region of hot
     /// pages may have a count of 0 in one interval, above all in the first.
     pub age_min: u32,
     /// The level of escalation: 0 at first, higher while pushes have no effect. From level 1 on,
@@ -114,12 +114,12 @@ pub struct Push {
 }
 
 impl QuotaController {
-    /// The next push, given the measured placement `on` and DAMON's statistics `done`; `None` if no
-    /// page is to migrate.
+    /// Returns the next push, given the measured placement `on` and DAMON's statistics `done`;
+    /// `None` if no page should migrate.
     pub fn step(&mut self, goal: &Goal, on: &NodeBytes, done: Stats) -> Option<Push> {
         let shares = goal.shares().ok()?;
         let total = on.total() as f64;
-        // The bytes that a node has above its target share of all bytes; negative if the node has
+        // The bytes by which a node exceeds its target share of all bytes; negative if the node has
         // less than its target. Nodes outside the goal are not considered.
         let over = |node: u32| on.on(node) as f64 - shares.get(&node).unwrap_or(&0.0) * total;
         let nodes = || goal.nodes.iter().map(|(node, _)| *node);
@@ -143,11 +143,11 @@ impl QuotaController {
         Some(self.push(goal, most, least, bytes, is_hot))
     }
 
-    /// With [`Order::HottestFirst`] at the goal, the two fastest nodes exchange pages. Hot pages of
-    /// the second node migrate to the first node until the first node is [`REST_POINTS`] above its
-    /// target share. Then cold pages migrate back until the first node is [`REST_POINTS`] below its
-    /// target share, and so on. The direction also changes after [`IDLE_MAX`] samples in which less
-    /// than [`STALL_BYTES`] migrated.
+    /// Lets the two fastest nodes exchange pages, for [`Order::HottestFirst`] at the goal. Hot
+    /// pages of the second node migrate to the first node until the first node is [`REST_POINTS`]
+    /// above its target share. Then cold pages of the first node migrate to the second until the
+    /// first node is [`REST_POINTS`] below its target share, and so on. The direction also changes
+    /// after [`IDLE_MAX`] samples in which less than [`STALL_BYTES`] migrated.
     fn exchange(
         &mut self,
         goal: &Goal,
@@ -172,8 +172,8 @@ impl QuotaController {
         Some(self.push(goal, from, to, bytes, !self.demotes))
     }
 
-    /// Counts consecutive samples without effect, from the kernel's statistics `done`, and raises
-    /// the level after too many of them. Pages that land on a node other than the destination `to`,
+    /// Counts consecutive samples without effect, from DAMON's statistics `done`, and raises the
+    /// level after too many of them. Pages that land on a node other than the destination `to`,
     /// because the destination is full, count as migrated: a larger quota would not help.
     fn watch(&mut self, (from, to): (u32, u32), on: &NodeBytes, done: Stats) {
         match self.last {
@@ -187,7 +187,7 @@ impl QuotaController {
             }
             _ => (self.idle, self.still, self.failed_bytes, self.level) = (0, 0, 0, 0),
         }
-        // DAMON tries no region before the region has reached `age_min`. Therefore the first
+        // DAMON tries no region before the region has the age `age_min`. Therefore the first
         // `age_min` samples do not count as idle. The level also rises when the failed attempts add
         // up to the memory of the source node.
         if self.idle >= IDLE_MAX + self.age_min || self.failed_bytes >= on.on(from).max(LEAST_BYTES)
@@ -228,9 +228,9 @@ mod tests {
         NodeBytes(pairs.iter().map(|(node, mib)| (*node, mib * MIB)).collect())
     }
 
-    /// Simulates 200 MiB, all on node 0 at first, with a goal of 60:40. Returns the share of node 0
-    /// after each sample, percent. Each window moves its whole quota, and placement is sampled only
-    /// every `periods_per_sample` windows.
+    /// Simulates 200 MiB, all on node 0 at first, with a goal of 60:40. Returns node 0's share
+    /// after each sample, percent. Each window moves its whole quota, and one sample is taken every
+    /// `periods_per_sample` windows.
     fn run(periods_per_sample: u32) -> Vec<f64> {
         let goal = goal(&[(0, 60), (1, 40)], Order::Interleave);
         let (mut steer, mut here) = (QuotaController::default(), on(&[(0, 200), (1, 0)]));
@@ -270,8 +270,8 @@ mod tests {
         assert_eq!((push.bytes, push.accesses), (12 * MIB, (1, u32::MAX)));
     }
 
-    /// All memory is on node 0, and the goal is 1:1. Returns the pushes of the controller if each
-    /// window tries `tries_mib` MiB and no page moves.
+    /// Returns the pushes of the controller if each window tries `tries_mib` MiB and no page moves.
+    /// All memory is on node 0, and the goal is 1:1.
     fn in_vain(tries_mib: u64) -> Vec<Push> {
         let goal = goal(&[(0, 1), (1, 1)], Order::Interleave);
         let (mut steer, here) = (QuotaController::default(), on(&[(0, 100)]));
@@ -330,8 +330,8 @@ mod tests {
         }
     }
 
-    /// DAMON tries no page at all. Cold regions get `COLD_AGE` additional samples to reach this
-    /// age, before pages with more accesses are demoted.
+    /// DAMON tries no page at all. Before the controller demotes pages with more accesses, it waits
+    /// for `COLD_AGE` samples in addition, in which cold regions can reach this age.
     #[test]
     fn cold_pages_may_grow_old_before_the_level_rises() {
         let goal = goal(&[(0, 1), (1, 1)], Order::HottestFirst);

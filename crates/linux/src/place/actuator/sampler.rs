@@ -1,4 +1,4 @@
-//! Samples page placement within a bounded fraction of the time.
+//! Samples page placement, and limits the fraction of the time that sampling takes.
 
 use super::{ActuatorError, ActuatorState, Goal, Setting};
 use crate::{
@@ -15,34 +15,34 @@ use std::time::{Duration, Instant};
 const ONE_IN: u32 = 20;
 
 /// While pages are at rest, which means at the goal, sampling takes about 1 / `ONE_IN_AT_REST` of
-/// the time. The pause after a sample is at most `PAUSE_AT_REST`, because another program may
+/// the time. The pause after a sample is then at most `PAUSE_AT_REST`, because another program may
 /// migrate pages, but never shorter than [`ONE_IN`] requires. Example: a sample of 3000 processes
-/// takes some 0.4 s, so the pause is almost seven minutes.
+/// takes about 0.4 s, so the pause is almost seven minutes.
 const ONE_IN_AT_REST: u32 = 1000;
 const PAUSE_AT_REST: Duration = Duration::from_secs(400);
 
 /// Pages count as at rest if their placement is at most this far from the goal, percentage points.
 const REST_POINTS: f64 = 2.0;
 
-/// Samples placement. For scopes that are slow to sample, the pause after a sample is proportional
-/// to the duration of the sample.
+/// Takes samples of the placement of a scope. If the scope is slow to sample, the pause after a
+/// sample is proportional to the duration of the sample.
 #[derive(Debug, Default)]
 pub(super) struct PlacementSampler {
-    /// The end of the last sample, and its duration.
+    /// The time at which the last sample ended, and its duration.
     last: Option<(Instant, Duration)>,
-    /// The processes of the last sample. `is_at_rest` is true when their pages were at the goal.
+    /// The processes of the last sample. `is_at_rest` says whether their pages were at the goal.
     processes: Vec<u32>,
     is_at_rest: bool,
     moved_pages: Option<u64>,
-    /// The full node that the last call of `note` found. The node is not reported again while it
-    /// stays full.
+    /// The full node that the last call of `note` found. It is not reported again while it stays
+    /// full.
     full: Option<u32>,
 }
 
 impl PlacementSampler {
     /// Samples the placement of the scope of `setting`, whose steered processes are `processes`.
-    /// `None` when the next sample is not due, the scope has no pages, or the kernel does not count
-    /// memory by node.
+    /// Returns `None` if the next sample is not due, the scope has no pages, or the kernel does not
+    /// count memory by node.
     pub(super) fn sample_placement(
         &mut self,
         setting: &Setting<'_>,
@@ -71,8 +71,8 @@ impl PlacementSampler {
         (self.last, self.is_at_rest) = (None, false);
     }
 
-    /// Bytes migrated on the whole machine since the last call. `None` at the first call, and where
-    /// the kernel does not count migrations.
+    /// Returns the bytes migrated on the whole machine since the last call. `None` at the first
+    /// call, and if the kernel does not count migrations.
     pub(super) fn moved_bytes(&mut self, root: &Root) -> Result<Option<u64>, ActuatorError> {
         let now = vmstat::of_machine(root)?.and_then(|counters| counters.pgmigrate_success);
         let before = std::mem::replace(&mut self.moved_pages, now);
@@ -103,8 +103,8 @@ impl PlacementSampler {
 }
 
 impl PlacementSampler {
-    /// Returns a message when a node that should have more pages has become full; `None` if no such
-    /// node is full, or if the last call found the same node full.
+    /// Returns a message if a node that should have more pages is full; `None` if no such node is
+    /// full, or if the last call found the same node full.
     fn note_full_node(
         &mut self,
         root: &Root,
@@ -140,10 +140,11 @@ impl PlacementSampler {
 const FULL: f64 = 0.02;
 const FULL_BYTES: u64 = 32 << 20;
 
-/// The minimum deficit for which a full node is reported, percentage points of the scope's memory.
+/// The minimum deficit of pages with which a full node is reported, percentage points of the
+/// scope's memory.
 const MISSING_POINTS: f64 = 3.0;
 
-/// Checks that the goal's nodes with a weight above 0 are online and have memory.
+/// Checks that each node with a weight above 0 in the goal is online and has memory.
 ///
 /// # Errors
 /// [`ActuatorError::Gone`] for a node that is offline or has no memory.
@@ -158,8 +159,8 @@ pub(super) fn check_nodes_online(root: &Root, goal: &Goal) -> Result<(), Actuato
     Ok(())
 }
 
-/// Adds a message about `processes` to `notes`. `verb` is the verb of the message in the singular
-/// and in the plural: [`JOINED`] or [`ENDED`].
+/// Adds a message about `processes` to `notes`. `verb`, which is [`JOINED`] or [`ENDED`], is the
+/// verb of the message in the singular and in the plural.
 pub(super) fn note_membership(notes: &mut Vec<String>, verb: [&str; 2], processes: &[Process]) {
     let [one, many] = verb;
     match processes {
@@ -175,8 +176,8 @@ pub(super) fn note_membership(notes: &mut Vec<String>, verb: [&str; 2], processe
 pub(super) const JOINED: [&str; 2] = ["has joined", "have joined"];
 pub(super) const ENDED: [&str; 2] = ["has ended or left", "have ended or left"];
 
-/// The earliest time at which an expensive task may run again, chosen so that the task takes at
-/// most 1 / [`ONE_IN`] of the time.
+/// The earliest time at which an expensive task may run again, such that the task takes at most 1 /
+/// [`ONE_IN`] of the time.
 #[derive(Debug, Default)]
 pub(super) struct TimeShareLimit(Option<Instant>);
 

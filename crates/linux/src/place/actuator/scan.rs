@@ -1,7 +1,7 @@
-//! Finds the processes of a scope within a bounded fraction of the CPU time.
+//! Finds the processes of a scope, and limits the fraction of the CPU time that this takes.
 //!
-//! A scan reads `/proc/PID/stat` of every process of the machine, which takes some 10 to 20 us for
-//! each process. The cost depends on the number of all processes, not on the number of steered
+//! A scan reads `/proc/PID/stat` of every process of the machine, which takes 10 to 20 us for each
+//! process. The cost depends on the number of all processes, not on the number of steered
 //! processes. The pause after a scan is a multiple of the CPU time that the scan took:
 //!
 //! ```text
@@ -11,8 +11,8 @@
 //!      3000    45 ms   45 s
 //! ```
 //!
-//! All processes that the first scan finds join. Later, a process joins when two consecutive scans
-//! have found it. Therefore children that exit at once never join.
+//! All processes that the first scan finds join. A process that appears later joins when two
+//! consecutive scans have found it. Therefore children that exit at once never join.
 
 use super::{ActuatorError, Setting};
 use crate::place::scope::resident_bytes;
@@ -26,11 +26,11 @@ use std::{
 /// Scans take at most 1 / `ONE_IN` of the CPU time of one core.
 const ONE_IN: u32 = 1000;
 
-/// The longest pause between scans. A scan of more than some 4000 processes, which takes more than
-/// 60 ms, therefore exceeds 1 / [`ONE_IN`] of the CPU time.
+/// The longest pause between scans. It makes scans of more than about 4000 processes, which take
+/// more than 60 ms, exceed 1 / [`ONE_IN`] of the CPU time.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
-/// The time of the next scan, and the result of the last scan.
+/// The time at which the next scan is due, and the processes that the last scan found.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
     next: Option<Instant>,
@@ -39,7 +39,7 @@ pub(super) struct Scan {
     found: Option<BTreeSet<(u32, u64)>>,
 }
 
-/// Difference between the processes of a scope and the steered processes.
+/// The difference between the processes of a scope and the steered processes.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
     pub(super) joined: Vec<Process>,
@@ -52,8 +52,8 @@ impl Scan {
     }
 
     /// Scans for the processes of a scope, and compares them with the steered processes `known`. A
-    /// new process joins if it has at least `least_bytes` bytes of resident memory, and the
-    /// previous scan found the process too. In the first scan, only the memory is required.
+    /// new process joins if it has at least `least_bytes` of resident memory, and the previous scan
+    /// found it too. In the first scan, only the memory is required.
     pub(super) fn changes(
         &mut self,
         setting: &Setting<'_>,
@@ -85,7 +85,7 @@ impl Scan {
     }
 }
 
-/// CPU time of this thread.
+/// Returns the CPU time of this thread.
 fn cpu_time() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))

@@ -1,10 +1,10 @@
-//! The settings that an actuator has changed, among them the kernel's NUMA balancing, which would
-//! undo the migration.
+//! The settings that an actuator has changed. One of them is the kernel's NUMA balancing, which
+//! would undo the migration.
 
 use super::{ActuatorError, Setting};
 use crate::machine::sysctl::NUMA_BALANCING;
 
-/// Settings that are changed for an actuator, and restored when this value is dropped.
+/// Settings that are changed for an actuator. Dropping this value restores them.
 #[derive(Debug)]
 pub(super) struct SettingsGuard<'a> {
     setting: Setting<'a>,
@@ -27,8 +27,8 @@ impl<'a> SettingsGuard<'a> {
         self.paths.iter().any(|held| held == path)
     }
 
-    /// Changes a setting: on a live machine through the journal, on a captured machine by recording
-    /// the write.
+    /// Changes a setting: through the journal on a live machine. On a captured machine, only
+    /// records the write.
     pub(super) fn set(&mut self, path: &str, text: &str) -> Result<(), ActuatorError> {
         if self.setting.root.is_live() {
             self.setting.journal.borrow_mut().set(path, text)?;
@@ -41,7 +41,7 @@ impl<'a> SettingsGuard<'a> {
         Ok(())
     }
 
-    /// Disables NUMA balancing if that is permitted, because NUMA balancing migrates pages back.
+    /// Disables NUMA balancing, which migrates pages back, if the user permits it.
     pub(super) fn disable_balancer(&mut self) -> Result<(), ActuatorError> {
         let is_on = self.setting.root.number(NUMA_BALANCING)?.is_some_and(|value| value > 0);
         if is_on && self.setting.leave && !self.has(NUMA_BALANCING) {
@@ -50,9 +50,9 @@ impl<'a> SettingsGuard<'a> {
         Ok(())
     }
 
-    /// Adds a message to `notes` if NUMA balancing is on, unless the last check found it on too.
-    /// NUMA balancing is on because this process may not disable it, or because another program has
-    /// enabled it again.
+    /// Adds a message to `notes` if NUMA balancing is on, unless the last check found it on too. It
+    /// can be on because this process may not disable it, or because another program has enabled it
+    /// again.
     pub(super) fn note_balancer(&mut self, notes: &mut Vec<String>) -> Result<(), ActuatorError> {
         let value = self.setting.root.number(NUMA_BALANCING)?.unwrap_or(0);
         if value > 0 && !self.is_held {
@@ -73,8 +73,8 @@ impl<'a> SettingsGuard<'a> {
     pub(super) fn release(&mut self) {
         let paths = std::mem::take(&mut self.paths);
         if self.setting.root.is_live() {
-            // Ignore failures here: the journal keeps failed changes, and reports the outcome when
-            // it is closed.
+            // A failure is ignored here: the journal keeps the changes that it could not undo, and
+            // reports the outcome when it is closed.
             let _ = self.setting.journal.borrow_mut().release(&paths);
         }
     }

@@ -2,8 +2,9 @@
 //!
 //! A page's address determines its node, as under weighted interleaving, so pages on their target
 //! node do not migrate again. All hot pages reach the ratio of the weights exactly, and migration
-//! then stops (Linux 6.17.13 and 7.2.12: 60:40 in 12 s, and no page migrated afterwards). A changed
-//! goal or set of processes is written to DAMON's files and committed while the thread runs.
+//! then stops (Linux 6.17.13 and 7.2.12: 60:40 in 12 s, and no page migrated afterwards). When the
+//! goal or the set of processes changes, the change is written to DAMON's files and committed while
+//! the thread runs.
 //!
 //! The weights divide the pages of a mapping in order of their addresses, and a huge page counts as
 //! one page. With weights of 60 and 40, the first 60 of 100 huge pages, 120 MiB, are on one node.
@@ -21,9 +22,9 @@
 //! 7 3, and no block changes back. Therefore a change of the weight by two percentage points moves
 //! only two pages of a hundred.
 //!
-//! [`Order::HottestFirst`] needs no destinations by address: it migrates hot pages to a node, or
-//! cold pages away from the node. [`QuotaController`] computes the bytes to migrate from the
-//! placement.
+//! [`Order::HottestFirst`] needs no destinations that depend on the address: it migrates hot pages
+//! to a node, or cold pages away from it. [`QuotaController`] computes the bytes to migrate from
+//! the placement.
 
 use super::{
     Actuator, ActuatorError, ActuatorKind, ActuatorState, Goal, Setting,
@@ -47,14 +48,14 @@ use std::collections::BTreeSet;
 const RESET_MS: u64 = 1000;
 
 /// The number of blocks into which each 100 consecutive pages are divided, if the weights have a
-/// sum of 100. The nodes have nearly their weights in each block. With more blocks, small mappings
-/// would be closer to the ratio, but the list of destinations would be longer, and the kernel
-/// searches this list for each page.
+/// sum of 100. In each block, the nodes' pages are nearly in the ratio of the weights. With more
+/// blocks, small mappings would be closer to the ratio, but the list of destinations would be
+/// longer, and the kernel searches this list for each page.
 const BLOCKS: u32 = 10;
 const HUNDRED: u32 = 100;
 
-/// The rank of each block, which is the order in which the blocks get an additional page. Example:
-/// with a weight of 63, the first node has 6 pages in each block, and one more in the blocks with
+/// The ranks of the blocks. Blocks get an additional page in the order of their ranks: with a
+/// weight of 63, the first node has 6 pages in each block, and a seventh page in the blocks with
 /// the ranks 0, 1 and 2. The sum of the first two weights, of the first three, and so on, is
 /// divided among the blocks in the same way. Blocks with consecutive ranks are far apart, so the
 /// additional pages are spread evenly over the hundred pages.
@@ -66,8 +67,8 @@ pub struct Vaddr<'a> {
     setting: Setting<'a>,
     kdamond: Kdamond<'a>,
     goal: Option<Goal>,
-    /// Processes in the order of DAMON's targets. A process that joins takes the slot of a process
-    /// that left, so that DAMON keeps the regions of most other processes ([`replace`]).
+    /// The processes in the order of DAMON's targets. A process that joins takes the slot of a
+    /// process that left, so that DAMON keeps the regions of most other processes ([`replace`]).
     processes: Vec<Process>,
     scan: Scan,
     sampler: PlacementSampler,
@@ -77,8 +78,8 @@ pub struct Vaddr<'a> {
 }
 
 impl<'a> Vaddr<'a> {
-    /// An actuator for the processes of a scope. `kernel` has the features of the kernel's DAMON.
-    /// The machine is not changed before a goal is set.
+    /// Returns an actuator for the processes of a scope. `kernel` has the features of the kernel's
+    /// DAMON. The machine is not changed before a goal is set.
     pub fn new(setting: Setting<'a>, kernel: Probed) -> Self {
         let kdamond = Kdamond::new(setting.clone(), kernel);
         Self {
@@ -94,11 +95,10 @@ impl<'a> Vaddr<'a> {
         }
     }
 
-    /// Updates the processes of the scope if a scan is due or DAMON's thread has ended. Reports the
-    /// processes that joined or left the scope in `state`.
+    /// Updates `self.processes` if a scan is due or DAMON's thread has ended. Reports the processes
+    /// that joined or left the scope in `state`.
     fn find(&mut self, state: &mut ActuatorState) -> Result<(), ActuatorError> {
-        // DAMON's thread ends with the last of its processes. If the thread has ended, scan at
-        // once.
+        // DAMON's thread ends with the last of its processes. Scan at once if the thread has ended.
         let has_ended = !self.processes.is_empty() && !self.kdamond.runs()?;
         if !self.scan.is_due() && !has_ended {
             return Ok(());
@@ -114,7 +114,7 @@ impl<'a> Vaddr<'a> {
     }
 
     /// Gives DAMON a context for the present goal and processes. If the kernel refuses the context,
-    /// processes that have ended are dropped from the next attempt.
+    /// the next attempt omits the processes that have ended.
     fn apply_context(&mut self, state: &mut ActuatorState) -> Result<(), ActuatorError> {
         let Some(goal) = self.goal.clone() else { return Ok(()) };
         self.find(state)?;
@@ -137,7 +137,7 @@ impl<'a> Vaddr<'a> {
 /// Removes the processes `gone` and adds the processes `joined`. The index of a process is its slot
 /// in DAMON's list of targets, and DAMON keeps the regions of a slot. Therefore as few slots as
 /// possible change: a joined process takes the slot of a process that left. If more processes left
-/// than joined, the last process is moved into the free slot and loses its regions.
+/// than joined, the last process is moved into each free slot and loses its regions.
 fn replace(processes: &mut Vec<Process>, gone: &[Process], joined: Vec<Process>) {
     let gone: BTreeSet<_> = gone.iter().map(Process::identity).collect();
     let mut joined = joined.into_iter();
@@ -155,7 +155,7 @@ fn replace(processes: &mut Vec<Process>, gone: &[Process], joined: Vec<Process>)
     processes.extend(joined);
 }
 
-/// Removes the processes that have ended, and returns them.
+/// Removes the processes that have ended from `processes`, and returns them.
 fn drop_gone(root: &Root, processes: &mut Vec<Process>) -> Result<Vec<Process>, RootError> {
     let mut gone = vec![];
     for process in processes.iter() {
@@ -167,9 +167,9 @@ fn drop_gone(root: &Root, processes: &mut Vec<Process>) -> Result<Vec<Process>, 
     Ok(gone)
 }
 
-/// The DAMON context that migrates the pages of `processes` to a goal. `push` is the migration that
-/// [`QuotaController`] requests for [`Order::HottestFirst`]. `guards` has the state of the
-/// demotions.
+/// Returns the DAMON context that migrates the pages of `processes` to a goal. `push` is the
+/// migration that [`QuotaController`] requests for [`Order::HottestFirst`]. `guards` has the state
+/// of the demotions.
 fn context(goal: &Goal, processes: &[Process], guards: &Guards, push: Option<Push>) -> Context {
     let rate = goal.rate_limit_bytes_per_s;
     let all = rate.map(|bytes| Quota { bytes, reset_ms: RESET_MS });
@@ -198,7 +198,7 @@ fn context(goal: &Goal, processes: &[Process], guards: &Guards, push: Option<Pus
         },
     };
     // With several sockets there is no demotion: `vaddr` monitors addresses of processes, so DAMON
-    // does not know which socket a cold page is near.
+    // does not know which socket is near to a cold page.
     let demotions = match goal.demotions.len() {
         1 => guards.schemes(goal),
         _ => vec![],
@@ -208,8 +208,8 @@ fn context(goal: &Goal, processes: &[Process], guards: &Guards, push: Option<Pus
     Context { monitored, schemes: [mover].into_iter().chain(demotions).collect() }
 }
 
-/// Destinations in the order of a mapping's pages. Each destination is a node and the count of
-/// consecutive pages that the node gets.
+/// Returns the destinations of a mapping's pages, in the order of the pages. Each destination is a
+/// node and the number of consecutive pages that the node gets.
 fn destinations(goal: &Goal) -> Vec<(u32, u32)> {
     let nodes = goal.nodes.iter().copied().filter(|(_, weight)| *weight > 0);
     let nodes: Vec<(u32, u32)> = nodes.collect();
@@ -302,8 +302,8 @@ mod tests {
         }
     }
 
-    /// The node that the kernel selects for each of two hundred consecutive pages. The nodes 0, 1,
-    /// ... have these `weights`.
+    /// Returns the node that the kernel selects for each of two hundred consecutive pages, if nodes
+    /// 0, 1, ... have these `weights`.
     fn pages(weights: &[u32]) -> Vec<u32> {
         let found = destinations(&goal(weights));
         let cycle = found.iter().flat_map(|(node, count)| vec![*node; *count as usize]);
@@ -321,7 +321,7 @@ mod tests {
             ),
             (&[62, 38], "0:7 1:3 0:6 1:4 0:6 1:4 0:6 1:4 0:6 1:4"),
             (&[50, 30, 20], "0:5 1:3 2:2"),
-            // Weights that do not sum to a hundred are written as they are.
+            // Weights whose sum is not a hundred are written as they are.
             (&[3, 1], "0:3 1:1"),
             (&[255, 1], "0:255 1:1"),
         ] {
@@ -332,10 +332,10 @@ mod tests {
         }
     }
 
-    /// Two nodes, with any weights that sum to 100. Of each hundred pages, a node has as many pages
-    /// as its weight. Of the 64 huge pages of a mapping of 128 MiB, at any start address, the node
-    /// has a percentage that differs from its weight by at most six points. If the weight grows by
-    /// 1, one page of a hundred changes its node.
+    /// There are two nodes, with any weights that sum to 100. A node has as many of each hundred
+    /// pages as its weight. A mapping of 128 MiB has 64 huge pages: wherever it starts, a node's
+    /// percentage of them differs from its weight by at most six points. A weight that grows by 1
+    /// changes the node of one page of a hundred.
     #[test]
     fn a_small_mapping_has_the_ratio_too() {
         for weight in 0..=100 {

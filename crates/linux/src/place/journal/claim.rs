@@ -3,8 +3,8 @@
 //! DAMON has one user at a time. With `move_pages(2)`, however, any number of processes could steer
 //! the same pages, and each would undo the work of the others. Each process therefore records in
 //! its journal the pages that it steers, and a claim that overlaps with another is refused. Two
-//! daemons can run at the same time if they steer different programs or control groups, or if the
-//! pages that one daemon steers are protected from the other daemon.
+//! daemons can run at the same time if they steer different programs or control groups, or if one
+//! daemon protects the pages that the other steers.
 
 use crate::{
     place::scope::Scope,
@@ -34,15 +34,15 @@ enum ClaimedScope {
 }
 
 impl Claim {
-    /// A claim to the pages of a scope except protected pages.
+    /// Returns a claim to the pages of a scope except protected pages.
     pub fn new(scope: &Scope, protected: &[Scope]) -> Self {
         let protected = protected.iter().map(ClaimedScope::from).collect();
         Self { scope: scope.into(), protected }
     }
 
-    /// True when two claims overlap: one scope is the machine, one control group contains the
-    /// other, or a name, a process ID or a running process is in both claims. Two claims do not
-    /// overlap if one of them protects the whole scope of the other.
+    /// True when two claims overlap: the scope of one is the machine, the control group of one
+    /// contains that of the other, or a name, a process ID or a running process is in both claims.
+    /// Two claims do not overlap if one of them protects the whole scope of the other.
     pub(super) fn overlaps(&self, other: &Self, root: &Root) -> Result<bool, RootError> {
         let excludes = |one: &Self, scope| one.protected.iter().any(|it| it.contains(scope));
         if excludes(self, &other.scope) || excludes(other, &self.scope) {
@@ -55,7 +55,7 @@ impl Claim {
         Ok(self.processes(root)?.iter().any(|pid| theirs.contains(pid)))
     }
 
-    /// The processes of the claim that run now.
+    /// Returns the processes of the claim that run now.
     fn processes(&self, root: &Root) -> Result<BTreeSet<u32>, RootError> {
         let mut found = self.scope.processes(root)?;
         for protected in &self.protected {
@@ -67,9 +67,8 @@ impl Claim {
 }
 
 impl ClaimedScope {
-    /// True when the scope contains all of `other` by the definitions of the scopes, independently
-    /// of the processes that run now. Always false for scopes of different types and for the
-    /// machine.
+    /// True when all of `other` is in this scope by the definitions of the two scopes, whichever
+    /// processes run now. Always false for scopes of different types and for the machine.
     fn contains(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Cgroup(group), Self::Cgroup(below)) => is_below(below, group),
@@ -81,8 +80,8 @@ impl ClaimedScope {
         }
     }
 
-    /// True when the scopes overlap by their definitions, independently of the processes that run
-    /// now: they share a control group, a name or a process ID, or one scope is the machine.
+    /// True when the scopes overlap by their definitions, whichever processes run now: they share a
+    /// control group, a name or a process ID, or one scope is the machine.
     fn intersects(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Machine, _) | (_, Self::Machine) => true,
@@ -162,7 +161,8 @@ mod tests {
         ClaimedScope::Cgroup(name.into())
     }
 
-    /// A machine with the process `solver` (ID 10), its child `helper` (ID 11), and `java` (ID 12).
+    /// Makes a captured machine with the process `solver` (ID 10), its child `helper` (ID 11), and
+    /// `java` (ID 12).
     fn machine() -> (tempfile::TempDir, Root) {
         let folder = tempfile::tempdir().unwrap();
         let all = [(1, 0, "init"), (10, 1, "solver"), (11, 10, "helper"), (12, 1, "java")];
@@ -187,7 +187,7 @@ mod tests {
             (group("/batch"), group("/batches"), false),
             (named(&["solver"]), named(&["java", "solver"]), true),
             (named(&["solver"]), named(&["java"]), false),
-            // `helper` is a child of `solver`, so a scope by the name `solver` includes it.
+            // `helper` is a child of `solver`, so a scope with the name `solver` includes it.
             (named(&["solver"]), named(&["helper"]), true),
             (named(&["solver"]), ClaimedScope::Processes(vec![11]), true),
             (named(&["solver"]), ClaimedScope::Processes(vec![12]), false),

@@ -10,26 +10,26 @@
 use crate::root::{Root, RootError};
 use interleaf_procfs::cgroup::{SUBTREE_CONTROL_FILE, lists};
 
-/// The values of the memory controller's setting in a journal.
+/// The values that the memory controller's setting can have in a journal.
 pub(crate) const ENABLED: &str = "+memory";
 pub(super) const DISABLED: &str = "-memory";
 
-/// The folders where distributions mount control groups of version 2. The second folder is used if
+/// The folders where distributions mount control groups of version 2. The second one is used if
 /// version 1 is mounted too.
 const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 
-/// Files with limits and protections of a group, each with its value in a new group.
+/// The files with the limits and protections of a group, each with its value in a new group.
 const LIMITS: [(&str, &str); 4] =
     [("memory.max", "max"), ("memory.high", "max"), ("memory.min", "0"), ("memory.low", "0")];
 
-/// If `path` is the `cgroup.subtree_control` of a root group, returns the mount point of this
-/// group's tree; `None` for any other path.
+/// Returns the mount point of the group tree if `path` is the `cgroup.subtree_control` of the
+/// tree's root group; `None` for any other path.
 fn mount(path: &str) -> Option<&str> {
     let (mount, file) = path.rsplit_once('/')?;
     (file == SUBTREE_CONTROL_FILE && MOUNTS.contains(&mount)).then_some(mount)
 }
 
-/// True for the path of the root group's `cgroup.subtree_control`.
+/// True when `path` is that of the root group's `cgroup.subtree_control`.
 pub(super) fn is_controller(path: &str) -> bool {
     mount(path).is_some()
 }
@@ -39,9 +39,9 @@ pub(super) fn value(text: &str) -> &'static str {
     if lists(text, "memory") { ENABLED } else { DISABLED }
 }
 
-/// A child of the root group that needs the memory controller: the child limits or protects memory,
-/// or enables the controller for its own children. `None` if there is no such child, or `path` is
-/// not the root group's `cgroup.subtree_control`.
+/// Returns a child of the root group that needs the memory controller, because the child limits or
+/// protects memory, or enables the controller for its own children. Returns `None` if there is no
+/// such child, or `path` is not the root group's `cgroup.subtree_control`.
 ///
 /// # Errors
 /// When the groups cannot be read.
@@ -80,8 +80,8 @@ mod tests {
         (folder, root)
     }
 
-    /// Enables the controller through a journal, and then writes the list of controllers to the
-    /// file, as the kernel does after a request.
+    /// Enables the controller through a journal. Then writes the list of enabled controllers to the
+    /// file, as the kernel does after such a request.
     fn enable(root: &Root) -> Journal<'_> {
         let (mut journal, _) = Journal::open(root).unwrap();
         journal.set(PATH, ENABLED).unwrap();

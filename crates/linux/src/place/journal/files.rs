@@ -1,10 +1,10 @@
-//! The files of journals: their owners, and the handling of damaged files.
+//! The files of journals: the check of their owners, and the handling of damaged files.
 //!
 //! Root writes the values of a journal to the kernel, so no other user may be able to write a
 //! journal. The folder and each file must belong to root or to this user, and no other user may
 //! have the right to write to them. A file that fails this check, or does not contain a journal,
-//! counts as damaged. A damaged file is renamed, so that it is reported only once. A damaged file
-//! does not prevent the changes in other journals from being undone.
+//! counts as damaged. A damaged file is renamed, so that it is reported only once. It does not
+//! prevent the changes in other journals from being undone.
 
 use super::{Change, Document, JournalError, SCHEMA, limited_group, settings, swap_file};
 use crate::{replace::Folder, root::Root};
@@ -15,20 +15,20 @@ use std::{
     os::unix::fs::DirBuilderExt as _,
 };
 
-/// The folder of the journals, below the root.
+/// The folder of the journals, a path below the root.
 pub(super) const FOLDER: &str = "/run/interleaf";
 
-/// The lock file. Only the process that holds the lock on this file changes settings.
+/// The name of the lock file. Only the process that has locked this file changes settings.
 pub(super) const LOCK: &str = "lock";
 
-/// Suffix of the names of damaged journals.
+/// The suffix that the name of a damaged journal gets.
 const ASIDE: &str = ".damaged";
 
-/// Maximum size of a journal, bytes. On a machine with 256 nodes a journal has some 40 KB.
+/// Maximum size of a journal, bytes. On a machine with 256 nodes a journal takes about 40 KB.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// The mode of the folder of the journals. All users may enter the folder, because the daemon's
-/// socket and files are in it too.
+/// The mode of the folder of the journals. All users may enter the folder, because it also has the
+/// daemon's socket and files.
 const FOLDER_MODE: u32 = 0o755;
 
 /// A file in the folder of the journals.
@@ -44,11 +44,11 @@ pub(super) enum JournalFile {
 pub struct Damaged {
     pub path: String,
     pub why: String,
-    /// The valid changes of the journal; `None` when the whole file is invalid.
+    /// The valid changes of the journal; `None` if the whole file is invalid.
     pub(super) rest: Option<Document>,
 }
 
-/// All journals, valid and damaged.
+/// Reads all journals, valid and damaged.
 ///
 /// # Errors
 /// When the folder cannot be listed, or other users can write to it.
@@ -71,8 +71,8 @@ pub(super) fn read_all(root: &Root) -> Result<Vec<JournalFile>, JournalError> {
     Ok(names.filter_map(read).collect())
 }
 
-/// Parses the content `text` of the file `name` in the folder of the journals as a journal, valid
-/// or damaged. `None` when the file has been removed since.
+/// Parses `text`, the content of the file `name` in the folder of the journals, as a valid or
+/// damaged journal. Returns `None` if the file has been removed since it was listed.
 fn classify(name: &str, text: Result<Option<String>, String>) -> Option<JournalFile> {
     let damaged =
         |why, rest| JournalFile::Damaged(Damaged { path: format!("{FOLDER}/{name}"), why, rest });
@@ -111,7 +111,7 @@ fn classify(name: &str, text: Result<Option<String>, String>) -> Option<JournalF
     }
 }
 
-/// Renames a damaged journal, so that it is not read again, and returns its new path.
+/// Renames a damaged journal, so that it is not read again. Returns its new path.
 pub(super) fn set_aside(root: &Root, damaged: &Damaged) -> Result<String, JournalError> {
     let name = damaged.path.rsplit_once('/').map_or("", |(_, name)| name);
     let Some(folder) = folder(root)? else { return Ok(damaged.path.clone()) };
@@ -126,7 +126,7 @@ pub(super) fn set_aside(root: &Root, damaged: &Damaged) -> Result<String, Journa
     Ok(format!("{FOLDER}/{aside}"))
 }
 
-/// Writes `text` to the journal file `name`; if `text` is `None`, removes the file.
+/// Writes `text` to the journal file `name`. If `text` is `None`, removes the file.
 pub(super) fn update(root: &Root, name: &str, text: Option<&str>) -> Result<(), JournalError> {
     let path = format!("{FOLDER}/{name}");
     let failed = |why| JournalError::Keep { path, why };
@@ -140,8 +140,8 @@ pub(super) fn update(root: &Root, name: &str, text: Option<&str>) -> Result<(), 
     }
 }
 
-/// Locks the folder of the journals until the returned file is closed. A captured machine has no
-/// lock.
+/// Locks the folder of the journals until the returned file is closed. On a captured machine
+/// nothing is locked.
 pub(super) fn lock(root: &Root) -> Result<Option<File>, JournalError> {
     if !root.is_live() {
         return Ok(None);
@@ -149,8 +149,8 @@ pub(super) fn lock(root: &Root) -> Result<Option<File>, JournalError> {
     create_folder(root).map_err(|why| unusable(root, why))?;
     let failed = |why| JournalError::Keep { path: format!("{FOLDER}/{LOCK}"), why };
     let Some(folder) = folder(root)? else { return Err(failed(io::ErrorKind::NotFound.into())) };
-    // A new lock file is accessible to this user only. Otherwise another user could open the file
-    // and hold its lock.
+    // Only this user can open a new lock file. Otherwise another user could open it and hold its
+    // lock.
     let file = folder.private_file(LOCK).map_err(failed)?;
     file.lock().map_err(failed)?;
     Ok(Some(file))
@@ -163,12 +163,12 @@ fn create_folder(root: &Root) -> io::Result<()> {
         return Ok(());
     }
     DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(&path)?;
-    // The umask restricts the mode of a new folder, so the mode is set explicitly.
+    // The umask restricts the mode of a new folder, so set the mode explicitly.
     Folder::trusted(&path)?.set_mode(FOLDER_MODE)
 }
 
-/// Opens the folder of the journals, and checks that no other user can write to the folder; `None`
-/// when the folder does not exist.
+/// Opens the folder of the journals, and checks that no other user can write to it. Returns `None`
+/// if the folder does not exist.
 fn folder(root: &Root) -> Result<Option<Folder>, JournalError> {
     let opened = Folder::trusted(&root.at(FOLDER)).and_then(|folder| {
         folder.check_private()?;

@@ -1,6 +1,6 @@
 //! The journal entry for a control group with a memory limit, and the removal of the group.
 //!
-//! [`crate::launch::limited_group`] creates the group. This module removes the group, so that
+//! [`crate::launch::limited_group`] creates the group. Removing it is part of the journal, so that
 //! `interleaf run --restore` can remove the group of a process that was killed. Other processes may
 //! then still be in the group. They are moved back to their former group, without the limit.
 
@@ -12,22 +12,23 @@ use crate::{
 use interleaf_procfs::cgroup::{PROCESSES_FILE, Version};
 use std::{thread, time::Duration};
 
-/// The prefix of the names of groups; the process ID of a group's creator follows.
+/// The prefix of the names of groups with a memory limit; the process ID of the group's creator
+/// follows.
 pub(crate) const PREFIX: &str = "interleaf-extend-";
 
-/// The value that a journal records for a group that exists, or is about to be created.
+/// The value in a journal for a group that exists, or is about to be created.
 const LIMITED: &str = "limits the memory of a command";
 
-/// The value that a journal records for a group that does not exist. The text continues with the
-/// name of the former group of the processes.
+/// The value in a journal for a group that does not exist. The name of the former group of the
+/// processes follows.
 const ABSENT: &str = "no group: its processes are from ";
 
-/// Maximum number of attempts to remove a group whose last process is just leaving the group or
-/// exiting (`TRIES`), and the pause between two attempts: one second in total.
+/// A group cannot be removed while its last process is just leaving it or exiting. `TRIES` is the
+/// maximum number of attempts, and `PAUSE` the time between two attempts: one second in total.
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// The change that creates `group` for processes of the group `former`.
+/// Returns the change that creates `group` for processes of the group `former`.
 pub(super) fn change(group: &Group, former: &Group) -> Change {
     let was = format!("{ABSENT}{}", former.name);
     Change { path: group.folder(), was, set: LIMITED.into() }
@@ -38,22 +39,22 @@ pub(super) fn is_group(change: &Change) -> bool {
     change.set == LIMITED && former(change).is_some() && name(change).is_some()
 }
 
-/// The name of the group that `change` records; `None` if the name does not consist of [`PREFIX`]
+/// Returns the name of the group that `change` records; `None` if it does not consist of [`PREFIX`]
 /// and a process ID.
 fn name(change: &Change) -> Option<&str> {
     let (_, name) = change.path.rsplit_once('/')?;
     name.strip_prefix(PREFIX)?.parse::<u32>().is_ok().then_some(name)
 }
 
-/// The path, below the mount point, of the former group that `change` records; `None` for an
-/// invalid path.
+/// Returns the path, below the mount point, of the former group that `change` records; `None` for
+/// an invalid path.
 fn former(change: &Change) -> Option<&str> {
     let name = change.was.strip_prefix(ABSENT)?;
     (name.starts_with('/') && !name.split('/').any(|part| part == "..")).then_some(name)
 }
 
-/// Moves the processes of a group back to their former group, and removes the group. Returns true
-/// when the group existed.
+/// Moves the processes of the group that `change` records back to their former group, and removes
+/// the group. Returns true if the group existed.
 ///
 /// # Errors
 /// When the kernel refuses.
@@ -61,13 +62,14 @@ pub(super) fn remove(root: &Root, change: &Change) -> Result<bool, RootError> {
     let (Some(name), Some(former)) = (name(change), former(change)) else { return Ok(false) };
     let Some(tree) = Trees::read(root)?.and_then(|trees| trees.memory) else { return Ok(false) };
     let group = tree.group(name);
-    // The path comes from a journal, which may be forged. Do not remove any other folder.
+    // The path comes from a journal, which may be forged. Remove no folder except that of the named
+    // group.
     if group.folder() != change.path || !group.exists(root) {
         return Ok(false);
     }
     let mut former = tree.group(former);
     if !former.exists(root) {
-        // The former group is gone, for example after the end of a login session: use the group of
+        // The former group is gone, for example after the end of a login session. Use the group of
         // the process that restores.
         former = tree.group_of(root, None)?.unwrap_or_else(|| tree.group("/"));
     }
@@ -82,7 +84,7 @@ pub(super) fn remove(root: &Root, change: &Change) -> Result<bool, RootError> {
     root.remove_folder(&group.folder()).map(|()| true)
 }
 
-/// Removes the limit of a group. With the limit, the swapped-out pages of processes that still run
+/// Removes the limit of a group. Under the limit, the swapped-out pages of processes that still run
 /// might not fit into memory, and then could not be swapped in.
 fn remove_limit(root: &Root, group: &Group) -> Result<(), RootError> {
     let unlimited = match group.tree.version {
@@ -95,7 +97,7 @@ fn remove_limit(root: &Root, group: &Group) -> Result<(), RootError> {
 fn move_processes(root: &Root, from: &Group, to: &Group) -> Result<(), RootError> {
     let procs = format!("{}/{PROCESSES_FILE}", to.folder());
     for process in from.processes(root)? {
-        // The write fails when the process has just ended.
+        // The write fails if the process has just ended.
         let _ = root.write(&procs, &process.to_string());
     }
     Ok(())
@@ -108,7 +110,7 @@ mod tests {
     use crate::place::journal::Journal;
     use std::fs;
 
-    /// A machine with the memory controller of version 2 and a group `/shell`.
+    /// Makes a machine with the memory controller of version 2 and a group `/shell`.
     fn machine() -> (tempfile::TempDir, Root) {
         let folder = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {

@@ -1,8 +1,8 @@
 //! The kernel settings that this program changes, and their valid values.
 //!
-//! To restore a setting, root writes to the file that a journal names. A forged or damaged journal
-//! must not choose a path or a value. Therefore only the settings in the table of this module are
-//! written and restored.
+//! When a setting is restored, root writes a value to a path, both from a journal. A forged or
+//! damaged journal must not make root write any other value or path. Therefore only the settings in
+//! the table of this module are written and restored.
 
 use super::controller;
 use crate::machine::{
@@ -22,10 +22,11 @@ enum Values {
 
 const SWITCH: Values = Values::Words(&["Y", "N", "true", "false", "1", "0"]);
 
-/// The prefix of the name of the file with a node's weight; the node's ID follows.
+/// The prefix of the name of the file that has a node's weight; the node's ID follows.
 const NODE: &str = "node";
 
-/// The valid values of the setting at `path`; `None` for a path that this program never writes.
+/// Returns the valid values of the setting at `path`; `None` if this program never writes to this
+/// path.
 fn values(path: &str) -> Option<Values> {
     if MODULES.iter().any(|(_, module)| *module == path) || path == weights::auto_path() {
         return Some(SWITCH);
@@ -51,13 +52,13 @@ fn values(path: &str) -> Option<Values> {
     }
 }
 
-/// The value of the setting at `path`, from the text of its file.
+/// Returns the value of the setting at `path`, whose file has the content `text`.
 pub(super) fn value<'a>(path: &str, text: &'a str) -> &'a str {
     if controller::is_controller(path) { controller::value(text) } else { text.trim() }
 }
 
-/// Checks that this program changes the setting at `path`, and that `value` is valid for the
-/// setting.
+/// Checks that this program may change the setting at `path`, and that `value` is a valid value of
+/// this setting.
 ///
 /// # Errors
 /// A message with the path or value that is refused.

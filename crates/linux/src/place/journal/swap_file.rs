@@ -1,8 +1,8 @@
 //! The journal entry for a swap file, and the removal of the file.
 //!
-//! [`crate::launch::swapfile`] creates the file. This module switches the file off and removes it,
-//! so that the journal does not depend on `launch`. `interleaf run --restore` uses this module too,
-//! for the swap file of a process that was killed.
+//! [`crate::launch::swapfile`] creates the file. This module switches it off and removes it, so
+//! that the journal does not depend on `launch`. `interleaf run --restore` does the same, through
+//! this module, with the swap file of a process that was killed.
 
 use super::Change;
 use crate::{
@@ -17,16 +17,16 @@ use std::{
     process::Command,
 };
 
-/// The prefix of the names of swap files; the process ID comes next, then a counter.
+/// The prefix of the names of swap files. The ID of the process and a counter follow.
 pub(crate) const PREFIX: &str = "interleaf-bench-swap-";
 
-/// The prefix of the names of hidden swap files for commands, in the folder of a store.
+/// The prefix of the names of hidden swap files for commands, which are in the folder of a store.
 pub(crate) const COMMAND_PREFIX: &str = ".interleaf-swap-";
 
-/// The value that a journal records for a file that neither exists nor is in use.
+/// The value in a journal for a file that neither exists nor is in use.
 pub(super) const ABSENT: &str = "no file";
 
-/// The value that a journal records for a file that is in use as swap, or is about to be.
+/// The value in a journal for a file that is in use as swap, or is about to be.
 pub(super) const IN_USE: &str = "in use as swap";
 
 /// The reason why a swap file was not removed.
@@ -43,7 +43,8 @@ pub(super) fn is_swap_file(change: &Change) -> bool {
     change.set == IN_USE && change.was == ABSENT && is_ours(Path::new(&change.path))
 }
 
-/// True for an absolute path whose file name has one of the prefixes of Interleaf's swap files.
+/// True when `path` is absolute and its file name has one of the prefixes of Interleaf's swap
+/// files.
 pub(crate) fn is_ours(path: &Path) -> bool {
     let name = path.file_name().map(|name| name.to_string_lossy());
     path.is_absolute()
@@ -52,7 +53,7 @@ pub(crate) fn is_ours(path: &Path) -> bool {
         })
 }
 
-/// Switches a swap file off if it is in use, and removes it. Returns true when the file existed.
+/// Switches a swap file off if it is in use, and removes it. Returns true if the file existed.
 ///
 /// # Errors
 /// When the kernel cannot switch the file off, for example for lack of memory, or the file cannot
@@ -67,8 +68,8 @@ pub(crate) fn remove(root: &Root, path: &Path) -> Result<bool, RemoveError> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, why).into());
     }
     if is_in_use(root, path)? {
-        // swapoff(8) reads the swapped pages into memory. The control group of the ended run still
-        // limits this memory, so the group is removed first.
+        // swapoff(8) reads the swapped pages into memory, which the control group of the ended run
+        // still limits. Remove this group first.
         let _ = memory_cgroup::remove_leftovers(root);
         run_tool("swapoff", path)?;
     }
@@ -77,16 +78,16 @@ pub(crate) fn remove(root: &Root, path: &Path) -> Result<bool, RemoveError> {
 }
 
 /// True when the kernel swaps to the file `path`. Only the file name is compared, not the folder:
-/// `/proc/swaps` escapes spaces in paths, and the names of Interleaf's swap files have none.
+/// `/proc/swaps` escapes spaces in paths, but the names of Interleaf's swap files contain none.
 fn is_in_use(root: &Root, path: &Path) -> Result<bool, RootError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let swaps = root.peek("/proc/swaps")?.unwrap_or_default();
     Ok(swap::is_in_use(&swaps, &name))
 }
 
-/// Runs a tool of util-linux on a file, in a process group of its own. In the foreground group of a
-/// terminal, Ctrl-C would interrupt the tool: swapoff(2) would end with `EINTR` and leave the file
-/// in use.
+/// Runs the tool `name` of util-linux on a file, in its own process group. If the tool were in the
+/// foreground group of a terminal, Ctrl-C would interrupt it: swapoff(2) would end with `EINTR` and
+/// leave the file in use.
 pub(crate) fn run_tool(name: &str, path: &Path) -> io::Result<()> {
     let ran = Command::new(name).arg(path).process_group(0).output().map_err(|why| {
         io::Error::new(why.kind(), format!("{name} (of util-linux) cannot be run: {why}"))
@@ -104,7 +105,7 @@ pub(crate) mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
-    /// A machine whose `/proc/swaps` has a header and the lines `swaps`.
+    /// Makes a machine whose `/proc/swaps` consists of a header and the lines `swaps`.
     pub(crate) fn machine(swaps: &str) -> (tempfile::TempDir, Root) {
         let folder = tempfile::tempdir().unwrap();
         fs::create_dir(folder.path().join("proc")).unwrap();

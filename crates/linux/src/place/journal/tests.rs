@@ -1,5 +1,5 @@
-//! Tests of the journal: every change is restored, even after a process was killed, and even if
-//! the folder has damaged journals too.
+//! Tests that the journal restores every change, even after a process was killed, and even if the
+//! folder also has damaged journals.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -20,7 +20,7 @@ const NODE0: &str = "/sys/kernel/mm/mempolicy/weighted_interleave/node0";
 const NODE1: &str = "/sys/kernel/mm/mempolicy/weighted_interleave/node1";
 const NODE9: &str = "/sys/kernel/mm/mempolicy/weighted_interleave/node9";
 
-/// A machine with two settings: the interleave weights of two nodes, both 1.
+/// Makes a machine with two settings: the weights of two nodes, both 1.
 fn machine() -> (tempfile::TempDir, Root) {
     let folder = tempfile::tempdir().unwrap();
     let root = Root::live_below(folder.path());
@@ -34,10 +34,10 @@ fn now(root: &Root) -> [String; 2] {
     [NODE0, NODE1].map(|path| root.text(path).unwrap().unwrap())
 }
 
-/// Writes a journal of process 1, which runs. If `lives` is false, the journal has a wrong start
-/// time, so that process 1 counts as ended.
+/// Writes a journal that belongs to process 1. If `lives` is false, the journal states a wrong
+/// start time, so that the process of the journal counts as ended.
 fn other(root: &Root, lives: bool, changes: &[(&str, &str, &str)]) -> Document {
-    // Use process 1, because it outlives this test.
+    // Process 1 is used because it outlives this test.
     let start = process(&Root::live(), 1).unwrap().unwrap().start_ticks;
     let change = |(path, was, set): &(&str, &str, &str)| Change {
         path: path.to_string(),
@@ -169,7 +169,7 @@ fn an_absent_setting_is_not_changed() {
 #[test]
 fn a_refused_write_leaves_no_journal() {
     let (_folder, root) = machine();
-    // A file that can be read, but that not even root can write.
+    // `NODE9` is a file that can be read, but that not even root can write.
     symlink("/proc/sys/kernel/cap_last_cap", root.at(NODE9)).unwrap();
     let (mut journal, _) = Journal::open(&root).unwrap();
     let why = journal.set(NODE9, "3").unwrap_err();
@@ -198,8 +198,8 @@ fn others_can_neither_write_journals_nor_keep_us_waiting() {
     assert_eq!(mode(&root.at(FOLDER).join(journal.document.name())) & 0o022, 0);
 }
 
-/// The folder has a valid journal of an ended process and a damaged file with each text of `texts`
-/// in turn. The valid journal is undone, and the damaged file is renamed.
+/// The folder has a valid journal of an ended process and a damaged file, whose text is each of
+/// `texts` in turn. The changes of the valid journal are undone, and the damaged file is renamed.
 #[test]
 fn a_damaged_journal_is_set_aside_and_the_rest_is_restored() {
     let start = process(&Root::live(), 1).unwrap().unwrap().start_ticks;
@@ -227,8 +227,7 @@ fn a_damaged_journal_is_set_aside_and_the_rest_is_restored() {
         fs::write(root.at(FOLDER).join(&name), &text).unwrap();
         assert_eq!(damaged(&root).unwrap().len(), 1, "{text}");
         assert_eq!(leftovers(&root).unwrap().len(), 1, "{text}");
-        // `Journal::open`, which a starting daemon calls, also undoes the changes of ended
-        // processes.
+        // `Journal::open` also undoes the changes of ended processes; a starting daemon calls it.
         let (_journal, undone) = Journal::open(&root).unwrap();
         let [first, second] = &undone[..] else { panic!("{undone:?}") };
         let (Undone::Restored(change), Undone::SetAside { damaged, aside }) = (first, second)
@@ -376,7 +375,8 @@ fn pages_are_steered_by_one_process() {
     assert_eq!(journals(&root), 2);
     second.close().unwrap();
     assert_eq!(journals(&root), 1, "a claim ends with its journal");
-    // The claim of a killed process does not count, so the same pages can be claimed again.
+    // The claim of a process that was killed does not count, so the same pages can be claimed
+    // again.
     let mut gone = other(&root, false, &[]);
     gone.claim = Some(claim(&["java"]));
     gone.save(&root).unwrap();

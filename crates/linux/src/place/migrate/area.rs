@@ -1,6 +1,6 @@
 //! Finds the mappings of a process whose pages can be migrated. `numa_maps` shows the kind of each
-//! mapping and the nodes of its pages. `smaps` shows the end of each mapping and the number of its
-//! bytes in huge pages.
+//! mapping and the nodes of its pages. `smaps` shows the end of each mapping, and how many of its
+//! bytes are in huge pages.
 //!
 //! Only the process's own memory is migrated: anonymous memory, heap, stack, pages of hugetlbfs,
 //! and shared memory that no other process maps. Pages of files stay on their nodes, because the
@@ -15,14 +15,14 @@ use std::{collections::BTreeMap, ops::Range};
 pub(super) struct Area {
     pub(super) addresses: Range<u64>,
     pub(super) resident_bytes: u64,
-    /// The size of a page, bytes: for hugetlbfs the page size of hugetlbfs; for a mapping whose
-    /// whole resident memory is in transparent huge pages the size of a huge page; otherwise the
-    /// size of a base page. With the size of a huge page, each huge page is located once and not
-    /// 512 times. If a huge page is split during a pass, the next pass finds its base pages.
+    /// The size of a page, bytes. For hugetlbfs, it is the page size of hugetlbfs; for a mapping
+    /// whose whole resident memory is in transparent huge pages, the size of a huge page; otherwise
+    /// the size of a base page. With the size of a huge page, each huge page is located once and
+    /// not 512 times. If a huge page is split during a pass, the next pass finds its base pages.
     pub(super) page_bytes: u64,
-    /// The number of adjacent pages that migrate as one; a power of two.
+    /// The number of adjacent pages that migrate together; a power of two.
     pub(super) unit_pages: u32,
-    /// True for shared memory and hugetlbfs. `pagemap` marks their pages as pages of a file.
+    /// True for shared memory and hugetlbfs, whose pages `pagemap` marks as pages of a file.
     pub(super) is_shared: bool,
 }
 
@@ -30,12 +30,12 @@ pub(super) struct Area {
 #[derive(Debug, PartialEq, Eq)]
 struct Extent {
     end: u64,
-    /// Bytes in transparent huge pages.
+    /// Bytes of the mapping that are in transparent huge pages.
     huge_bytes: u64,
 }
 
 /// Returns the mappings of a process whose pages can be migrated, in order of their addresses.
-/// `smaps` and `mappings` are the contents of the files `smaps` and `numa_maps` of the process.
+/// `smaps` is the content of the process's file `smaps`, and `mappings` that of its `numa_maps`.
 /// `page_bytes` and `huge_bytes` are the sizes of a base page and of a transparent huge page.
 pub(super) fn areas(
     smaps: &str,
@@ -45,8 +45,7 @@ pub(super) fn areas(
 ) -> Vec<Area> {
     let extents = extents(smaps);
     let area = |mapping: &Mapping| {
-        // `extents` lacks the mapping if it was added between the reading of the two files. Skip
-        // the mapping.
+        // Skip a mapping that `extents` lacks: it was added between the readings of the two files.
         let extent = extents.get(&mapping.start)?;
         let is_hugetlb = mapping.page_bytes > page_bytes;
         let is_shared = is_hugetlb || mapping.is_named_memory(page_bytes);
@@ -66,8 +65,8 @@ pub(super) fn areas(
     mappings.iter().filter_map(area).collect()
 }
 
-/// The [`Extent`] of each mapping in a text of `smaps`. The key is the start address of the
-/// mapping.
+/// Returns the [`Extent`] of each mapping in `smaps`, with the start address of the mapping as the
+/// key.
 fn extents(smaps: &str) -> BTreeMap<u64, Extent> {
     let mut all = BTreeMap::new();
     let mut last = None;

@@ -9,39 +9,39 @@ use crate::process::numa_maps::NodeBytes;
 use interleaf_procfs::pagemap::ResidentPage;
 use std::{io, ops::Range};
 
-/// Maximum number of addresses in a call that locates pages. It is large enough to make the fixed
-/// cost of a call negligible.
+/// Maximum number of addresses in a call that locates pages. With so many addresses, the fixed cost
+/// of a call is negligible.
 const LOCATE_PAGES: usize = 1 << 14;
 
 /// A page that was resident when `pagemap` was read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Page {
     pub(super) address: u64,
-    /// The node of the page; `None` before the page is located, and if it is not resident any more.
+    /// The node of the page; `None` if the page is not located yet or is not resident any more.
     pub(super) node: Option<u32>,
-    /// The index of the area that has the page.
+    /// The index of the area that contains the page.
     pub(super) area: usize,
     /// True when other processes map the page too.
     pub(super) is_shared: bool,
 }
 
-/// Pages in order of their addresses.
+/// A batch of pages in order of their addresses.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub(super) pages: Vec<Page>,
 }
 
-/// Units of a batch, with their pages. The pages of a unit migrate together.
+/// The units of a batch, with their pages. The pages of a unit migrate together.
 #[derive(Debug, Default)]
 pub(super) struct Units {
     pub(super) units: Vec<Unit>,
-    /// For each unit, in the order of `units`: the indices of the unit's pages in the batch.
+    /// For each unit of `units`, in the same order, the indices of its pages in the batch.
     pub(super) pages: Vec<Range<usize>>,
 }
 
 impl Batch {
     /// Appends the pages `found`, which are in the area with the index `area`. Their addresses must
-    /// be above all addresses in the batch.
+    /// be above all addresses that the batch has.
     pub(super) fn add(&mut self, area: usize, found: &[ResidentPage]) {
         let page = |found: &ResidentPage| {
             let ResidentPage { address, is_shared } = *found;
@@ -50,7 +50,8 @@ impl Batch {
         self.pages.extend(found.iter().map(page));
     }
 
-    /// Finds the nodes of `pages`, which are indices of pages in the batch.
+    /// Finds the nodes of some pages of the batch. `pages` has the indices of these pages in the
+    /// batch.
     pub(super) fn locate(
         &mut self,
         memory: &mut impl Memory,
@@ -59,19 +60,19 @@ impl Batch {
     ) -> io::Result<()> {
         for pages in pages.chunks(LOCATE_PAGES) {
             let addresses: Vec<u64> = pages.iter().map(|at| self.pages[*at].address).collect();
-            // A page that the kernel does not report counts as not resident.
+            // A page about which the kernel reports nothing counts as not resident.
             let mut status = vec![-1; addresses.len()];
             memory.locate(pid, &addresses, &mut status)?;
             for (at, status) in pages.iter().zip(status) {
-                // The zero page, which backs memory that was only read, has a negative status and
-                // counts as not resident.
+                // The zero page, which backs memory that was only read, gets a negative status, and
+                // therefore counts as not resident.
                 self.pages[*at].node = u32::try_from(status).ok();
             }
         }
         Ok(())
     }
 
-    /// Bytes of the pages of the batch on each node.
+    /// Returns the bytes of the batch's pages on each node.
     pub(super) fn bytes(&self, areas: &[Area]) -> NodeBytes {
         let mut bytes = NodeBytes::default();
         for pages in self.pages.chunk_by(|a, b| (a.node, a.area) == (b.node, b.area)) {
@@ -83,9 +84,9 @@ impl Batch {
         bytes
     }
 
-    /// Divides the batch into units that migrate as one. A unit is a page, or, in an area with
-    /// `unit_pages` above 1, an aligned block of `unit_pages` pages that are all resident on one
-    /// node. `is_stuck` is true for the address of a page that failed to migrate.
+    /// Divides the batch into units whose pages migrate together. A unit is a page, or, in an area
+    /// with `unit_pages` above 1, an aligned block of `unit_pages` pages that are all resident on
+    /// one node. `is_stuck` is true for the address of a page that failed to migrate.
     pub(super) fn units(
         &self,
         areas: &[Area],
@@ -114,7 +115,8 @@ impl Batch {
         all
     }
 
-    /// The number of pages that migrate as one, beginning with the page at the index `first`.
+    /// Returns the number of pages that migrate together, beginning with the page at the index
+    /// `first`.
     fn block(&self, first: usize, area: &Area) -> usize {
         let count = area.unit_pages as usize;
         let page = &self.pages[first];
@@ -123,14 +125,14 @@ impl Batch {
             return 1;
         };
         let last = pages[count - 1].address;
-        // Pages are in order of their addresses: if the last page has the expected address, no page
+        // Pages are in order of their addresses. If the last page has the expected address, no page
         // of the block is missing.
         let whole = last - page.address == area.page_bytes * (count as u64 - 1);
         if whole && pages.iter().all(|other| other.node == page.node) { count } else { 1 }
     }
 
-    /// The indices of the pages in the aligned block of `bytes` bytes that contains the page with
-    /// the index `at`. Pages of other areas are left out.
+    /// Returns the indices of the pages in the aligned block of `bytes` bytes that contains the
+    /// page at the index `at`. Pages of other areas are left out.
     pub(super) fn block_around(&self, at: usize, bytes: u64) -> Range<usize> {
         let Page { address, area, .. } = self.pages[at];
         let block = address / bytes;

@@ -1,4 +1,4 @@
-//! A simulated machine for tests. It migrates pages as `mm/migrate.c` of the kernel does: in
+//! A simulated machine for tests. It migrates pages as the kernel does in `mm/migrate.c`: in
 //! groups, up to the first group that does not migrate as a whole.
 
 use super::{area::Area, memory::Memory};
@@ -40,23 +40,23 @@ pub(super) struct Fake {
     pub(super) processes: Vec<Process>,
     pub(super) areas: BTreeMap<u32, Vec<Area>>,
     pub(super) pages: BTreeMap<(u32, u64), FakePage>,
-    /// The size of a folio in pages. The pages of an aligned block of this size migrate as one. 0
-    /// means single pages, like 1.
+    /// The size of a folio in pages. The pages of an aligned block of this size migrate together.
+    /// The value 0 means single pages, as 1 does.
     pub(super) folio: u64,
-    /// Free pages of each node.
+    /// The number of free pages on each node.
     pub(super) free: BTreeMap<u32, u64>,
-    /// True when only the named processes migrate, each independently of the others, and not their
-    /// descendants.
+    /// True when only the named processes migrate, without their descendants and each independently
+    /// of the others.
     pub(super) alone: bool,
-    /// IDs of the processes of other users, whose pages must not be migrated.
+    /// The IDs of other users' processes, whose pages must not be migrated.
     pub(super) foreign: BTreeSet<u32>,
     pub(super) allowed: Option<IdList>,
-    /// The ID of a process that ends, and the number of calls of [`Memory::move_to`] before its
-    /// end.
+    /// The ID of a process that ends, and the number of calls of [`Memory::move_to`] that precede
+    /// its end.
     pub(super) ends: Option<(u32, u32)>,
-    /// True when the process in `ends` still exists after its end, without memory.
+    /// True when the process in `ends` still exists, without memory, after its end.
     pub(super) ends_slowly: bool,
-    /// A process that releases its memory once its areas are read.
+    /// The ID of a process that releases its memory as soon as its areas are read.
     pub(super) ends_when_read: Option<u32>,
     pub(super) clock: Duration,
     pub(super) paused: Duration,
@@ -67,7 +67,7 @@ pub(super) struct Fake {
 }
 
 impl Fake {
-    /// A machine whose node N has `free[N]` free pages.
+    /// Makes a machine whose node N has `free[N]` free pages.
     pub(super) fn new(free: &[u64]) -> Self {
         Self { free: (0..).zip(free.iter().copied()).collect(), ..Self::default() }
     }
@@ -80,8 +80,8 @@ impl Fake {
         self.areas.entry(pid).or_default();
     }
 
-    /// Maps pages of a process from the address `start` on. `nodes` has the node of each page.
-    /// According to `smaps`, `unit_pages` adjacent pages migrate as one.
+    /// Maps pages of a process from the address `start` on. `nodes` has the node of each page. As
+    /// `smaps` would show it, `unit_pages` adjacent pages migrate together.
     pub(super) fn map(&mut self, pid: u32, start: u64, unit_pages: u32, nodes: &[u32]) {
         let end = start + nodes.len() as u64 * PAGE;
         let area = Area {
@@ -104,7 +104,7 @@ impl Fake {
         }
     }
 
-    /// The number of pages on each node.
+    /// Returns the number of pages on each node.
     pub(super) fn counts(&self) -> Vec<usize> {
         let on = |node: &u32| self.pages.values().filter(|page| page.node == *node).count();
         self.free.keys().map(on).collect()
@@ -117,15 +117,15 @@ impl Fake {
         near.map(|((_, address), _)| *address).collect()
     }
 
-    /// The error of `move_pages` for a process that has ended: `EINVAL` if the process still exists
-    /// without memory; otherwise `ESRCH`.
+    /// Returns the error of `move_pages` for a process that has ended: `EINVAL` if the process
+    /// still exists without memory, otherwise `ESRCH`.
     fn gone(&self, pid: u32) -> io::Error {
         let is_there = self.processes.iter().any(|process| process.pid == pid);
         io::Error::from_raw_os_error(if is_there { libc::EINVAL } else { libc::ESRCH })
     }
 
-    /// Migrates isolated pages to `node`. `group` has the addresses of the pages. Returns the count
-    /// of pages that failed.
+    /// Migrates isolated pages to `node`. `group` has their addresses. Returns the number of pages
+    /// that failed to migrate.
     fn flush(&mut self, pid: u32, group: &BTreeSet<u64>, node: u32) -> io::Result<u64> {
         let mut failed = 0;
         for address in group {
@@ -147,10 +147,10 @@ impl Fake {
         Ok(failed)
     }
 
-    /// Isolates a page from its LRU list before the page migrates to `node`. `group` has the
-    /// addresses of the pages that are isolated already. For a page that is not isolated, returns
-    /// as the error the status that `move_pages` reports: a negative error number, or the page's
-    /// node if the page is on `node` already.
+    /// Isolates the page at `address` from its LRU list, so that it can migrate to `node`. `group`
+    /// has the addresses of the pages that are isolated already. If the page is not isolated,
+    /// returns as the error the status that `move_pages` reports: a negative error number, or the
+    /// page's node if the page is on `node` already.
     fn isolate(
         &mut self,
         pid: u32,
@@ -251,7 +251,7 @@ impl Memory for Fake {
         if self.ends.is_some_and(|(_, calls)| self.calls > calls)
             && let Some((pid, _)) = self.ends.take()
         {
-            // With `ends_slowly` the process stays in the table without memory, so the call fails
+            // With `ends_slowly` the process stays in `processes` without memory, so the call fails
             // with `EINVAL` and not with `ESRCH`.
             if !self.ends_slowly {
                 self.processes.retain(|process| process.pid != pid);

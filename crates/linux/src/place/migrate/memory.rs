@@ -1,5 +1,6 @@
-//! The interface to the kernel that reads and migrates the memory of processes. Tests use a
-//! simulated machine behind this interface, because a machine with one node cannot migrate pages.
+//! The interface to the kernel through which the memory of processes is read and migrated. Tests
+//! use a simulated machine behind this interface, because a machine with one node cannot migrate
+//! pages.
 
 use super::area::{self, Area};
 use crate::{
@@ -25,35 +26,36 @@ use std::{
 /// The file with the size of a transparent huge page.
 const HUGE: &str = "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size";
 
-/// The interface to processes whose memory is read and migrated.
+/// The kernel's functions that read and migrate the memory of processes.
 pub(super) trait Memory {
-    /// Bytes of a page and of a transparent huge page.
+    /// Returns the sizes of a base page and of a transparent huge page, bytes.
     fn page_sizes(&self) -> (u64, u64);
 
-    /// Nodes with memory, and their free bytes.
+    /// Returns the nodes with memory, and the free bytes of each.
     fn nodes(&mut self) -> Result<Vec<(u32, u64)>, RootError>;
 
-    /// For each process of `pids`, the process and its descendants, from one reading of `/proc`;
-    /// empty for a missing process. Descendants are left out if [`Self::is_alone`] is true.
+    /// Returns, for each process of `pids`, the process and its descendants, all from one reading
+    /// of `/proc`; nothing for a missing process. Descendants are left out if [`Self::is_alone`] is
+    /// true.
     fn trees(&mut self, pids: &[u32]) -> Result<Vec<Vec<Process>>, RootError>;
 
-    /// True when only the processes that the caller names migrate, and not their descendants. If
+    /// True when only the processes that the caller names migrate, without their descendants. If
     /// one of the named processes has ended or is refused, the other named processes still migrate.
     fn is_alone(&self) -> bool;
 
-    /// A process; `None` when it does not exist.
+    /// Returns the process `pid`; `None` if it does not exist.
     fn process(&mut self, pid: u32) -> Result<Option<Process>, RootError>;
 
-    /// The nodes that a process may allocate on; `None` without a limit.
+    /// Returns the nodes on which a process may allocate; `None` if there is no limit.
     fn allowed(&mut self, pid: u32) -> Result<Option<IdList>, RootError>;
 
-    /// The migratable memory of a process; `None` when the process has ended.
+    /// Returns the memory of a process that can be migrated; `None` if the process has ended.
     fn areas(&mut self, pid: u32) -> Result<Option<Vec<Area>>, RootError>;
 
-    /// False when the process has released its memory, because it has ended or is about to end.
+    /// False if the process has released its memory, because it has ended or is about to end.
     fn has_memory(&mut self, pid: u32) -> Result<bool, RootError>;
 
-    /// Appends to `to` the resident pages of an area in the range `addresses`.
+    /// Appends to `to` the pages of an area that are resident in the range `addresses`.
     fn resident(
         &mut self,
         pid: u32,
@@ -62,13 +64,14 @@ pub(super) trait Memory {
         to: &mut Vec<ResidentPage>,
     );
 
-    /// Writes the node of each page into `status`, negative for a page that is not resident.
+    /// Writes the node of each page into `status`; a negative number for a page that is not
+    /// resident.
     fn locate(&mut self, pid: u32, addresses: &[u64], status: &mut [i32]) -> io::Result<()>;
 
     /// Moves pages to one node by `move_pages(2)`. The kernel stops at the first group of pages
-    /// that does not migrate as a whole, and returns the number of pages from this group on that
-    /// did not migrate; 0 if it did not stop. Writes into `status` the node or a negative error of
-    /// each page before this group.
+    /// that does not migrate as a whole. Returns how many pages did not migrate, counted from this
+    /// group on; 0 if the kernel did not stop. Writes into `status`, for each page before this
+    /// group, its node or a negative error number.
     fn move_to(
         &mut self,
         pid: u32,
@@ -77,7 +80,7 @@ pub(super) trait Memory {
         status: &mut [i32],
     ) -> io::Result<u64>;
 
-    /// Time on a monotonic clock.
+    /// Returns the time on a monotonic clock.
     fn now(&self) -> Duration;
 
     fn pause(&mut self, span: Duration);
@@ -89,11 +92,11 @@ pub(super) struct Live {
     page_bytes: u64,
     huge_bytes: u64,
     start: Instant,
-    /// The ID of the process whose pagemap was opened last, and the file of this pagemap. The file
-    /// is `None` if the pagemap cannot be opened.
+    /// The ID of the process whose pagemap was opened last, and the pagemap; no file if the pagemap
+    /// cannot be opened.
     pagemap: Option<(u32, Option<File>)>,
-    /// True when only the processes that the caller names migrate, each independently of the
-    /// others, and not their descendants.
+    /// True when only the processes that the caller names migrate, without their descendants and
+    /// each independently of the others.
     pub(super) alone: bool,
 }
 
@@ -117,8 +120,8 @@ impl Live {
         self.root.has("/proc/self/numa_maps")
     }
 
-    /// The entries of a pagemap for the range `addresses`, fewer if the process ends; `None`
-    /// without a readable pagemap.
+    /// Reads the entries of a process's pagemap for the range `addresses`. Returns fewer entries if
+    /// the process ends meanwhile, and `None` if the pagemap cannot be opened.
     fn entries(&mut self, pid: u32, addresses: &Range<u64>) -> Option<Vec<u8>> {
         if self.pagemap.as_ref().is_none_or(|(of, _)| *of != pid) {
             let path = self.root.at(&format!("/proc/{pid}/pagemap"));
@@ -131,7 +134,7 @@ impl Live {
         let mut read = 0;
         while read < bytes.len() {
             match file.read_at(&mut bytes[read..], offset + read as u64) {
-                // The file or the process has ended. The remaining pages count as not resident.
+                // The file or the process has ended. Pages without an entry count as not resident.
                 Ok(0) | Err(_) => break,
                 Ok(count) => read += count,
             }
@@ -174,7 +177,8 @@ impl Memory for Live {
     }
 
     fn areas(&mut self, pid: u32) -> Result<Option<Vec<Area>>, RootError> {
-        // Close the open pagemap, because another process may have the ID by now.
+        // Close the pagemap that is still open, because another process may have the ID `pid` by
+        // now.
         self.pagemap = None;
         let Some(mappings) = numa_maps::mappings(&self.root, pid)? else { return Ok(None) };
         let Some(smaps) = self.root.peek(&format!("/proc/{pid}/smaps"))? else { return Ok(None) };
@@ -182,7 +186,7 @@ impl Memory for Live {
     }
 
     fn has_memory(&mut self, pid: u32) -> Result<bool, RootError> {
-        // The first number of `statm` is the size of the address space. It is 0 once the exiting
+        // The first number of `statm` is the size of the address space. It is 0 once an exiting
         // process has released its memory (`exit_mm`).
         let statm = self.root.peek(&format!("/proc/{pid}/statm"))?.unwrap_or_default();
         Ok(statm.split_whitespace().next().is_some_and(|pages| pages != "0"))
@@ -197,16 +201,16 @@ impl Memory for Live {
     ) {
         let step = self.page_bytes;
         let entries = self.entries(pid, &addresses);
-        // `pagemap` has an entry for each base page, so a page of hugetlbfs has several entries.
-        // Keep only its first entry.
+        // `pagemap` has an entry for each base page, so it has several entries for a page of
+        // hugetlbfs. Keep only the first of them.
         let is_first = |page: &ResidentPage| page.address.is_multiple_of(area.page_bytes);
         match entries {
             Some(entries) => {
                 let found = pagemap::resident(&entries, addresses.start, step, area.is_shared);
                 to.extend(found.filter(is_first));
             }
-            // `pagemap` is missing or hidden. Any page could be resident, so add all pages of the
-            // range.
+            // `pagemap` is missing or hidden. Any page of the range could be resident, so add all
+            // of them.
             None => {
                 let page = |address| ResidentPage { address, is_shared: false };
                 to.extend(addresses.step_by(step as usize).map(page).filter(is_first));

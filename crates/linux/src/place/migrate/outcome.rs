@@ -1,5 +1,5 @@
-//! The result of a migration: the bytes on each node before and after, and the bytes that could not
-//! be migrated, with the reasons.
+//! The result of a migration: the bytes on each node before and after it, and the bytes that could
+//! not be migrated, with the reasons.
 
 use crate::{machine::id_list::IdList, process::numa_maps::NodeBytes, root::RootError};
 use std::{collections::BTreeMap, fmt, io};
@@ -7,58 +7,60 @@ use std::{collections::BTreeMap, fmt, io};
 /// The result of a migration of several processes.
 #[derive(Debug, Default)]
 pub struct Outcome {
-    /// Processes whose memory could be read, parents before children.
+    /// The processes whose memory could be read, parents before children.
     pub processes: Vec<ProcessOutcome>,
-    /// Processes whose memory could not be read or migrated: descendants of the processes that the
-    /// caller named, or, after [`alone`](super::Migrator::alone), the named processes themselves.
+    /// The processes whose memory could not be read or migrated: descendants of the processes that
+    /// the caller named or, after [`alone`](super::Migrator::alone), the named processes
+    /// themselves.
     pub refused: Vec<Refusal>,
     /// True when the caller stopped the migration early.
     pub stopped: bool,
-    /// The count of passes over all memory, at least 1. [`ProcessOutcome::after`] has the placement
-    /// in the last pass.
+    /// Number of passes over all memory, at least 1. [`ProcessOutcome::after`] has the placement in
+    /// the last pass.
     pub passes: u32,
 }
 
-/// The result of a migration for one process. Only migratable memory is counted, so pages of files
-/// are left out.
+/// The result of a migration for one process. Only memory that can be migrated is counted, so pages
+/// of files are left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessOutcome {
     pub pid: u32,
-    /// The command name, at most 15 bytes.
+    /// The process's command name, at most 15 bytes.
     pub name: String,
-    /// Placement of the pages when each page was first located, in the first pass over the process.
-    /// `after` can have more pages, because the process may allocate during the migration.
+    /// The placement in the first pass over the process: each page counts on the node where it was
+    /// located first. `after` can have more pages, because the process may allocate during the
+    /// migration.
     pub before: NodeBytes,
-    /// Placement when pages were last located, after the last move. Use `after`, not `moved_bytes`,
-    /// to judge the success: the kernel may have migrated pages back since, or reported moves that
-    /// did not happen.
+    /// The placement when pages were located last, after the last move. It shows the success of the
+    /// migration, which `moved_bytes` does not: the kernel may have migrated pages back since, or
+    /// reported moves that did not happen.
     pub after: NodeBytes,
     /// Bytes migrated; a page that was migrated twice counts twice.
     pub moved_bytes: u64,
     /// Bytes that were on the wrong node and could not be migrated, for each reason.
     pub left: BTreeMap<Reason, u64>,
-    /// True when the process has ended during the migration: `after` is then meaningless.
+    /// True if the process ended during the migration: `after` is then meaningless.
     pub ended: bool,
 }
 
 impl Outcome {
-    /// Initial placement, summed over the processes that did not end.
+    /// Returns the placement before the migration, summed over the processes that did not end.
     pub fn before(&self) -> NodeBytes {
         self.alive().map(|process| &process.before).collect()
     }
 
-    /// Final placement, summed over the processes that did not end.
+    /// Returns the placement after the migration, summed over the processes that did not end.
     pub fn after(&self) -> NodeBytes {
         self.alive().map(|process| &process.after).collect()
     }
 
-    /// Bytes migrated, over all processes.
+    /// Returns the bytes migrated, summed over all processes.
     pub fn moved_bytes(&self) -> u64 {
         self.processes.iter().map(|process| process.moved_bytes).sum()
     }
 
-    /// Bytes that were on the wrong node and could not be migrated, for each reason, summed over
-    /// the processes that did not end.
+    /// Returns the bytes that were on the wrong node and could not be migrated, for each reason,
+    /// summed over the processes that did not end.
     pub fn left(&self) -> BTreeMap<Reason, u64> {
         let mut sum = BTreeMap::new();
         for (reason, bytes) in self.alive().flat_map(|process| &process.left) {
@@ -77,22 +79,22 @@ impl Outcome {
 pub enum Reason {
     /// The page was in use at each attempt (`EBUSY`).
     Busy,
-    /// The page is mapped by another process too (`EACCES`).
+    /// Another process maps the page too (`EACCES`).
     Shared,
-    /// Only a part of the page's folio is mapped by this process. Moving one page of the folio
-    /// moves its other pages too, so no page of the folio is moved.
+    /// This process maps only a part of the page's folio. Moving one page of the folio moves its
+    /// other pages too, so no page of the folio is moved.
     Joined,
     /// The target node is full (`ENOMEM`).
     Full(u32),
-    /// The kernel reported that the page had moved, but the page was on its former node when it was
-    /// located afterwards.
+    /// The kernel reported that the page had moved, but afterwards the page was found on its former
+    /// node.
     Returned,
-    /// `move_pages` failed for the page with another error number, which is the field.
+    /// `move_pages` failed for the page with another error number, the field.
     Other(i32),
 }
 
 impl Reason {
-    /// Advice to the user.
+    /// Returns advice to the user.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Busy => {
@@ -145,9 +147,9 @@ pub enum RefusalReason {
     /// The cpuset of the process lacks nodes of the target.
     #[error("it may not have memory on node {missing}: its cpuset has {allowed}")]
     Cpuset {
-        /// Nodes of the target that the process may not use.
+        /// The nodes of the target that the process may not use.
         missing: IdList,
-        /// Nodes that the process may use.
+        /// The nodes that the process may use.
         allowed: IdList,
     },
     #[error(transparent)]
@@ -158,7 +160,7 @@ pub enum RefusalReason {
 }
 
 impl RefusalReason {
-    /// Advice to the user.
+    /// Returns advice to the user.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Permission => {
@@ -180,12 +182,11 @@ pub enum MigrateError {
     /// The target does not fit this machine.
     #[error(transparent)]
     Target(#[from] super::plan::TargetError),
-    /// The kernel lacks NUMA.
     #[error("there is no /proc/self/numa_maps: this kernel has no NUMA")]
     Numa,
     #[error("there is no process {0}")]
     Absent(u32),
-    /// A named process cannot be migrated.
+    /// A process that the caller named cannot be migrated.
     #[error(transparent)]
     Refused(#[from] Refusal),
     #[error(transparent)]

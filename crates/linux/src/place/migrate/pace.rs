@@ -2,41 +2,41 @@
 
 use std::time::Duration;
 
-/// A rate limiter. Pages migrate in portions, one call at a time. After the start of a portion of
-/// `n` bytes, the next portion waits for `n` / rate seconds. A pause without migration does not
-/// raise the rate afterwards.
+/// A rate limiter for pages that migrate in portions, one call of `move_pages` at a time. After the
+/// start of a portion of `n` bytes, the next portion waits for `n` / rate seconds. After a pause
+/// without migration, the rate is no higher than before.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pace {
-    /// Bytes per second; `None` for no limit.
+    /// The limit of the rate, bytes per second; `None` for no limit.
     bytes_per_s: Option<u64>,
-    /// The time, on the caller's clock, from which the next portion may begin without exceeding the
-    /// rate.
+    /// The earliest time, on the caller's clock, at which the next portion may begin.
     done: Duration,
 }
 
 impl Pace {
-    /// A limiter for this rate, at least 1 byte per second.
+    /// Returns a limiter for this rate. A rate of 0 counts as 1 byte per second.
     pub(super) fn new(bytes_per_s: Option<u64>) -> Self {
         Self { bytes_per_s: bytes_per_s.map(|rate| rate.max(1)), done: Duration::ZERO }
     }
 
-    /// The time to wait from `now` before more is migrated.
+    /// Returns the time to wait, from `now` on, before the next portion may migrate.
     pub(super) fn wait(&self, now: Duration) -> Duration {
         self.done.saturating_sub(now)
     }
 
-    /// Counts `bytes`, which were migrated by a call that began at `now`.
+    /// Counts `bytes`, which a call that began at `now` has migrated.
     pub(super) fn spend(&mut self, bytes: u64, now: Duration) {
         if let Some(rate) = self.bytes_per_s {
             let seconds = bytes as f64 / rate as f64;
-            // Limit the time to 1e9 s, which is longer than any wait and fits into a `Duration`.
+            // Limit the time to 1e9 s: longer than any wait, but small enough for a `Duration`.
             let takes = Duration::try_from_secs_f64(seconds.min(1e9)).unwrap_or_default();
             self.done = self.done.max(now).saturating_add(takes);
         }
     }
 
-    /// The size of the next portion, bytes: as much as the rate allows in a tenth of a second, but
-    /// at most `most`. Small portions keep the rate even, and let a stop take effect soon.
+    /// Returns the size of the next portion, bytes: as much as the rate allows in a tenth of a
+    /// second, but at most `most`. Small portions keep the rate even, and let a stop take effect
+    /// soon.
     pub(super) fn portion(&self, most: u64) -> u64 {
         self.bytes_per_s.map_or(most, |rate| (rate / 10).min(most))
     }

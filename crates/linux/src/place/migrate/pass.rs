@@ -1,4 +1,5 @@
-//! Migrates the pages of one process: locate, plan, move, locate again.
+//! Migrates the pages of one process: locates them, plans moves, moves pages, and locates them
+//! again.
 //!
 //! Difficulties of `move_pages`, from `mm/migrate.c` of Linux 6.1 to 6.12:
 //! - The call stops at the first group of pages that it cannot move as a whole, and reports nothing
@@ -10,7 +11,8 @@
 //!   is passed.
 //! - The kernel does not report the size of other folios. Therefore the first page of a mapping is
 //!   requested alone, and the pages that migrate with it show the folio size.
-//! - The status that the call writes can be outdated. Therefore pages are located again after the
+//! - The status that the call writes for a page can be outdated. Therefore pages are located again
+//!   after the call, and only these locations count.
 //!   call, and only these locations count.
 
 use super::{
@@ -30,78 +32,79 @@ use std::{
     time::Duration,
 };
 
-/// A batch is processed once it has at least this many pages. Memory is read in slices: ranges of
-/// addresses in one area. A slice has at least this many base pages, except the first and the last
-/// slice of an area.
+/// Memory is read in slices, which are ranges of addresses in one area, and a batch is processed
+/// once its slices have at least this many pages. A slice also has at least this many base pages,
+/// except the first and the last slice of an area.
 const BATCH_PAGES: u64 = 1 << 16;
 
-/// Number of units (pages or huge pages that migrate as one) in the planner's window, for units
-/// above 32 KiB; for smaller units the window is 2 MiB. Each slice, except the first and the last
-/// of an area, consists of whole windows.
+/// The planner's window has this number of units (pages or huge pages) if a unit is larger than 32
+/// KiB; for smaller units the window is 2 MiB. Each slice, except the first and the last of an
+/// area, consists of whole windows.
 const WINDOW_UNITS: u64 = 64;
 
-/// Maximum size of a call that migrates pages, bytes. Each call drains the per-CPU LRU batches of
-/// all CPUs (`lru_cache_disable`), so many small calls are slow; a large call reports no progress
-/// for a long time.
+/// Maximum number of bytes that one call migrates. Each call drains the per-CPU LRU batches of all
+/// CPUs (`lru_cache_disable`), so many small calls are slow; a large call reports no progress for a
+/// long time.
 const MOVE_BYTES: u64 = 32 << 20;
 
-/// Maximum number of plans for one batch. A further plan moves other pages in place of pages that
-/// failed, or continues an exchange between two nearly full nodes.
+/// Maximum number of plans for one batch. Each plan after the first moves other pages in place of
+/// pages that failed, or continues an exchange between two nearly full nodes.
 const ROUNDS_MAX: u32 = 32;
 
-/// Work on a batch ends after this many consecutive plans without a moved page.
+/// Work on a batch ends after this number of consecutive plans by which no page moved.
 const IDLE_ROUNDS_MAX: u32 = 3;
 
-/// Work on a batch ends when the batch has moved more than this multiple of the bytes in its first
-/// plan: another program may keep moving the pages back. The check is between two plans, so the
-/// last plan can exceed the limit.
+/// Work on a batch ends when more bytes have moved than this multiple of the bytes in the batch's
+/// first plan, because another program may keep moving the pages back. The check is between two
+/// plans, so the last plan can exceed the limit.
 const MOVES_MAX_FACTOR: u64 = 3;
 
-/// Maximum number of calls for the same pages: pages about which a call reported nothing are
+/// Maximum number of calls for the same pages: those about which a call reported nothing are
 /// requested again.
 const CALLS_MAX: u32 = 64;
 
-/// The longest wait between two checks of the stop request.
+/// The longest wait before the stop request is checked again.
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 
-/// The status that a page has before a call. If the call stops and reports nothing about the page,
-/// the page keeps this status.
+/// The status of a page before a call. If the call stops and reports nothing about the page, the
+/// page keeps this status.
 const NOT_TRIED: i32 = i32::MIN;
 
 /// The reason why work on a process ends early.
 #[derive(Debug)]
 pub(super) enum Halt {
-    /// The caller requested a stop.
+    /// The caller requested that the migration stops.
     Stopped,
     Ended,
     /// The process may not or cannot be migrated further.
     Refused(RefusalReason),
 }
 
-/// The results of earlier passes over a process that later passes need.
+/// The results of earlier passes over a process that its later passes need.
 #[derive(Debug, Default)]
 pub(super) struct Memo {
-    /// The reason why a page did not migrate. The key is the page's address.
+    /// The reasons why pages did not migrate, by the addresses of the pages.
     pub(super) stuck: HashMap<u64, Reason>,
-    /// The folio size, in pages, of each area that was tried. The key is the area's first address.
+    /// The folio size, in pages, of each area of which a page was tried. The key is the area's
+    /// first address.
     learned: HashMap<u64, u32>,
 }
 
 /// The result of a pass over a process.
 #[derive(Debug, Default)]
 pub(super) struct Tally {
-    /// Placement of pages when they were first located.
+    /// The placement of the pages when they were located first.
     pub(super) before: NodeBytes,
-    /// Placement of pages when they were last located.
+    /// The placement of the pages when they were located last.
     pub(super) after: NodeBytes,
-    /// Bytes migrated.
+    /// Bytes that the pass migrated.
     pub(super) moved_bytes: u64,
     /// Bytes that should have been migrated and were not, for each reason. In a forecast, these are
     /// all planned bytes, because a forecast moves no page.
     pub(super) left: BTreeMap<Reason, u64>,
 }
 
-/// The state of a pass, common to all its processes.
+/// The state of a pass that is common to all its processes.
 pub(super) struct PassState<'a, M> {
     pub(super) memory: &'a mut M,
     pub(super) planner: Planner,
@@ -115,7 +118,7 @@ pub(super) struct PassState<'a, M> {
     pub(super) watch: &'a mut dyn FnMut(&Progress<'_>) -> ControlFlow<()>,
 }
 
-/// One pass over one process.
+/// A pass over one process.
 pub(super) struct ProcessPass<'a, 'b, M> {
     pub(super) shared: &'a mut PassState<'b, M>,
     pub(super) memo: &'a mut Memo,
@@ -125,7 +128,7 @@ pub(super) struct ProcessPass<'a, 'b, M> {
 }
 
 impl<M: Memory> ProcessPass<'_, '_, M> {
-    /// Runs the pass. If the pass halts, `tally` has the results up to the halt.
+    /// Runs the pass. If the pass ends early, `tally` has the results up to that moment.
     pub(super) fn pass(&mut self) -> Result<(), Halt> {
         for area in &mut self.areas {
             if let Some(learned) = self.memo.learned.get(&area.addresses.start) {
@@ -136,8 +139,8 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         let (mut behind, mut found) = (0, vec![]);
         for (area, Range { start, end }) in self.slices() {
             let pid = self.progress.process.pid;
-            // Mappings that changed while they were read may overlap. Skip the addresses that were
-            // processed, so that no page is listed twice.
+            // Mappings that changed while they were read may overlap. Skip the addresses that this
+            // pass has read already, so that no page is listed twice.
             let start = start.max(behind);
             if start < end {
                 behind = end;
@@ -152,8 +155,9 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         self.settle(batch)
     }
 
-    /// Ranges of addresses, each with the index of its area. Within an area the ranges begin and
-    /// end at borders of the planner's windows, so that no window is divided.
+    /// Returns the slices of the areas: ranges of addresses, each with the index of its area.
+    /// Within an area the slices begin and end at borders of the planner's windows, so that no
+    /// window is divided.
     fn slices(&self) -> Vec<(usize, Range<u64>)> {
         let mut slices = vec![];
         for (at, area) in self.areas.iter().enumerate() {
@@ -170,7 +174,7 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         slices
     }
 
-    /// Migrates the pages of a batch to their target nodes, except pages that cannot be migrated.
+    /// Migrates the pages of a batch to their target nodes, as far as they can be migrated.
     fn settle(&mut self, mut batch: Batch) -> Result<(), Halt> {
         let all = 0..batch.pages.len();
         self.locate(&mut batch, all)?;
@@ -178,7 +182,8 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         self.tally.before.add(&before);
         self.progress.scanned_bytes += before.total();
         let done = self.rounds(&mut batch);
-        // Add the placement after the moves even if a stop was requested: some pages have migrated.
+        // Add the placement after the moves even if a stop was requested, because some pages have
+        // migrated.
         self.tally.after.add(&batch.bytes(&self.areas));
         done?;
         self.report()
@@ -205,9 +210,9 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
                 let unmovable =
                     unmovable.iter().map(|at| (self.reason(batch, units.pages[*at].start), *at));
                 let futile = futile.iter().map(|found| (Reason::Full(found.to), found.unit));
-                // Pages that can migrate have migrated in earlier rounds, so the pages still
-                // planned to move count as busy. A forecast migrates no page, so all planned pages
-                // count as busy.
+                // Pages that can migrate have migrated in earlier rounds, so the pages that are
+                // still planned to move count as busy. In a forecast, which migrates no page, all
+                // planned pages count as busy.
                 let rest = moves.iter().map(|found| (Reason::Busy, found.unit));
                 let left = unmovable.chain(futile).chain(rest);
                 let left: Vec<_> = left.map(|(reason, at)| (reason, bytes(at))).collect();
@@ -228,7 +233,7 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         batch.units(&self.areas, page_bytes, |address| self.memo.stuck.contains_key(&address))
     }
 
-    /// The reason why the page with the index `at` is not tried. A page without an entry in `stuck`
+    /// Returns the reason why the page with the index `at` is not tried. A page that `stuck` lacks
     /// is shared.
     fn reason(&self, batch: &Batch, at: usize) -> Reason {
         let stuck = self.memo.stuck.get(&batch.pages[at].address);
@@ -239,14 +244,14 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         self.areas[batch.pages[pages.start].area].page_bytes * pages.len() as u64
     }
 
-    /// Keeps only one move in each area whose folio size is not known yet, as a trial. The pages
-    /// that migrate together with the page of this move show the folio size.
+    /// Keeps only one of the `moves` in each area whose folio size is not known yet, as a trial.
+    /// The pages that migrate together with the page of this move show the folio size.
     fn keep_to_trials(&mut self, batch: &Batch, units: &Units, moves: &mut Vec<Move>) {
         let mut trying = BTreeSet::new();
         moves.retain(|found| {
             let at = batch.pages[units.pages[found.unit].start].area;
             let area = &self.areas[at];
-            // Areas with huge pages according to smaps need no trial.
+            // Areas that have huge pages according to `smaps` need no trial.
             let known =
                 area.unit_pages > 1 || self.memo.learned.contains_key(&area.addresses.start);
             known || trying.insert(at)
@@ -256,7 +261,7 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         }
     }
 
-    /// Carries out moves. Moves from the node with the least free memory come first, because they
+    /// Carries out `moves`. Moves from the node with the least free memory come first, because they
     /// free memory on that node.
     fn carry_out(
         &mut self,
@@ -297,7 +302,7 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
     }
 
     /// Moves units from the node `from` to the node `to`, and counts the bytes that arrived. Each
-    /// range of `spans` has the indices of a unit's pages in the batch. Only the first page of each
+    /// range in `spans` has the indices of a unit's pages in the batch. Only the first page of each
     /// unit is requested, because the kernel migrates the whole folio.
     fn portion(
         &mut self,
@@ -311,8 +316,8 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         let firsts: Vec<usize> = spans.iter().map(|span| span.start).collect();
         let (mut statuses, mut is_full) = self.call(batch, &firsts, to)?;
         self.locate(batch, spans.iter().flat_map(Clone::clone))?;
-        // If only the first page of a unit has migrated, the unit is not one folio: request its
-        // other pages, too.
+        // A unit of which only the first page has migrated is not one folio. Request its other
+        // pages too.
         let arrived = |span: &&Range<usize>| batch.pages[span.start].node == Some(to);
         let behind = spans.iter().filter(arrived).flat_map(Clone::clone);
         let behind: Vec<usize> = behind.filter(|at| batch.pages[*at].node == Some(from)).collect();
@@ -329,7 +334,7 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         self.tally.moved_bytes += bytes;
         self.progress.moved_bytes += bytes;
         if bytes > 0 {
-            // The former node of the moved pages has free memory again.
+            // The node that the moved pages have left has free memory again.
             self.shared.full.remove(&from);
         } else if is_full {
             self.shared.full.insert(to);
@@ -337,7 +342,7 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         for (at, status) in firsts.iter().chain(&behind).zip(statuses) {
             let page = &batch.pages[*at];
             let Some(reason) = reason(status, is_full) else { continue };
-            // Record a reason only if the page is still on the node `from`. Otherwise another
+            // Record the reason only if the page is still on the node `from`. Otherwise another
             // program has migrated the page, or the page was freed.
             if page.node == Some(from) {
                 self.memo.stuck.insert(page.address, reason);
@@ -346,9 +351,9 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         Ok(())
     }
 
-    /// Requests the migration of pages to the node `to`. `pages` are indices in the batch. Pages
-    /// about which a call reported nothing are requested again. Returns the status of each page,
-    /// and true when the node is full.
+    /// Requests the migration of pages to the node `to`. `pages` has the indices of the pages in
+    /// the batch. Pages about which a call reported nothing are requested again. Returns the status
+    /// of each page, and true if the node is full.
     fn call(&mut self, batch: &Batch, pages: &[usize], to: u32) -> Result<(Vec<i32>, bool), Halt> {
         let pid = self.progress.process.pid;
         let mut statuses = vec![NOT_TRIED; pages.len()];
@@ -378,8 +383,8 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         Ok((statuses, false))
     }
 
-    /// Learns the folio size of areas: pages that were not requested, but migrated together with a
-    /// requested page, belong to the same folio. `before` has the node of each page of the batch
+    /// Learns the folio size of areas. A page that was not requested, but migrated together with a
+    /// requested page, belongs to the same folio. `before` has the node of each page of the batch
     /// before the moves. `requested` has the index and the target node of each page of the units
     /// that were to move, in order of the indices.
     fn learn(&mut self, batch: &Batch, before: &[Option<u32>], requested: &[(usize, u32)]) {
@@ -417,9 +422,9 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         }
     }
 
-    /// The length, in pages, of the smallest aligned block that contains the pages with the indices
-    /// `at` and `other`. `None` if the two pages cannot have migrated as parts of one folio: the
-    /// block is larger than a huge page, or its pages are now on several nodes.
+    /// Returns the length, in pages, of the smallest aligned block that contains the pages with the
+    /// indices `at` and `other`. Returns `None` if the two pages cannot have migrated as parts of
+    /// one folio: the block is larger than a huge page, or its pages are now on several nodes.
     fn common_block_pages(&self, batch: &Batch, at: usize, other: usize) -> Option<u32> {
         let (page_bytes, huge_bytes) = self.shared.memory.page_sizes();
         let (one, other) = (&batch.pages[at], &batch.pages[other]);
@@ -442,7 +447,7 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         batch.locate(self.shared.memory, self.progress.process.pid, &pages).map_err(halt)
     }
 
-    /// Waits until the rate limit allows the next portion. Ends early if a stop is requested.
+    /// Waits until the rate limit allows the next portion. Fails at once if a stop is requested.
     fn wait(&mut self) -> Result<(), Halt> {
         loop {
             self.report()?;
@@ -462,18 +467,18 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
     }
 }
 
-/// The reason to end the work on a process after a failed call of `move_pages`.
+/// Returns the reason to end the work on a process, from the error of a call of `move_pages`.
 fn halt(why: io::Error) -> Halt {
     match why.raw_os_error() {
-        // `EINVAL`: the process is about to end and has released its memory already.
+        // `EINVAL` means that the process is about to end and has released its memory already.
         Some(libc::ESRCH | libc::EINVAL) => Halt::Ended,
         Some(libc::EPERM) => Halt::Refused(RefusalReason::Permission),
         _ => Halt::Refused(RefusalReason::System(why)),
     }
 }
 
-/// The reason why a page with the given status from `move_pages` did not migrate; `None` when the
-/// target node is full, or the page was freed.
+/// Returns the reason why a page did not migrate, from the `status` that `move_pages` wrote for it;
+/// `None` if the target node is full, or the page was freed.
 fn reason(status: i32, is_full: bool) -> Option<Reason> {
     match status.checked_neg() {
         Some(libc::ENOMEM) => None,

@@ -7,8 +7,8 @@
 //! In each window the resident units are divided among the nodes in proportion to the weights. Only
 //! the excess units of a node move. The remainder of rounding is carried into the next window, so
 //! each node gets its share of all units of a size to within one unit. Example: each window has 512
-//! pages, all on node 0, and the weights are 60:40. 40 % of a window are 204.8 pages. Therefore 205
-//! pages move in the first window, 204 in the second and 205 in the third.
+//! pages, all on node 0, and the weights are 60:40. As 40 % of a window are 204.8 pages, 205 pages
+//! move in the first window, 204 in the second and 205 in the third.
 //!
 //! Windows are small so that a program that reads memory in order uses all nodes all the time.
 //! Smaller windows would move more pages without a benefit.
@@ -17,13 +17,13 @@ use super::sequence::Sequence;
 use crate::machine::id_list::IdList;
 use std::collections::BTreeMap;
 
-/// Bytes of a window, for units of at most a 64th of this size.
+/// Size of a window in bytes, if a unit is at most a 64th of this size.
 const WINDOW_BYTES: u64 = 2 << 20;
 
-/// Minimum number of units of a window: fewer units approximate a ratio badly.
+/// Minimum number of units in a window: fewer units approximate a ratio badly.
 const WINDOW_UNITS: u64 = 64;
 
-/// The weight of each node, which gives the share of the pages that the node should have.
+/// The weight of each node. The weights give the share of the pages that each node should have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target(BTreeMap<u32, u32>);
 
@@ -36,18 +36,18 @@ pub enum TargetError {
     Nowhere,
     #[error("the weights sum to {0}, which is not below 2^32")]
     TooLarge(u64),
-    /// Nodes that are missing or have no memory.
+    /// Some nodes of the target are missing or have no memory.
     #[error("no node {missing} with memory: the machine has {has}")]
     Absent {
         missing: IdList,
-        /// Nodes that the machine has.
+        /// The nodes with memory of the machine.
         has: IdList,
     },
 }
 
 impl Target {
-    /// A target from nodes with weights, in any order. A node with a weight of zero, or without a
-    /// weight, gets no pages. Pages are divided in proportion to the weights: 3:1 is 75:25.
+    /// Makes a target from nodes with weights, in any order. Pages are divided in proportion to the
+    /// weights: 3:1 is 75:25. A node with a weight of zero, or without a weight, gets no pages.
     ///
     /// # Errors
     /// When a node is listed twice, no weight is above zero, or the sum of the weights is not below
@@ -66,26 +66,26 @@ impl Target {
         }
     }
 
-    /// The ID and the weight of each node of the target, in order of the IDs.
+    /// Returns the ID and the weight of each node of the target, in order of the IDs.
     pub fn weights(&self) -> impl Iterator<Item = (u32, u32)> + '_ {
         self.0.iter().map(|(node, weight)| (*node, *weight))
     }
 
-    /// The nodes that should have pages.
+    /// Returns the nodes that should have pages.
     pub fn nodes(&self) -> IdList {
         self.weights().filter(|(_, weight)| *weight > 0).map(|(node, _)| node).collect()
     }
 
-    /// The share of the pages that a node should have, 0 to 1.
+    /// Returns the share of the pages that a node should have, 0 to 1.
     pub fn share(&self, node: u32) -> f64 {
         let sum: f64 = self.0.values().map(|weight| f64::from(*weight)).sum();
         self.0.get(&node).map_or(0.0, |weight| f64::from(*weight) / sum)
     }
 
-    /// Checks that all nodes of the target are in `has`, the nodes with memory.
+    /// Checks that `has`, the list of the nodes with memory, has all nodes of the target.
     ///
     /// # Errors
-    /// When nodes of the target are not in `has`. The error lists these nodes.
+    /// When `has` lacks nodes of the target, which the error lists.
     pub fn check(&self, has: &IdList) -> Result<(), TargetError> {
         let missing: IdList = self.0.keys().copied().filter(|node| !has.has(*node)).collect();
         let has = has.clone();
@@ -93,12 +93,12 @@ impl Target {
     }
 }
 
-/// A unit that migrates as one: a page, or a huge page.
+/// A page or a huge page, which migrates as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unit {
-    /// The first address.
+    /// The address of the unit's first byte.
     pub address: u64,
-    /// The size in base pages, at least 1.
+    /// The size of the unit in base pages, at least 1.
     pub pages: u32,
     pub location: PageLocation,
 }
@@ -110,21 +110,21 @@ pub enum PageLocation {
     NotResident,
     OnNode(u32),
     /// The unit is on this node and cannot migrate: an attempt has failed, or other processes map
-    /// the unit too.
+    /// it too.
     Unmovable(u32),
 }
 
-/// The moves of a plan. Moves of the smallest units come first. Moves of units of the same size are
-/// in the order of the addresses.
+/// The planned moves, those of the smallest units first. Moves of units of the same size are in the
+/// order of the addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     pub moves: Vec<Move>,
-    /// The indices, in the list given to [`Planner::plan`], of units that should move but are
-    /// unmovable.
+    /// The units that should move but are unmovable, as indices into the list given to
+    /// [`Planner::plan`].
     pub unmovable: Vec<usize>,
 }
 
-/// The move of a unit to another node.
+/// A planned move of a unit to another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
     /// The index of the unit in the list given to [`Planner::plan`].
@@ -138,41 +138,41 @@ pub struct Move {
 /// Plans moves for one range of addresses after another. The remainders of rounding are carried
 /// into the next range.
 ///
-/// After the moves of a plan have been made, a new planner plans no moves for the same ranges.
+/// Once the moves of a plan have been made, a new planner plans no moves for the same ranges.
 #[derive(Clone, Debug)]
 pub struct Planner {
     page_bytes: u64,
     /// The target's nodes, followed by other nodes on which pages were found.
     nodes: Vec<u32>,
-    /// The sequence of nodes in proportion to the weights, at its beginning. `turns` gets a copy
-    /// for each size of units.
+    /// The sequence of nodes in proportion to the weights, at its first position. `turns` gets a
+    /// copy of it for each size of units.
     fresh: Sequence,
     /// For each size of units, in base pages, the sequence of nodes at its present position. Huge
-    /// pages and base pages do not share a sequence. Otherwise base pages would have to make up for
-    /// the rounding remainder of huge pages, and a window may have too few base pages for that.
+    /// pages and base pages do not share a sequence, because base pages would then have to make up
+    /// for the rounding remainder of huge pages, and a window may have too few base pages for that.
     turns: BTreeMap<u32, Sequence>,
 }
 
-/// Counts of a node's units in a window.
+/// Numbers of a node's units in a window.
 #[derive(Clone, Copy, Debug, Default)]
 struct NodeUnits {
     /// Units on the node.
     has: u64,
     /// Movable units on the node.
     movable: u64,
-    /// Units that the node should have.
+    /// Units that the node should have after the moves.
     wanted: u64,
     /// Movable units that will leave the node.
     leaving: u64,
     /// Unmovable units that should leave the node.
     unmovable: u64,
-    /// Error accumulator (as in Bresenham's algorithm) that spreads the leaving units evenly over
-    /// the movable units.
+    /// Error accumulator, as in Bresenham's algorithm. It spreads the leaving units evenly over the
+    /// movable units.
     spread: u64,
 }
 
 impl Planner {
-    /// A planner for pages of `page_bytes`.
+    /// Returns a planner for base pages of `page_bytes`.
     pub fn new(target: &Target, page_bytes: u64) -> Self {
         let nodes = target.weights().map(|(node, _)| node).collect();
         let weights: Vec<u64> = target.weights().map(|(_, weight)| u64::from(weight)).collect();
@@ -186,8 +186,8 @@ impl Planner {
         let mut sizes: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         let (mut size, mut of_size) = (0, vec![]);
         for (at, unit) in units.iter().enumerate() {
-            // Look up the map only when the size changes: neighbouring units mostly have the same
-            // size.
+            // Neighbouring units mostly have the same size, so look up the map only when the size
+            // changes.
             if unit.pages != size {
                 sizes.insert(size, of_size);
                 size = unit.pages;
@@ -210,8 +210,8 @@ impl Planner {
         plan
     }
 
-    /// Plans the moves of a window. `indices` select the units of the window from `units`. All
-    /// these units are resident and have `size` base pages.
+    /// Plans the moves of one window. `indices` select the units of the window from `units`. All of
+    /// them are resident and have `size` base pages.
     fn window(&mut self, units: &[Unit], size: u32, indices: &[usize], plan: &mut Plan) {
         let mut parts = self.parts(units, indices);
         let turns = self.turns.entry(size).or_insert_with(|| self.fresh.clone());
@@ -229,7 +229,7 @@ impl Planner {
         if parts.iter().all(|part| part.leaving == 0 && part.unmovable == 0) {
             return;
         }
-        // The nodes with too few units lack, in total, as many units as the other nodes have in
+        // In total, the nodes with too few units lack as many units as the other nodes have in
         // excess. Only excess units move, so each move has a target.
         let mut to = Sequence::new(&lacking);
         for at in indices {
@@ -255,8 +255,8 @@ impl Planner {
         }
     }
 
-    /// The [`NodeUnits`] of each node of `nodes` in a window. `indices` select the units of the
-    /// window from `units`.
+    /// Counts the units of a window on each node of `self.nodes`, and appends nodes that
+    /// `self.nodes` lacks. `indices` select the units of the window from `units`.
     fn parts(&mut self, units: &[Unit], indices: &[usize]) -> Vec<NodeUnits> {
         let mut parts = vec![NodeUnits::default(); self.nodes.len()];
         for at in indices {
@@ -276,8 +276,8 @@ impl Planner {
         parts
     }
 
-    /// The index of a node in `nodes`. For a node that is not in `nodes`, returns the length of
-    /// `nodes`. A linear search suffices, because `nodes` is short.
+    /// Returns the index of a node in `self.nodes`, or the length of `self.nodes` if it lacks the
+    /// node. A linear search suffices, because the list is short.
     fn slot(&self, node: u32) -> usize {
         self.nodes.iter().position(|known| *known == node).unwrap_or(self.nodes.len())
     }

@@ -1,31 +1,31 @@
-//! A fair sequence of members (the nodes of a plan) in an integer ratio: at any time, the number of
-//! turns of each member differs from its exact share of all turns by less than one.
+//! A fair sequence of members (the nodes of a plan) in an integer ratio. At any time, the number of
+//! turns that a member has had differs from the member's exact share of all turns by less than one.
 //!
-//! For 3:2 the sequence is 0 1 0 0 1, repeated. Two simpler methods are not fair in this sense. The
-//! first rounds the shares of each range of pages separately, so the rounding errors add up. The
-//! second gives the next turn to the member with the largest deficit, and fails with more than two
+//! For 3:2 the sequence is 0 1 0 0 1, repeated. Two simpler methods are not fair in this sense. One
+//! rounds the shares of each range of pages separately, so the rounding errors add up. The other
+//! gives the next turn to the member with the largest deficit, and fails with more than two
 //! members. This module uses earliest deadline first among the eligible members (see
 //! [`Sequence::next_member`]). Its error stays below one turn (Liu and Layland 1973; Baruah et al.,
 //! "Proportionate progress", 1996).
 
 use interleaf_model::weights::gcd;
 
-/// A sequence of turns in a ratio of weights. It is deterministic and periodic.
+/// A sequence of turns in the ratio of some weights. It is deterministic and periodic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sequence {
     /// The weights, divided by their greatest common divisor.
     weights: Vec<u64>,
-    /// Sum of the weights, which is the period; below 2^32.
+    /// The sum of `weights`, which is the period; below 2^32.
     period: u64,
-    /// Turns since the last beginning of a period.
+    /// The number of turns since the period began.
     turns: u64,
-    /// Turns of each member in this period so far.
+    /// The number of turns that each member has had in this period.
     had: Vec<u64>,
 }
 
 impl Sequence {
-    /// A sequence for `weights`. At least one weight must be above zero. The sum must be below
-    /// 2^32, so that no product here exceeds 64 bits.
+    /// Returns a sequence for `weights`. At least one weight must be above zero. The sum must be
+    /// below 2^32, so that products of weights and turns fit into 64 bits.
     pub(crate) fn new(weights: &[u64]) -> Self {
         let divisor = weights.iter().copied().fold(0, gcd).max(1);
         let weights: Vec<u64> = weights.iter().map(|weight| weight / divisor).collect();
@@ -34,13 +34,12 @@ impl Sequence {
         Self { had: vec![0; weights.len()], weights, period, turns: 0 }
     }
 
-    /// Advances by one turn, and returns the index of the member that has this turn.
+    /// Advances by one turn, and returns the index of the member whose turn it is.
     pub(crate) fn next_member(&mut self) -> usize {
         let turn = self.turns + 1;
         let waiting = self.weights.iter().zip(&self.had).enumerate();
-        // `had` is the number of turns that a member has had. A member is eligible as soon as its
-        // share of all turns so far, the next turn included, exceeds `had`. The deadline of the
-        // member is the turn at which its share reaches `had + 1`.
+        // A member has had `had` turns. It is eligible if its share of all turns, this turn
+        // included, exceeds `had`. Its deadline is the turn at which its share reaches `had + 1`.
         let due = waiting.filter(|(_, (weight, had))| **had * self.period < turn * **weight);
         let deadline = |(at, (weight, had)): (usize, (&u64, &u64))| {
             (((had + 1) * self.period).div_ceil(*weight), at)
@@ -55,7 +54,7 @@ impl Sequence {
         next
     }
 
-    /// Advances by `count` turns, and adds each member's turns to `counts`.
+    /// Advances by `count` turns, and adds the number of turns of each member to `counts`.
     pub(crate) fn count_turns(&mut self, count: u64, counts: &mut [u64]) {
         for (counted, weight) in counts.iter_mut().zip(&self.weights) {
             *counted += weight * (count / self.period);
@@ -88,8 +87,8 @@ mod tests {
     }
 
     proptest! {
-        /// After any number of turns, the turns of each member differ from its exact share by less
-        /// than one turn.
+        /// After any number of turns, the number of turns of each member differs from the member's
+        /// exact share by less than one turn.
         #[test]
         fn shares_are_kept(weights in weights()) {
             let sum: u64 = weights.iter().sum();
@@ -103,7 +102,8 @@ mod tests {
             }
         }
 
-        /// Advancing by many turns at once equals advancing turn by turn.
+        /// Advancing by many turns at once gives each member as many turns as advancing turn by
+        /// turn.
         #[test]
         fn many_turns_are_turns(
             weights in weights(),

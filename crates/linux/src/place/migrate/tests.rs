@@ -13,8 +13,8 @@ fn target(weights: &[u32]) -> Target {
     Target::new((0..).zip(weights.iter().copied())).unwrap()
 }
 
-/// A machine with two nodes, and a process. `nodes` has the node of each page of the process, in
-/// the order of the addresses.
+/// Makes a machine with two nodes and one process. `nodes` has the node of each page of the
+/// process, in the order of the addresses.
 fn one(nodes: &[u32]) -> Fake {
     let mut fake = Fake::new(&[PLENTY, PLENTY]);
     fake.start(ONE, 1);
@@ -52,13 +52,13 @@ fn pages_go_where_they_should_and_no_others() {
 fn huge_pages_are_asked_for_once() {
     let mut fake = Fake::new(&[PLENTY, PLENTY]);
     fake.start(ONE, 1);
-    // One mapping: 100 base pages of a huge page, 100 whole huge pages, and 100 base pages of
-    // another huge page.
+    // The process has one mapping: 100 base pages of a huge page, 100 whole huge pages, and 100
+    // base pages of another huge page.
     fake.map(ONE, START - 100 * PAGE, 512, &[0; 100 + 512 * 100 + 100]);
     fake.folio = 512;
     let outcome = all(&mut fake, &[1, 1]);
-    // At both ends only a part of a folio is mapped. The pages of such a part are requested one by
-    // one, as base pages, but all of them migrate with the first.
+    // At both ends of the mapping, only a part of a folio is mapped. The pages of such a part are
+    // requested one by one, as base pages, but all of them migrate with the first one.
     let huge = |count: usize| count / 512;
     assert_eq!(fake.counts().into_iter().map(huge).collect::<Vec<_>>(), [50, 50]);
     assert!(fake.requests < 1000, "{} asked for", fake.requests);
@@ -139,8 +139,9 @@ fn a_full_node_is_reported_and_not_retried() {
 
 #[test]
 fn pages_that_leave_a_full_node_make_room() {
-    // All pages of a window of the planner (512 pages) are on one node, and successive windows
-    // alternate between the nodes. In each case one node is full, or both are nearly full.
+    // Each window of the planner has 512 pages on one node, and successive windows alternate
+    // between the nodes. Either one node is full, or both are nearly full. All pages reach the
+    // ratio nevertheless.
     let nodes: Vec<u32> = (0..512 * 40).map(|at| u32::from(at / 512 % 2 == 0)).collect();
     for free in [[0, 2000], [2000, 0], [50, 50]] {
         let mut fake = one(&nodes);
@@ -166,8 +167,8 @@ fn a_process_that_ends_in_the_middle_is_no_failure() {
     }
 }
 
-/// The memory of a process is released between two readings of its files. The process counts as
-/// ended, not as a process without pages.
+/// The memory of a process is released between two readings of the process's files. The process
+/// counts as ended, not as a process without pages.
 #[test]
 fn a_process_whose_memory_is_gone_has_ended() {
     let mut fake = one(&[0; 1000]);
@@ -201,8 +202,9 @@ fn children_are_moved_and_foreign_ones_reported() {
     assert_eq!(message, format!("process 42 (program-42): {expected}"));
 }
 
-/// Named processes are migrated independently (`alone`). A process that has ended before, that ends
-/// during the migration, or that may not be migrated does not stop the others.
+/// Each named process is migrated independently (`alone`). A process that has ended before, that
+/// ends during the migration, or that may not be migrated does not stop the migration of the
+/// others.
 #[test]
 fn ended_and_refused_processes_do_not_stop_the_others() {
     let mut fake = one(&[0; 100]);
@@ -248,7 +250,7 @@ fn a_rate_is_kept() {
     let target = target(&[1, 1]);
     run(&mut fake, &target, rate, &[ONE], &mut |_| ControlFlow::Continue(())).unwrap();
     assert_eq!(fake.counts(), [1000, 1000]);
-    // The rate limit adds no wait before the first portion and after the last.
+    // The rate limit adds no wait before the first portion or after the last.
     let seconds = fake.paused.as_secs_f64();
     assert!((9.8..10.1).contains(&seconds), "{seconds} s for 1000 pages at 100 a second");
 }
@@ -291,9 +293,9 @@ fn any_hold() -> impl Strategy<Value = Hold> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Property: pages have any faults ([`Hold`]), and nodes have any amount of free memory.
-    /// `before` and `after` match the simulated machine. The pages that nodes have above their
-    /// shares are listed in `left`, except for rounding.
+    /// Pages have any faults ([`Hold`]), and nodes have any amount of free memory. The fields
+    /// `before` and `after` of the outcome match the simulated machine. The pages that nodes have
+    /// above their shares are listed in `left`, except for rounding.
     #[test]
     fn any_machine(
         runs in prop::collection::vec((0..3_u32, 1..600_usize, any_hold(), 0..300_u64), 1..6),
@@ -314,7 +316,7 @@ proptest! {
         }
         if folio > 0 {
             fake.folio = 1 << folio;
-            // Put all pages of a folio on one node.
+            // Put all pages of each folio on one node.
             let mut nodes = BTreeMap::new();
             for ((_, address), page) in &mut fake.pages {
                 page.node = *nodes.entry((address / PAGE) >> folio).or_insert(page.node);
@@ -333,8 +335,8 @@ proptest! {
         let off: f64 = fake.counts().iter().zip(0..).map(|(has, node)| {
             (*has as f64 - target.share(node) * all).max(0.0)
         }).sum();
-        // Rounding leaves at most one unit of each size (1 and 512 pages) too many on each of the
-        // three nodes.
+        // By rounding, each of the three nodes has at most one unit of each size (1 and 512 pages)
+        // too many.
         prop_assert!(off <= short as f64 + 3.0 * (1.0 + 512.0), "{off} off, {short} left");
     }
 }

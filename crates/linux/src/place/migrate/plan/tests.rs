@@ -9,7 +9,7 @@ fn target(weights: &[(u32, u32)]) -> Target {
     Target::new(weights.iter().copied()).unwrap()
 }
 
-/// Base pages from the address `start` on, at the locations `places`.
+/// Returns base pages, from the address `start` on, at the locations `places`.
 fn pages(start: u64, places: impl IntoIterator<Item = PageLocation>) -> Vec<Unit> {
     let unit = |(at, location)| Unit { address: start + at as u64 * PAGE, pages: 1, location };
     places.into_iter().enumerate().map(unit).collect()
@@ -29,7 +29,7 @@ fn node(unit: &Unit) -> Option<u32> {
     }
 }
 
-/// The number of units on each node that satisfy `wanted`.
+/// Counts the units that satisfy `wanted` on each node.
 fn count(units: &[Unit], wanted: impl Fn(&Unit) -> bool) -> BTreeMap<u32, u64> {
     let mut counts = BTreeMap::new();
     for found in units.iter().filter(|unit| wanted(unit)).filter_map(node) {
@@ -67,8 +67,8 @@ fn a_ratio_is_reached_page_by_page() {
 
 #[test]
 fn only_the_missing_share_moves() {
-    // Pages alternate between nodes 0 and 1, and the target is 60:40. A tenth of the pages moves,
-    // while interleaving all pages anew would move half of them.
+    // Pages alternate between nodes 0 and 1, and the target is 60:40. Only a tenth of the pages
+    // moves. Interleaving all pages anew would move half of them.
     let mut units = pages(0, (0..51200).map(|at| PageLocation::OnNode(at % 2)));
     let plan = Planner::new(&target(&[(0, 60), (1, 40)]), PAGE).plan(&units);
     assert_eq!(plan.moves.len(), 5120);
@@ -130,7 +130,7 @@ fn odd_input_never_panics() {
 // --- Properties ---------------------------------------------------------------------------------
 
 prop_compose! {
-    /// Up to 5 nodes with weights, of which at least one is above zero.
+    /// Generates targets of up to 5 nodes with weights, of which at least one is above zero.
     fn any_target()(
         first in (0..6_u32, 1..300_u32),
         more in prop::collection::btree_map(0..6_u32, 0..300_u32, 0..5),
@@ -149,8 +149,8 @@ fn any_location() -> impl Strategy<Value = PageLocation> {
 }
 
 prop_compose! {
-    /// Runs of neighbouring pages with the same size and location, as memory has them, with gaps
-    /// between the runs. Some runs consist of huge pages.
+    /// Generates runs of neighbouring pages with the same size and location, as memory has them,
+    /// with gaps between the runs. Some runs consist of huge pages.
     fn any_units()(
         runs in
             prop::collection::vec((any_location(), 1..400_usize, 0..700_u64, any::<bool>()), 0..8),
@@ -194,9 +194,9 @@ proptest! {
         prop_assert_eq!(Planner::new(&target, PAGE).plan(&units), Plan::default());
     }
 
-    /// In each window and for each size of units, the number of moves equals the total decrease of
-    /// the nodes whose number of units falls. No plan with fewer moves gives the nodes the same
-    /// numbers of units.
+    /// In each window, the number of moves of units of one size equals the total decrease of the
+    /// nodes that lose such units. A plan with fewer moves could not give the nodes these numbers
+    /// of units.
     #[test]
     fn no_page_moves_in_vain(target in any_target(), units in any_units()) {
         let plan = Planner::new(&target, PAGE).plan(&units);
@@ -233,7 +233,8 @@ proptest! {
         }
         let plan = Planner::new(&target, PAGE).plan(&units);
         prop_assert!(plan.moves.iter().all(|found| found.from != found.to));
-        // `carry_out` panics if a moved unit is not resident, is unmovable, or is listed twice.
+        // `carry_out` panics if a unit that moves is not resident, is unmovable, or is listed
+        // twice.
         carry_out(&mut units, &plan);
         let again = Planner::new(&target, PAGE).plan(&units);
         prop_assert_eq!(&again.moves, &[], "also with what is stuck, a second time is nothing");
