@@ -224,7 +224,6 @@ impl Cache {
         cache
     }
 
-    /// The sizes and limits of this cache.
     pub const fn settings(&self) -> &Settings {
         &self.settings
     }
@@ -309,10 +308,11 @@ impl Cache {
         true
     }
 
-    /// Evicts extents until the reserve of each node is full, and serves faults that wait for
-    /// frames. Two steps free frames at once and cause no event: a prefetched extent is dropped, or
-    /// a part of the budget moves to another NUMA node. Therefore the waiting faults are served
-    /// here, as long as eviction frees frames at once, and not only after the next event.
+    /// Evicts extents until each node has its reserve of free or inactive frames, and serves the
+    /// faults that wait for frames. Eviction frees some frames at once, without a later event: when
+    /// it drops a prefetched extent, and when a part of the budget moves to another NUMA node.
+    /// Therefore both steps are repeated here, as long as eviction frees frames at once and fewer
+    /// faults wait.
     fn reclaim_for_waiting(&mut self, actions: &mut Vec<Action>) {
         loop {
             let waiting = self.waiting.len();

@@ -9,8 +9,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Time for which the node of a thread is cached. The node is cached because a read from `/proc`
-/// takes microseconds.
+/// Time for which the node that a thread runs on is cached. Without the cache, each fault would
+/// read a file of `/proc`, which takes microseconds.
 const STALE_AFTER: Duration = Duration::from_millis(10);
 
 /// Maximum number of threads whose node is cached.
@@ -37,7 +37,8 @@ pub struct NodeBudget {
 pub struct Nodes {
     /// The number that Linux gives to each node; empty if all memory counts as one node.
     numbers: Vec<u32>,
-    /// The node whose frames the threads on a CPU use, indexed by the number of the CPU.
+    /// For each CPU number, the node whose frames the threads on this CPU use, as an index into
+    /// `numbers`.
     of_cpu: Vec<Node>,
     /// Maximum number of frames of each node: its fixed share of the budget, or all of its
     /// available memory if the shares follow the demand of the nodes.
@@ -51,8 +52,8 @@ impl Nodes {
         Self::default()
     }
 
-    /// The nodes of `budgets`. Budgets after the first [`NODES_MAX`] are ignored. With a single
-    /// node and no fixed share, all memory counts as one node.
+    /// The nodes of `budgets`. Budgets after the first [`NODES_MAX`] are ignored. All memory counts
+    /// as one node if `budgets` has fewer than two entries and none has a fixed share.
     pub fn new(budgets: &[NodeBudget]) -> Self {
         let budgets = &budgets[..budgets.len().min(NODES_MAX)];
         let is_fixed = budgets.iter().any(|budget| budget.dram_bytes.is_some());
@@ -94,7 +95,7 @@ impl Nodes {
         }
     }
 
-    /// The node whose frames the threads on a CPU use.
+    /// The node whose frames the threads on the CPU with the number `cpu` use.
     pub fn of_cpu(&self, cpu: usize) -> Node {
         self.of_cpu.get(cpu).copied().unwrap_or(0)
     }
@@ -108,7 +109,7 @@ pub(crate) struct ThreadNodes {
 }
 
 impl ThreadNodes {
-    /// The node of a thread that has just faulted and waits for the pager.
+    /// The node that `thread` runs on. The thread has just faulted, and waits for the pager.
     pub(crate) fn node_of(&mut self, nodes: &Nodes, thread: u32, now: Instant) -> Node {
         if nodes.numbers.len() < 2 {
             return 0;

@@ -35,14 +35,15 @@ use std::{
 /// The default protection of a region: `PROT_READ | PROT_WRITE`.
 pub const READ_WRITE: u32 = 3;
 
-/// The maximum of the sum of the sizes of all regions of a pager, bytes: page numbers have 32 bits.
+/// Maximum total size of a pager's regions, bytes. The limit is that page numbers have 32 bits.
 pub const ADDRESSES_MAX: usize = PAGE_BYTES << 32;
 
 #[derive(Debug)]
 pub struct Pager {
     pub(crate) context: Arc<Context>,
     thread: Mutex<Option<Thread>>,
-    /// The registration with the handler of SIGBUS, in [`FaultMode::Signal`].
+    /// The registration with the handler of SIGBUS in [`FaultMode::Signal`]; `None` in the other
+    /// mode.
     registration: Option<Registration>,
 }
 
@@ -54,9 +55,9 @@ enum PageSpace {
     Shared(Box<dyn AddressSpace>),
 }
 
-/// The frames of a pager, bound to `nodes`. If the process has a NUMA memory policy of its own
-/// (`set_mempolicy(2)`), or may not use one of the nodes, the frames are not bound, and all frames
-/// count as one node. Returns the frames, and the nodes that they are bound to.
+/// Allocates the frames of a pager, and binds them to `nodes`. Returns the frames, and the nodes
+/// that they are bound to. If the process has a NUMA memory policy of its own (`set_mempolicy(2)`),
+/// or may not use one of the nodes, the frames are not bound, and all of them count as one node.
 fn placed_frames(
     settings: Settings,
     nodes: &Nodes,
@@ -82,18 +83,15 @@ pub struct Region {
 }
 
 impl Pager {
-    /// Starts a pager. `bytes` is the maximum size of all its regions together.
-    ///
-    /// # Errors
-    /// When this user may not use `userfaultfd`, when memory cannot be mapped, or when `bytes` is
-    /// more than [`ADDRESSES_MAX`].
+    /// Starts a pager. `bytes` is the maximum of the sum of the sizes of all its regions.
     pub fn new(settings: Settings, bytes: usize, store: impl Store + 'static) -> io::Result<Self> {
         Self::with_slot(settings, bytes, store, None, FaultMode::Thread, Nodes::single())
     }
 
     /// Starts a pager of a process that may share the budget with other processes. `slot` is the
-    /// process's slot in the ledger, with the initial number of frames. Frames are bound to `nodes`
-    /// if the process has no memory policy of its own and may use all of the nodes.
+    /// process's slot in the ledger, and the initial number of frames of the process. The frames
+    /// are bound to `nodes` if the process has no memory policy of its own and may use all of the
+    /// nodes.
     ///
     /// # Errors
     /// The errors of [`Pager::new`].
@@ -173,7 +171,7 @@ impl Pager {
         Ok(Self { context, thread, registration })
     }
 
-    /// Starts `server`, the fault server of this process, a child that was just forked.
+    /// Starts `server` as the fault server of this process, which is a child that was just forked.
     pub(crate) fn replace_server(&self, server: FaultServer) -> io::Result<()> {
         let (server, served) = server.into_shared();
         if let Some((registration, served)) = self.registration.as_ref().zip(served) {
@@ -242,7 +240,8 @@ impl Pager {
         *lock(&self.context.counts)
     }
 
-    /// Publishes in the ledger the bytes of allocations of 128 KiB and more that are not extended.
+    /// Publishes `bytes` in the ledger: the sum of the sizes of the allocations of 128 KiB and more
+    /// that are not in extended memory.
     pub fn publish_unextended(&self, bytes: u64) {
         // Only try the lock: in a child that was just forked, a thread that exists only in the
         // parent may hold the lock for ever.
@@ -270,8 +269,9 @@ impl Drop for Pager {
         if let Some(registration) = &self.registration {
             sigbus::unregister(registration);
         }
-        // Clear this process's slot in the ledger explicitly. A drop is not enough, because the
-        // thread that `Context::follow_share` has started may still hold a reference to the slot.
+        // Clear this process's slot in the ledger explicitly. Dropping the reference to the slot is
+        // not enough, because the thread that `Context::follow_share` has started may still hold
+        // another reference.
         if let Some(slot) = &*lock(&self.context.slot) {
             slot.release();
         }
@@ -286,7 +286,7 @@ impl Region {
         unsafe { std::slice::from_raw_parts(address, self.addresses.len()) }
     }
 
-    /// The bytes of the region, to write.
+    /// The bytes of the region, writable.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         let address = self.addresses.start as *mut u8;
         // SAFETY: the region is accessible as long as this `Region` exists, and the `Region` is

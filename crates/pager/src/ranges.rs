@@ -24,15 +24,16 @@ impl<T> Ranges<T> {
 }
 
 impl<T: Copy> Ranges<T> {
-    /// Start, end and value of each range that contains at least one of `pages`, the last range
-    /// first.
+    /// Returns the start, end and value of each range that contains at least one of `pages`, in
+    /// descending order of the ranges.
     fn over(&self, pages: &Range<Page>) -> impl Iterator<Item = (Page, Page, T)> {
         let over = self.ranges.range(..pages.end).rev();
         let over = over.map(|(start, (end, value))| (*start, *end, *value));
         over.take_while(|(_, end, _)| *end > pages.start)
     }
 
-    /// The ranges of pages within `pages` that have a value, in order.
+    /// Returns the parts of the ranges that lie within `pages`, each with its value, in ascending
+    /// order.
     fn within(&self, pages: &Range<Page>) -> Vec<(Range<Page>, T)> {
         let cut = |(start, end, value): (Page, Page, T)| {
             (start.max(pages.start)..end.min(pages.end), value)
@@ -42,9 +43,9 @@ impl<T: Copy> Ranges<T> {
         found
     }
 
-    /// The ranges of the pages `to` that get a value if the mapping `from` becomes the mapping `to`
-    /// (`mremap(2)`): each page keeps its value. If `to` is longer, the added pages have the value
-    /// of the last page of `from`.
+    /// Returns the ranges and values of the pages `to` after `mremap(2)` has moved the mapping
+    /// `from` to `to`. Each page keeps its value. If `to` is longer than `from`, the added pages
+    /// have the value of the last page of `from`.
     pub fn moved(&self, from: &Range<Page>, to: &Range<Page>) -> Vec<(Range<Page>, T)> {
         let length = (from.end - from.start).min(to.end - to.start);
         let mut moved = self.within(&(from.start..from.start + length));
@@ -60,7 +61,7 @@ impl<T: Copy> Ranges<T> {
         moved
     }
 
-    /// Number of pages in a range that have a value.
+    /// Counts the pages of a range that have a value.
     pub fn count(&self, pages: &Range<Page>) -> u64 {
         self.over(pages).map(|(start, end, _)| end.min(pages.end) - start.max(pages.start)).sum()
     }
@@ -71,7 +72,7 @@ impl<T: Copy> Ranges<T> {
         (page < *end).then_some(*value)
     }
 
-    /// Sets the value of pages; `None` removes the value.
+    /// Sets the value of `pages`. `None` removes their values.
     pub fn set(&mut self, pages: &Range<Page>, value: Option<T>) {
         let over: Vec<_> = self.over(pages).collect();
         for (start, end, other) in over {
@@ -88,7 +89,7 @@ impl<T: Copy> Ranges<T> {
         }
     }
 
-    /// All ranges that have a value, in order.
+    /// All ranges with their values, in ascending order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Range<Page>, T)> {
         self.ranges.iter().map(|(start, (end, value))| (*start..*end, *value))
     }
@@ -115,12 +116,13 @@ mod tests {
                 prop_assert_eq!(&found[..], &model[..]);
                 let count: u64 = ranges.iter().map(|(pages, _)| pages.end - pages.start).sum();
                 prop_assert_eq!(count, model.iter().flatten().count() as u64);
-                // The window may begin or end within a range.
+                // `count` must be right also for a window that begins or ends within a range.
                 let window = first / 2..pages.end;
                 let part = &model[window.start as usize..window.end as usize];
                 prop_assert_eq!(ranges.count(&window), part.iter().flatten().count() as u64);
-                // `mremap(2)` moves the window to another address, with the same, a smaller or a
-                // larger size.
+                // After a move of the window to another address, with the same, a smaller and a
+                // larger size, each page has its former value, and added pages have the value of
+                // the last page.
                 for length in [window.end - window.start, 3, 100] {
                     let to = 1000..1000 + length;
                     let mut moved = Ranges::new();

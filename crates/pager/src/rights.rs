@@ -20,7 +20,7 @@ fn missing<T>(why: &str, hint: &str) -> Result<T, MissingRight> {
 /// pages.
 ///
 /// # Errors
-/// When the kernel refuses; the error has a hint for the user.
+/// When the kernel refuses. The error tells the user what to change.
 pub fn userfaultfd() -> Result<(), MissingRight> {
     match Userfault::open(FaultMode::Thread) {
         Ok(_) => Ok(()),
@@ -47,7 +47,7 @@ pub fn userfaultfd() -> Result<(), MissingRight> {
 /// Checks that this user can open an `io_uring`.
 ///
 /// # Errors
-/// When the kernel refuses; the error has a hint for the user.
+/// When the kernel refuses. The error tells the user what to change.
 pub fn io_uring() -> Result<(), MissingRight> {
     let Err(why) = IoUring::new(8) else { return Ok(()) };
     match Errno::from_io_error(&why) {

@@ -1,4 +1,4 @@
-//! A session: the command that is extended, all processes that it starts, and their common
+//! A session: a command under `interleaf extend`, all processes that it starts, and their common
 //! settings.
 //!
 //! Each session has a private folder, whose path is in the environment of the command:
@@ -12,9 +12,9 @@
 //! ```
 //!
 //! The session ends when its last keeper ends. The last keeper removes the folder, unless the
-//! keeper was killed or other processes of the session still run. In these cases a later session
-//! removes the folder once all processes of the session have ended. Store files have no names: the
-//! kernel frees a store file when no process has the file open any more.
+//! keeper was killed or other processes of the session still run. In these two cases a later
+//! session removes the folder, once all processes of this session have ended. The files of the
+//! store have no names, so the kernel frees each of them when no process has it open any more.
 
 pub mod ledger;
 
@@ -45,18 +45,18 @@ use std::{
 /// The environment variable that names the folder of the session.
 pub const VARIABLE: &str = "INTERLEAF_EXTEND";
 
-/// The name and the value of an environment variable for programs with tcmalloc of gperftools.
-/// Without the variable, tcmalloc takes memory by `sbrk(2)` instead of `mmap(2)`, and the preloaded
-/// library cannot extend this memory.
+/// An environment variable, by name and value, for programs with tcmalloc of gperftools. Without
+/// it, tcmalloc takes memory by `sbrk(2)` instead of `mmap(2)`, and the preloaded library cannot
+/// extend this memory.
 pub const SKIP_SBRK: (&str, &str) = ("TCMALLOC_SKIP_SBRK", "1");
 
-/// The value of `schema` in `session.json`: the name and version of the format.
+/// The value of `schema` in `session.json`: the name and the version of the file format.
 pub const SCHEMA: &str = "interleaf.session/1";
 
 const LOCK: &str = "lock";
 const KEPT: &str = "kept";
 
-/// Bytes of a page.
+/// Size of a page, bytes.
 pub const PAGE_BYTES: u64 = interleaf_procfs::page::PAGE_BYTES as u64;
 
 /// The settings of a session, as `session.json` holds them.
@@ -71,10 +71,10 @@ pub struct SessionSettings {
     /// Folders or block devices that store the pages which are not in DRAM.
     pub stores: Vec<PathBuf>,
     /// Minimum size of an extended allocation, bytes. Smaller allocations are left to the C library
-    /// and the kernel. Once the smaller allocations of at least 128 KiB add up to this size,
-    /// further allocations of at least 128 KiB are extended too.
+    /// and the kernel. If the allocations from 128 KiB up to this minimum together reach the
+    /// minimum, further allocations of at least 128 KiB are extended too.
     pub min_alloc_bytes: u64,
-    /// The budget of child processes, if child processes are extended.
+    /// Whether child processes are extended, and which budget they have.
     pub children: Children,
     /// True if memory that processes share is extended too.
     pub shared: bool,
@@ -82,15 +82,15 @@ pub struct SessionSettings {
     pub faults: FaultMode,
     /// True if a block device may be used as a store although it holds other data.
     pub force: bool,
-    /// Number of processes that the session is expected to have: the initial share of each process
-    /// is the budget divided by this number.
+    /// Expected number of processes of the session. The initial share of each process is the budget
+    /// divided by this number.
     pub processes: u32,
     pub command: Vec<String>,
-    /// ID of the process that began the session.
+    /// ID of the process that has begun the session, and is its first keeper.
     pub keeper: u32,
 }
 
-/// The budget of child processes, if child processes are extended.
+/// Whether child processes are extended, and which budget they have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Children {
@@ -123,7 +123,7 @@ pub enum SessionError {
     /// The path is not a folder of this user, or other users may write to it.
     #[error("{}: it is not private to this user", .0.display())]
     NotPrivate(PathBuf),
-    /// A session with the requested name runs already, but with other settings.
+    /// A session with the requested name runs already, with other settings.
     #[error("{}: a session with other settings is there", .0.display())]
     Differs(PathBuf),
 }
@@ -134,14 +134,13 @@ pub struct Session {
     pub settings: SessionSettings,
     /// The budget and the counters that the processes of the session share.
     pub ledger: Arc<BudgetLedger>,
-    /// The open file `kept`, which is locked as long as this process is a keeper. `None` if this
-    /// process is not a keeper.
+    /// The open and locked file `kept`, while this process is a keeper; `None` if it is not.
     keeper_lock: Option<FileLock>,
 }
 
 impl Session {
-    /// Returns the folder that holds the sessions of this user, and makes the folder if it does not
-    /// exist. No other user can write to the folder.
+    /// Returns the folder that holds the sessions of this user, to which no other user can write.
+    /// Makes the folder if it does not exist.
     ///
     /// # Errors
     /// When the folder cannot be made, or other users can write to it.
@@ -158,7 +157,7 @@ impl Session {
     }
 
     /// Begins a session in a new folder of `base`. If a session with the name `name` and the same
-    /// settings runs already, joins this session.
+    /// settings runs already, joins that session instead.
     ///
     /// # Errors
     /// When the session cannot be made, or a session named `name` runs with other settings.
@@ -171,8 +170,8 @@ impl Session {
             Some(name) => folder_name(name),
             None => std::process::id().to_string(),
         });
-        // Retry, because a process that ends the session may remove the folder between
-        // `make_private` and `lock`.
+        // Retry: between `make_private` and `lock`, a process that ends the session may remove the
+        // folder.
         for _ in 0..100 {
             make_private(&folder)?;
             let Some(_lock) = lock(&folder)? else { continue };
@@ -186,8 +185,8 @@ impl Session {
         Err(SessionError::Content { path: folder, why: "it comes and goes".into() })
     }
 
-    /// Returns the session named `name` if it runs and can be joined, and `None` if no session of
-    /// this name runs.
+    /// Returns the session named `name` if it can be joined, and `None` if no session of this name
+    /// runs.
     ///
     /// # Errors
     /// When a session named `name` runs with other settings, or its files cannot be read.
@@ -197,7 +196,8 @@ impl Session {
         settings: &SessionSettings,
     ) -> Result<Option<Self>, SessionError> {
         let folder = base.join(folder_name(name));
-        // A session without a keeper cannot be joined, because a later session removes its folder.
+        // A session without a keeper cannot be joined, because a later session will remove its
+        // folder.
         if !has_keeper(&folder) || !folder.join("session.json").exists() {
             return Ok(None);
         }
@@ -206,7 +206,8 @@ impl Session {
 
     fn make(folder: &Path, settings: &SessionSettings) -> Result<Self, SessionError> {
         let path = folder.join("ledger");
-        // Remove a ledger that is left from a process that was killed while it made the session.
+        // Remove the ledger that may be left from a process that was killed while it made the
+        // session.
         drop(fs::remove_file(&path));
         let ledger = BudgetLedger::create(&path, settings.dram_bytes / PAGE_BYTES)
             .map_err(system_error(&path))?;
@@ -225,8 +226,8 @@ impl Session {
         })
     }
 
-    /// Opens the session in a folder. This process does not become a keeper: another process keeps
-    /// the session running.
+    /// Opens the session in a folder. This process does not become a keeper, because another
+    /// process keeps the session running.
     ///
     /// # Errors
     /// When the folder holds no session.
@@ -244,7 +245,7 @@ impl Session {
         Ok(Self { folder: folder.into(), settings, ledger: Arc::new(ledger), keeper_lock: None })
     }
 
-    /// The sessions in the folder `base` that can be opened.
+    /// All sessions in the folder `base`, except those that cannot be opened.
     ///
     /// # Errors
     /// When the folder cannot be listed.
@@ -264,7 +265,7 @@ impl Session {
             if has_keeper(&folder) {
                 continue;
             }
-            // `None` means that another process has removed the folder since the call of `folders`.
+            // `None` means that another process has removed this folder in the meantime.
             let Ok(Some(_lock)) = lock(&folder) else { continue };
             let is_used = Self::open(&folder).is_ok_and(|session| session.is_used());
             if !is_used && !has_keeper(&folder) && fs::remove_dir_all(&folder).is_ok() {
@@ -279,21 +280,21 @@ impl Session {
         has_keeper(&self.folder)
     }
 
-    /// Clears the slots of processes that have ended. Returns true if slots of running processes
-    /// are left.
+    /// Clears the slots of processes that have ended. Returns true if running processes still have
+    /// slots.
     fn is_used(&self) -> bool {
         self.ledger.recover();
         !self.ledger.processes().is_empty()
     }
 
-    /// Returns this session if its settings equal `settings`. The keeper, the command and the
-    /// available memory of nodes may differ.
+    /// Returns this session if its settings equal `settings`. Three settings may differ: the
+    /// keeper, the command, and the available memory of the nodes.
     fn if_same(self, settings: &SessionSettings) -> Result<Self, SessionError> {
         let keeper = self.settings.keeper;
         let command = self.settings.command.clone();
         let mut nodes = settings.nodes.clone();
         for (node, ours) in nodes.iter_mut().zip(&self.settings.nodes) {
-            // Available memory changes while the session runs.
+            // Ignore the available memory, which changes while the session runs.
             node.available_bytes = ours.available_bytes;
         }
         let settings = SessionSettings { keeper, command, nodes, ..settings.clone() };
@@ -307,8 +308,8 @@ impl Session {
         &self.folder
     }
 
-    /// Stops keeping the session, which ends unless another keeper exists. Returns the processes
-    /// that still have a slot when the session ends. These processes continue, and a later session
+    /// Stops keeping the session, which ends if no other keeper exists. At the end of the session,
+    /// returns the processes that still have a slot. These processes continue, and a later session
     /// removes the folder.
     pub fn end(mut self) -> Vec<Process> {
         let lock = lock(&self.folder);
@@ -318,15 +319,15 @@ impl Session {
         }
         let is_used = self.is_used();
         if !is_used && lock.is_ok() {
-            // If the folder cannot be removed now, the next session removes it.
+            // If the folder cannot be removed now, a later session removes it.
             drop(fs::remove_dir_all(&self.folder));
         }
         self.ledger.processes()
     }
 }
 
-/// The folder name of a named session. The suffix avoids a clash with a session without a name,
-/// whose folder name is a process ID.
+/// The folder name of the session named `name`. The suffix avoids a clash with the folder of a
+/// session without a name, which is named after a process ID.
 fn folder_name(name: &str) -> String {
     format!("{name}.s")
 }
@@ -336,8 +337,8 @@ fn system_error<E: Into<io::Error>>(path: &Path) -> impl FnOnce(E) -> SessionErr
     |why| SessionError::System { path, why: why.into() }
 }
 
-/// Makes a folder that only this user can use, or checks that no other user can write to an
-/// existing folder.
+/// Makes a folder that only this user can use. If the folder exists, checks that it is this user's
+/// and that no other user can write to it.
 fn make_private(folder: &Path) -> Result<(), SessionError> {
     match DirBuilder::new().recursive(true).mode(0o700).create(folder) {
         Ok(()) => {}
@@ -351,9 +352,9 @@ fn make_private(folder: &Path) -> Result<(), SessionError> {
     Err(SessionError::NotPrivate(folder.into()))
 }
 
-/// A lock of a file (flock(2)). The drop of this value first unlocks the file and then closes it.
-/// Closing alone would not release the lock if another thread has just forked: the child has a copy
-/// of the descriptor until its `execve(2)`.
+/// A lock of a file (flock(2)). When the value is dropped, the file is first unlocked and then
+/// closed. Closing alone might not release the lock: if another thread has just forked, the child
+/// has a copy of the descriptor until its `execve(2)`.
 #[derive(Debug)]
 struct FileLock(File);
 
@@ -366,14 +367,14 @@ impl FileLock {
 
 impl Drop for FileLock {
     fn drop(&mut self) {
-        // Unlocking an open file succeeds.
+        // The error is ignored: unlocking an open file does not fail.
         let _ = flock(&self.0, FlockOperation::Unlock);
     }
 }
 
-/// Locks the session in `folder` until the returned lock is dropped. Until then, no other process
-/// can begin or end the session, become a keeper or remove the folder. `None` if the folder was
-/// removed before the lock was taken.
+/// Locks the session in `folder` until the returned lock is dropped. While it is locked, no other
+/// process can begin or end the session, become a keeper, or remove the folder. `None` if the
+/// folder was removed before the lock was taken.
 fn lock(folder: &Path) -> Result<Option<FileLock>, SessionError> {
     let lock = lock_file(folder, LOCK, FlockOperation::LockExclusive)?;
     let (ours, there) = (lock.0.metadata(), fs::metadata(folder.join(LOCK)));
@@ -387,7 +388,7 @@ fn has_keeper(folder: &Path) -> bool {
     FileLock::take(kept, FlockOperation::NonBlockingLockExclusive).is_err()
 }
 
-/// Opens the file `name` of the folder, which is created if it does not exist, and locks it.
+/// Opens the file `name` in `folder`, and locks the file. Creates the file if it does not exist.
 fn lock_file(
     folder: &Path,
     name: &str,
@@ -415,9 +416,9 @@ mod tests {
     use crate::session::identity::Identity;
     use std::sync::{Mutex, MutexGuard, PoisonError};
 
-    /// A lock for tests that start a process, and for tests that expect the close of a file to
-    /// release the lock of the file. A started process has all files of this process open until its
-    /// `execve(2)` is complete, and therefore keeps their locks.
+    /// A lock between tests. Tests that start a process take it, and tests that expect a file to be
+    /// unlocked when it is closed: until its `execve(2)` is complete, a started process has copies
+    /// of all open files of this process, and keeps their locks.
     pub(super) fn turn() -> MutexGuard<'static, ()> {
         static TURN: Mutex<()> = Mutex::new(());
         TURN.lock().unwrap_or_else(PoisonError::into_inner)
@@ -455,8 +456,8 @@ mod tests {
         assert_eq!((&found.settings, found.ledger.budget()), (&settings(), 16384));
         assert!(found.is_running());
         assert_eq!(Session::sweep(base.path()).unwrap(), Vec::<PathBuf>::new());
-        // Copy the keeper's descriptor: a child that another thread has just forked has such a
-        // copy. `end` must release the lock in spite of the copy.
+        // A child that another thread has just forked has a copy of the keeper's descriptor. Make
+        // such a copy: `end` must release the lock nevertheless.
         let copy = session.keeper_lock.as_ref().unwrap().0.try_clone().unwrap();
         assert_eq!(session.end(), []);
         assert!(!folder.exists() && !found.is_running());
@@ -509,8 +510,8 @@ mod tests {
         let folder = session.folder().to_path_buf();
         let own = Identity::own().unwrap();
         let guard = std::sync::Arc::clone(&session.ledger).join(own, "solver", 1).unwrap();
-        // Drop the session instead of ending it, which has the effect of a killed keeper: the locks
-        // are released, and the files remain.
+        // Drop the session without `end`. This has the effect of a killed keeper: the locks are
+        // released, and the files remain.
         drop(session);
         assert_eq!(Session::sweep(base.path()).unwrap(), Vec::<PathBuf>::new());
         assert!(folder.exists(), "a process of it has pages");

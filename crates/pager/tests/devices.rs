@@ -11,7 +11,8 @@ use std::{
     process::Command,
 };
 
-/// A loop device over a new file, whose content is zeros. A drop detaches the device.
+/// A loop device over a new file that is full of zeros. The device is detached when the value is
+/// dropped.
 struct Device {
     path: PathBuf,
     _folder: tempfile::TempDir,
@@ -58,8 +59,8 @@ fn a_device_with_content_is_refused() {
     assert!(mounted.ends_with("is mounted, or in use otherwise"), "{mounted}");
     assert!(forced.unwrap_err().to_string().ends_with("is mounted, or in use otherwise"));
     FileStore::open_all(&[path], Options { force: true, ..Options::default() }).unwrap();
-    // The forced open has written the mark of a store to the device, so the device is now accepted
-    // without `force`.
+    // The forced open has written the mark of a store to the device. Therefore the device is now
+    // accepted without `force`.
     let store = FileStore::open(path).unwrap();
     assert_eq!(backing::free(path).unwrap(), 63 << 20);
     assert!(why(path).ends_with("is mounted, or in use otherwise"), "another store has it");
@@ -80,8 +81,8 @@ fn former_content_of_a_device_is_not_seen() {
     let mut region = pager.region(40 << 20).unwrap();
     for lap in 0..2 {
         for (at, page) in region.bytes_mut().chunks_mut(4096).enumerate() {
-            // Only every third page was written. The two pages between are in the same extents, and
-            // must stay zeros.
+            // Only every third page was written. The two pages in between are in the same extents
+            // as written pages, and must stay zeros.
             let expected = if lap > 0 && at % 3 == 0 { 1 } else { 0 };
             assert!(page.iter().all(|byte| *byte == expected), "page {at} in lap {lap}");
             if at % 3 == 0 {

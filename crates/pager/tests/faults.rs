@@ -1,5 +1,5 @@
-//! Programs on failing drives: the content of memory is never wrong, and a final message explains
-//! the failure.
+//! Tests of programs on failing drives: the content of memory is never wrong, and the last message
+//! explains the failure.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -20,7 +20,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A budget of 8 MiB.
+/// Settings with a budget of 8 MiB.
 const SETTINGS: Settings =
     Settings { frames: 2048, order: 2, prefetch: Limits { initial: 16, max: 256 } };
 
@@ -39,9 +39,10 @@ fn pager_in(mode: FaultMode, path: &Path, faults: FaultPlan, retry: RetryPolicy)
     })
 }
 
-/// In each step, checks the content of one random piece, or of 2000 pieces from a random piece on.
-/// In half of the steps, also writes to the checked pieces. Other threads write to other pieces on
-/// the same pages. The expected content of a piece follows from the number of writes to this piece.
+/// Does `steps` steps. Each step checks the content of one random piece, or of 2000 pieces from a
+/// random piece on. Half of the steps also write to the checked pieces. Other threads write to
+/// other pieces on the same pages. The expected content of a piece follows from the number of
+/// writes to it.
 fn work(mut pieces: Vec<&mut [u8]>, seed: u64, steps: u32) {
     let mut random = Pcg64Mcg::seed_from_u64(seed);
     let mut times = vec![0_u8; pieces.len()];
@@ -99,9 +100,9 @@ fn no_word_is_wrong_on_a_drive_that_fails() {
     assert!(counts.read > 1000 && counts.written > 1000, "{counts:?}");
 }
 
-/// In each lap, the program fills all pages with ones if they are zeros, and with zeros if they are
-/// ones. A failed write-back may leave some ones in the store. After the program has filled a page
-/// with zeros again, a read of the page must not return ones from the store.
+/// In each lap, the program fills all pages: with ones if they are zeros, and with zeros if they
+/// are ones. A failed write-back may leave some ones in the store. A page that the program has
+/// filled with zeros afterwards must not be read as ones from the store.
 #[test]
 fn the_rest_of_a_failed_write_is_never_read() {
     let folder = tempfile::tempdir_in(".").unwrap();
@@ -127,9 +128,9 @@ fn no_word_is_wrong_on_a_drive_that_takes_seconds() {
 
 // --- Programs that end by a signal ---------------------------------------------------------------
 
-/// The task, the fault plan and the folder of a child process that a test has started ([`start`]):
-/// the three words in `INTERLEAF_TEST_FAULTS`. `None` in the process of the tests itself, which
-/// does not have the variable.
+/// Returns the task, the fault plan and the folder of this process if a test has started it by
+/// [`start`]. They are the three words in `INTERLEAF_TEST_FAULTS`. `None` in the process of the
+/// tests itself, which does not have this variable.
 fn program() -> Option<(String, FaultPlan, String)> {
     let said = env::var("INTERLEAF_TEST_FAULTS").ok()?;
     let mut words = said.split(' ').map(String::from);
@@ -147,9 +148,9 @@ fn start(what: &str, plan: &str, folder: &Path) -> Child {
         .unwrap()
 }
 
-/// The number of page faults of a process, and the lines of `/proc/PID/io` with the bytes that it
-/// read from drives and wrote to them. CPU time is not included, because a process that hangs may
-/// still poll.
+/// Returns what shows the progress of a process: the number of its page faults, and the lines of
+/// `/proc/PID/io` with the bytes that it has read from drives and written to them. CPU time does
+/// not show progress, because a process that hangs may still poll.
 fn progress(pid: u32) -> (Option<u64>, Vec<String>) {
     let stat = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
     let faults = Stat::parse(&stat).and_then(|stat| stat.field(10)?.checked_add(stat.field(12)?));
@@ -157,8 +158,9 @@ fn progress(pid: u32) -> (Option<u64>, Vec<String>) {
     (faults, io.lines().filter(|line| line.contains("_bytes")).map(String::from).collect())
 }
 
-/// Waits for a process to exit. The test fails if the process makes no progress for a minute, or
-/// runs for 15 minutes: the second limit ends a process that faults for ever.
+/// Waits for a process to exit. The test fails if the process makes no progress for a minute. It
+/// also fails if the process runs for 15 minutes, because a process that faults for ever makes
+/// progress too.
 fn end(mut program: Child) -> Output {
     let begun = Instant::now();
     let (mut last, mut since) = (progress(program.id()), begun);
@@ -176,8 +178,8 @@ fn end(mut program: Child) -> Output {
     program.wait_with_output().unwrap()
 }
 
-/// Not a test of its own: in a child process that another test has started, this function runs the
-/// task of [`program`]. In the process of the tests, the function does nothing.
+/// Not a test of its own. In a child process that another test has started, runs the task that
+/// [`program`] returns. In the process of the tests, does nothing.
 #[test]
 fn a_program() {
     let Some((what, plan, folder)) = program() else { return };
@@ -203,7 +205,7 @@ fn a_program() {
 }
 
 /// The store cannot read some of the pages that it has written. In both fault handling modes,
-/// SIGBUS ends the program at such a page: the faulting thread does not wait for ever.
+/// SIGBUS must end the program at such a page: the faulting thread must not wait for ever.
 #[test]
 fn an_unreadable_page_raises_a_signal_that_is_explained() {
     for what in ["write-and-read", "write-and-read-in-signals"] {

@@ -1,6 +1,6 @@
-//! The handler of SIGBUS must not allocate or free memory ([`interleaf_pager::kernel::sigbus`]),
-//! because the handler may interrupt a thread that holds a lock of the allocator. This test counts
-//! the calls of the allocator.
+//! Tests that the handler of SIGBUS ([`interleaf_pager::kernel::sigbus`]) neither allocates nor
+//! frees memory: it may interrupt a thread that holds a lock of the allocator. The test counts the
+//! calls of the allocator.
 
 #![expect(unsafe_code, reason = "an allocator that counts")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -29,22 +29,24 @@ fn count() {
     CALLS.set(CALLS.get() + 1);
 }
 
-// SAFETY: all calls are forwarded to the system allocator.
+// SAFETY: all calls are forwarded to the system allocator, which meets the conditions of the trait.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: the caller upholds the same contract.
+        // SAFETY: the caller meets the conditions of `GlobalAlloc::alloc`, which are those of this
+        // call.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         count();
-        // SAFETY: the caller upholds the same contract.
+        // SAFETY: the caller meets the conditions of `GlobalAlloc::dealloc`, which are those of
+        // this call.
         unsafe { System.dealloc(block, layout) }
     }
 }
 
-/// A budget of 8 MiB.
+/// Settings with a budget of 8 MiB.
 const SETTINGS: Settings =
     Settings { frames: 2048, order: 2, prefetch: Limits { initial: 16, max: 256 } };
 
@@ -61,7 +63,8 @@ fn the_handler_allocates_nothing() {
     let pager = pager.unwrap_or_else(|why| {
         panic!("userfaultfd is not available ({why}): this test needs root and Linux 6.8")
     });
-    // A region larger than the budget, so that pages are evicted, written back, and read again.
+    // The region is larger than the budget, so that pages are evicted, written back, and read
+    // again.
     let mut region = pager.region(24 << 20).unwrap();
     let (length, begin) = (region.bytes().len() / THREADS, Barrier::new(THREADS));
     let calls: Vec<(u64, bool)> = thread::scope(|scope| {
@@ -85,14 +88,14 @@ fn the_handler_allocates_nothing() {
     assert!(CALLS.get() > 0, "the allocator counts");
 }
 
-/// Writes one byte to each page in several rounds, alternately in order and in jumps of 1009 pages.
-/// Returns true if each byte had the value that was last written.
+/// Adds 1 to one byte of each page in several rounds, alternately in order and in jumps of 1009
+/// pages. Returns true if each byte had the value that was written to it last.
 fn touch(part: &mut [u8], seed: usize) -> bool {
     let pages = part.len() / PAGE;
     let mut is_right = true;
     for round in 0..ROUNDS {
         for at in 0..pages {
-            // The stride 1009 is coprime to the number of pages, so that a round touches each page
+            // The number of pages is coprime to the stride 1009, so each round touches each page
             // once.
             let page = if round % 2 == 0 { at } else { at * 1009 % pages };
             let byte = &mut part[page * PAGE + seed];

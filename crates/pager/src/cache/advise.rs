@@ -28,7 +28,7 @@ pub(super) struct ProgramAdvice {
 }
 
 impl ProgramAdvice {
-    /// The advice about a page.
+    /// The advice about a page; `Advice::Normal` if the program has given none.
     pub(super) fn get(&self, page: Page) -> Advice {
         self.advised.get(page).unwrap_or(Advice::Normal)
     }
@@ -39,9 +39,9 @@ impl ProgramAdvice {
         self.pinned.set(pages, None);
     }
 
-    /// Returns true if an extent is to be pinned: the program pins one of its pages, and the pinned
-    /// frames, with the frames of this extent, are at most `budget` divided by [`PINNED_DIVISOR`].
-    /// Then also counts the frames of the extent as pinned.
+    /// Returns true if an extent must be pinned, and then counts its frames as pinned. An extent is
+    /// pinned if the program pins one of its pages, and if the frames of all pinned extents,
+    /// including this one, are at most `budget` divided by [`PINNED_DIVISOR`].
     pub(super) fn pin(&mut self, extent: &Extent, budget: u32) -> bool {
         let is_pinned = self.pinned_frames + extent.frames() <= budget / PINNED_DIVISOR
             && extent.span().pages().any(|page| self.pinned.get(page).is_some());
@@ -49,12 +49,12 @@ impl ProgramAdvice {
         is_pinned
     }
 
-    /// Subtracts the frames of an extent that was pinned.
+    /// Subtracts the frames of an extent that is no longer pinned.
     pub(super) const fn unpin(&mut self, frames: u32) {
         self.pinned_frames -= frames;
     }
 
-    /// The advice for a forked child, without pins: pins are not inherited (mlock(2)).
+    /// The advice of a forked child. A child inherits no pins (mlock(2)).
     pub(super) fn for_child(&self) -> Self {
         Self { advised: self.advised.clone(), ..Self::default() }
     }
@@ -81,7 +81,7 @@ impl Cache {
         self.fault_around.forget_removed(&self.regions, pages);
     }
 
-    /// Reacts to advice of the program about pages.
+    /// Reacts to advice that a thread on `node` gives about pages.
     pub(super) fn advise(
         &mut self,
         pages: &Range<Page>,
@@ -106,8 +106,8 @@ impl Cache {
     }
 
     /// Applies a change of pins to the mapped extents of `pages` for which `is_due` returns true.
-    /// Removes each of these extents from its queue, and then pins the extent or queues it again. A
-    /// pinned extent is in no queue.
+    /// Removes each of these extents from its queue, and then either pins the extent or queues it
+    /// again. A pinned extent is in no queue.
     fn requeue_mapped(&mut self, pages: &Range<Page>, is_due: fn(&Extent) -> bool) {
         for id in self.residency.all_in(pages) {
             if is_due(self.residency.extent(id)) {

@@ -6,14 +6,14 @@ use super::{
     node::Node,
 };
 
-/// Maximum of [`Cache::release_backlog`], frames. While the budget shrinks, each node evicts pages
-/// from at most this number of frames at a time, because the drive has to write back the dirty
-/// pages.
+/// Maximum number of frames that a node evicts at a time to release them
+/// ([`Cache::release_backlog`]). The number is limited, because the drive has to write back the
+/// dirty pages.
 const BACKLOG_MAX: u32 = 4096;
 
-/// The clock of loaded pages ([`Cache::time`]) advances by about this number of ticks while the
-/// cache loads as many pages as the budget has frames. If the budget has fewer frames than this
-/// number, each loaded page is a tick.
+/// Approximate number of ticks of the clock of loaded pages ([`Cache::time`]) in which the cache
+/// loads as many pages as the budget has frames. If the budget has fewer frames than this number,
+/// each loaded page is a tick.
 pub(super) const BUDGET_TICKS: u32 = 1024;
 
 /// The frames of each node that are released to other processes or nodes.
@@ -28,12 +28,12 @@ struct ReleasedOfNode {
     /// Released blocks, which are taken from the pool of free frames: first frame and order of each
     /// block.
     blocks: Vec<(Frame, u8)>,
-    /// Number of frames of all blocks.
+    /// Number of frames in all of `blocks`.
     frames: u32,
-    /// The number of frames that the node should have released in total: those above its share of
-    /// the budget.
+    /// Target of `frames`: the number of frames of the node beyond the node's share of the budget.
     target: u32,
-    /// Number of blocks in `blocks` that [`Cache::newly_released`] has returned.
+    /// Number of blocks, from the beginning of `blocks`, that [`Cache::newly_released`] has already
+    /// returned.
     reported: usize,
 }
 
@@ -110,7 +110,8 @@ impl Cache {
     }
 
     /// Number of pages loaded since the time `since` on the clock of loaded pages. The number is
-    /// too small after the time has wrapped around: after loads of some 64 times the budget.
+    /// too small if the clock has wrapped around since then, which takes loads of about 64 times
+    /// the budget.
     pub(super) fn pages_loaded_since(&self, since: u16) -> u32 {
         u32::from(self.time().wrapping_sub(since)).saturating_mul(self.pages_per_tick())
     }
@@ -127,7 +128,8 @@ impl Cache {
         released.target.saturating_sub(released.frames).min(BACKLOG_MAX)
     }
 
-    /// The blocks released since the last call, as first frames and orders.
+    /// Returns the blocks released since the last call of this method: the first frame and the
+    /// order of each block.
     pub fn newly_released(&mut self) -> Vec<(Frame, u8)> {
         let mut new = vec![];
         for ReleasedOfNode { blocks, reported, .. } in &mut self.released.nodes {
@@ -150,7 +152,7 @@ impl Cache {
 
     fn release_frames_of(&mut self, node: Node) {
         let index = usize::from(node);
-        // Faults that wait for a frame have priority.
+        // Faults that wait for a frame of this node have priority over the release.
         while self.released.nodes[index].frames < self.released.nodes[index].target
             && !self.waiting.iter().any(|fault| fault.node == node)
         {
@@ -168,8 +170,9 @@ impl Cache {
         }
     }
 
-    /// Takes back the frames that a node has released above its target, but not more than the
-    /// budget of the process allows. Other nodes may have to release their frames first.
+    /// Takes back frames that a node has released above its target, as far as the budget of the
+    /// process allows. Before more frames can be taken back, other nodes may have to release
+    /// theirs.
     fn take_back(&mut self, node: Node) {
         let used: u32 = self.nodes().map(|node| self.used_frames_of(node)).sum();
         let free = self.budget().saturating_sub(used);

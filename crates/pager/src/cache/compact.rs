@@ -21,35 +21,36 @@ use std::{cmp::Reverse, ops::Range};
 /// 512 KiB.
 pub(super) const CONTIGUOUS_ORDER_MIN: u8 = 7;
 
-/// A huge page of frames (512 frames) is compacted only if at least a quarter (1 / `FREE_DIVISOR`)
-/// of its frames are free. Otherwise compaction would need too many evictions.
+/// Divisor for the minimum number of free frames at which a huge page of frames is compacted: a
+/// quarter of its 512 frames. With fewer free frames, compaction would need too many evictions.
 const FREE_DIVISOR: u32 = 4;
 
-/// Compaction does not evict a mapped extent until the cache has loaded `RECENT_PAGES` pages since
-/// the extent was mapped, or half of the budget (`RECENT_DIVISOR`) if that is less. New extents are
-/// often in the huge page that is compacted. If compaction evicted new extents, a thread that needs
-/// two of them at once, or that runs late, would fault for ever.
+/// Number of pages that the cache must load after an extent was mapped before compaction may evict
+/// the extent: `RECENT_PAGES`, or half of the budget (`RECENT_DIVISOR`) if that is less. New
+/// extents are often in the huge page that is compacted. If compaction evicted them, a thread that
+/// needs two of them at once, or that runs late, would fault for ever.
 ///
 /// The value was measured with thirty replays (bench `replay`). With 512, the replays read as many
 /// pages as without this protection of new extents; with 2048, they read 0.5 % more.
 const RECENT_PAGES: u32 = 512;
 const RECENT_DIVISOR: u32 = 2;
 
-/// Minimum order of a block of free frames that is made contiguous: 32 frames, 128 KiB.
+/// Minimum order of the blocks of free frames that `Cache::gather` makes contiguous: 2^5 frames,
+/// 128 KiB.
 const GATHER_ORDER_MIN: u8 = 5;
 
-/// After a failed attempt to make free frames contiguous (`Cache::gather`), the next attempt
-/// follows when the cache has loaded this number of pages, or half of the budget (`RECENT_DIVISOR`)
-/// if that is less. The pause bounds the time spent on searches.
+/// Pause after a failed attempt to make free frames contiguous (`Cache::gather`), in pages that the
+/// cache loads. The pause is at most half of the budget (`RECENT_DIVISOR`). It bounds the time
+/// spent on searches.
 const GATHER_PAGES: u32 = 256;
 
-/// Number of huge pages of frames in which `Cache::gather` looks for a block of frames.
+/// Number of huge pages of frames that `Cache::gather` searches for a block of frames.
 const GATHER_EXAMINED: usize = 16;
 
-/// The entry of a frame that is not the first frame of an extent.
+/// The entry in `FrameOwners` of a frame that is not the first frame of an extent.
 const NO_OWNER: ExtentId = ExtentId::MAX;
 
-/// For each frame, the extent whose first page is in this frame.
+/// For each frame, the extent that begins with this frame.
 #[derive(Clone, Debug)]
 pub(super) struct FrameOwners(Vec<ExtentId>);
 
@@ -78,10 +79,10 @@ impl FrameOwners {
 }
 
 impl Cache {
-    /// Evicts extents from one aligned huge page of frames (512) of a node. Of the huge pages in
-    /// use, it is the one with the most free frames. Inactive extents are evicted, and mapped
-    /// extents that are neither pinned nor recently mapped. Does nothing if too few frames are free
-    /// ([`FREE_DIVISOR`]).
+    /// Evicts extents from one aligned huge page of frames (512) of a node: of the huge pages with
+    /// both free and used frames, the one with the most free frames. Evicts inactive extents, and
+    /// mapped extents that are neither pinned nor recently mapped. Does nothing if too few frames
+    /// of the huge page are free ([`FREE_DIVISOR`]).
     pub(super) fn compact(&mut self, node: Node, actions: &mut Vec<Action>) {
         let emptiest = self.residency.emptiest(node, 1);
         let Some((block, free)) = emptiest.first().copied() else { return };
@@ -109,13 +110,14 @@ impl Cache {
         }
     }
 
-    /// In a long loop, makes 2^`order` free frames of a node contiguous, and returns true if it
-    /// succeeds. For that, the mapped extents of an aligned block of frames get free frames outside
-    /// the block. No page moves, because the memory of a mapped extent is in the region. Instead,
-    /// the memory of the free frames moves into the block. Examines the blocks of
-    /// [`GATHER_EXAMINED`] huge pages, and begins with the blocks that have the most free frames.
-    /// Returns false if each block has an extent that is not mapped, or that is larger than the
-    /// free blocks elsewhere.
+    /// In a long loop, makes 2^`order` free frames of a node contiguous, by emptying an aligned
+    /// block of frames. Returns false if each examined block has an extent that is not mapped, or
+    /// that does not fit into the free frames elsewhere.
+    ///
+    /// The mapped extents of the block get free frames outside the block. No page moves, because
+    /// the pages of a mapped extent are in the region, and its frames have no memory. Only the
+    /// memory of the free frames outside moves into the block (`Action::MoveMemory`). Examines the
+    /// blocks of [`GATHER_EXAMINED`] huge pages, those with the most free frames first.
     pub(super) fn gather(&mut self, node: Node, order: u8, actions: &mut Vec<Action>) -> bool {
         let is_long = self.reclaim.loop_detector.is_long_loop();
         if !is_long || order < GATHER_ORDER_MIN || self.residency.free_frames(node) < 1 << order {
@@ -143,8 +145,8 @@ impl Cache {
     }
 
     /// Returns the number of free frames in a block of frames, the block, and its extents. `None`
-    /// if no frame of the block is free, or if an extent in the block is not mapped or larger than
-    /// the block.
+    /// if no frame of the block is free, if an extent in the block is not mapped, or if an extent
+    /// is larger than the block.
     fn mapped_in_block(&self, block: Range<Frame>) -> Option<(u32, Range<Frame>, Vec<ExtentId>)> {
         let (mut frame, mut mapped, mut free) = (block.start, vec![], 0);
         while frame < block.end {
@@ -164,9 +166,9 @@ impl Cache {
         (free > 0 && frame == block.end).then_some((free, block, mapped))
     }
 
-    /// Gives free frames outside a block to the mapped extents `ids` of this block, which has
-    /// 2^`block_order` frames. Returns false, and changes nothing, if one of the extents does not
-    /// fit into any free block with fewer than 2^`block_order` frames outside.
+    /// Gives the mapped extents `ids` of a block of 2^`block_order` frames free frames outside the
+    /// block. Each extent gets frames of a free block that has fewer than 2^`block_order` frames.
+    /// If an extent fits into no such block, changes nothing and returns false.
     fn empty_block(
         &mut self,
         block: &Range<Frame>,
@@ -192,7 +194,8 @@ impl Cache {
         true
     }
 
-    /// True if a mapped extent was mapped a short time ago (`RECENT_PAGES`).
+    /// True if `extent`, which is mapped, was mapped recently: at most `RECENT_PAGES` pages, or
+    /// half of the budget if that is less, were loaded since then.
     fn is_recent(&self, extent: &Extent) -> bool {
         self.pages_loaded_since(extent.since) <= RECENT_PAGES.min(self.budget() / RECENT_DIVISOR)
     }

@@ -6,8 +6,8 @@ use interleaf_prefetch::page::Page;
 use std::ops::Range;
 
 impl Cache {
-    /// Discards each queued range of which no page is being transferred or moved. The other ranges
-    /// stay queued.
+    /// Carries out the queued discards. A range of which a page is being transferred, moved or
+    /// unmapped stays queued.
     pub(super) fn discard(&mut self, actions: &mut Vec<Action>) {
         for pages in self.durability.take_discards() {
             if self.discard_extents(&pages, actions) {
@@ -49,7 +49,8 @@ impl Cache {
         is_left
     }
 
-    /// Splits a ready or mapped extent into halves, so that one half can be discarded alone.
+    /// Splits a ready or mapped extent into halves, because a discard covers only a part of the
+    /// extent.
     fn split(&mut self, id: ExtentId) {
         let mut whole = *self.residency.extent(id);
         let is_ready = whole.state == ExtentState::Ready;
@@ -64,8 +65,8 @@ impl Cache {
         self.residency.replace(id, whole.with_span(first));
         for id in [id, other] {
             if is_ready {
-                // `remove_ready` has subtracted the frames of a prefetched extent: count the frames
-                // of both halves as prefetched again.
+                // `remove_ready` has subtracted the frames of a prefetched extent from the counters
+                // of prefetched frames. Add the frames of both halves again.
                 let Extent { stream, .. } = whole;
                 if stream != 0 {
                     let node = self.node_of(first.frame);

@@ -4,9 +4,9 @@ use super::Span;
 use interleaf_prefetch::page::Page;
 use std::{collections::BTreeSet, ops::Range};
 
-/// The store counts as failed for writes when the number of consecutive failed writes exceeds the
-/// number of extents by more than this number. A store that fails many but not all writes does not
-/// reach this limit, because a successful write resets the count.
+/// Number by which the consecutive failed writes must exceed the extents of the cache before the
+/// store counts as failed for writes. A store that fails many but not all writes does not reach
+/// this limit, because a successful write resets the number of failed writes.
 const FAILED_WRITES_MIN: usize = 256;
 
 /// The state of the content of each page: held by the store, lost, or being discarded.
@@ -23,8 +23,8 @@ pub(super) struct Durability {
     discards: Vec<Range<Page>>,
     /// Discarded ranges of pages that the store is erasing.
     erasing: Vec<Range<Page>>,
-    /// True if a dirty page could not be written back, or a page was pinned, while the process was
-    /// frozen for a fork. The fork is then refused.
+    /// True if, while the process was frozen for a fork, a dirty page could not be written back, or
+    /// a page was pinned. The fork is then refused.
     has_unstored: bool,
 }
 
@@ -92,17 +92,17 @@ impl Durability {
         self.poisoned.range(pages).next().is_some()
     }
 
-    /// Adds a range of pages to be discarded.
+    /// Queues a discard: the content of `pages` is not needed any more.
     pub(super) fn add_discard(&mut self, pages: Range<Page>) {
         self.discards.push(pages);
     }
 
-    /// True if a discarded range waits to be erased.
+    /// True if a discard is queued.
     pub(super) const fn has_discards(&self) -> bool {
         !self.discards.is_empty()
     }
 
-    /// Takes all discarded ranges that wait to be erased.
+    /// Takes all queued discards, as ranges of pages.
     pub(super) fn take_discards(&mut self) -> Vec<Range<Page>> {
         std::mem::take(&mut self.discards)
     }
@@ -117,7 +117,7 @@ impl Durability {
         self.erasing.retain(|pages| pages.start != first);
     }
 
-    /// True if no discard is in progress.
+    /// True if no discard is queued, and the store is erasing no pages.
     pub(super) const fn is_discard_idle(&self) -> bool {
         self.discards.is_empty() && self.erasing.is_empty()
     }
@@ -128,7 +128,7 @@ impl Durability {
         all.any(|other| other.start < pages.end && pages.start < other.end)
     }
 
-    /// True if a discarded range covers the whole extent, which then needs no write-back.
+    /// True if one queued discard covers the whole extent. The extent then needs no write-back.
     pub(super) fn is_fully_discarded(&self, span: Span) -> bool {
         let covers =
             |pages: &Range<Page>| pages.start <= span.page && span.pages().end <= pages.end;

@@ -1,4 +1,4 @@
-//! The interface of the cache: its events, and the actions that it requests.
+//! The interface of the cache: the events that it reacts to, and the actions that it requests.
 
 use crate::cache::{
     frame_pool::{Frame, ORDER_MAX},
@@ -11,18 +11,17 @@ use std::ops::Range;
 /// A touch of a page that is not mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageFault {
-    /// The thread that touched the page.
+    /// ID of the thread that touched the page.
     pub thread: u32,
     pub page: Page,
     /// Offset of the touched byte in the page, bytes.
     pub offset: u16,
-    /// True if the access was a write.
     pub is_write: bool,
     /// The node that the thread runs on.
     pub node: Node,
 }
 
-/// An event that the cache reacts to.
+/// An event, by which the caller reports to the cache what has happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A thread touched a page that is not mapped, and waits.
@@ -31,7 +30,7 @@ pub enum Event {
     Filled(ExtentId, Result<(), Failed>),
     /// An extent is mapped, and the threads that waited for its pages run again.
     MovedIn(ExtentId),
-    /// An extent is unmapped. The set contains its dirty pages.
+    /// An extent is unmapped. The set has the dirty pages of the extent.
     MovedOut(ExtentId, DirtyPages),
     /// An extent was written back, or the write failed.
     Wrote(ExtentId, Result<(), Failed>),
@@ -39,16 +38,16 @@ pub enum Event {
     Discarded(Range<Page>),
     /// The store has erased the discarded range of pages that begins with this page.
     Erased(Page),
-    /// A device or a system call pins pages of an extent: the extent stays mapped.
+    /// A device or a system call pins pages of an extent, so the extent cannot be unmapped.
     Pinned(ExtentId),
-    /// Some time has passed since pages were found pinned: the cache tries again to evict extents.
+    /// Some time has passed since a page was found pinned. The cache tries again to evict extents.
     RetryPinned,
     /// A thread that runs on this node gives advice about pages.
     Advised(Range<Page>, Advice, Node),
-    /// The process is about to fork: unmap all pages, write back the dirty pages, and load no page
-    /// until [`Event::Thaw`].
+    /// The process is about to fork. The cache unmaps all pages, writes back the dirty pages, and
+    /// loads no page until [`Event::Thaw`].
     Freeze,
-    /// The fork has succeeded or failed: resume.
+    /// The fork has succeeded or failed. The cache loads pages again.
     Thaw,
     /// The budget is this many frames from now on.
     Budget(u32),
@@ -59,7 +58,6 @@ pub enum Event {
 pub struct DirtyPages([u64; 1 << (ORDER_MAX - 6)]);
 
 impl DirtyPages {
-    /// The empty set.
     pub const EMPTY: Self = Self([0; 1 << (ORDER_MAX - 6)]);
 
     /// The set of the first `pages` pages of an extent.
@@ -84,8 +82,8 @@ impl DirtyPages {
         *self == Self::EMPTY
     }
 
-    /// Returns the ranges of dirty pages among the first `pages` pages of the extent. Two ranges
-    /// with at most `gap` clean pages between them are joined.
+    /// Returns the ranges of dirty pages among the first `pages` pages of the extent. Joins two
+    /// ranges with at most `gap` clean pages between them.
     pub fn ranges(&self, pages: usize, gap: usize) -> Vec<Range<usize>> {
         let mut ranges: Vec<Range<usize>> = vec![];
         for page in (0..pages).filter(|page| self.contains(*page)) {
@@ -98,7 +96,7 @@ impl DirtyPages {
     }
 }
 
-/// A read or a write of the store failed.
+/// The error of a read or a write of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failed;
 
@@ -141,9 +139,11 @@ pub enum Action {
     MoveOut(ExtentId, Span),
     /// Unmap an extent with pinned pages and drop its content, which the program has discarded.
     Drop(ExtentId, Span),
-    /// Move the memory of the 2^`order` frames at `from` to the frames at `to`, before any later
-    /// action. A mapped extent, whose memory is in the region, has left the frames at `to`, which
-    /// are free now, and has the frames at `from` instead. The caller answers with no event.
+    /// Move the memory of the 2^`order` frames that begin at `from` to the frames that begin at
+    /// `to`, before any later action. The frames at `to` have no memory, because they belonged to a
+    /// mapped extent, whose pages are in the region. The cache has already exchanged the frames:
+    /// the extent has the frames at `from` now, and the frames at `to` are free. The caller answers
+    /// with no event.
     MoveMemory { from: Frame, to: Frame, order: u8 },
     /// Write the dirty pages of an extent from its frames back to the store.
     Write(ExtentId, Span, DirtyPages),

@@ -29,54 +29,55 @@ use std::ops::Range;
 const RESERVE_DIVISOR: u32 = 16;
 const RESERVE_MAX: u32 = 1 << 14;
 
-/// Early evictions (`loop_detector.rs`) raise the maximum of the reserve: by the node's share of
-/// the budget times the share of early evictions (0 to 1), divided by `EARLY_SHARE_DIVISOR`; at
-/// most by the node's share divided by `INACTIVE_DIVISOR`. With a larger reserve, more pages are
-/// inactive. The pager sees touches of inactive pages as refaults, and keeps the touched pages
-/// resident. A matrix product needs such a reserve: for each row of one matrix, it reads all of
-/// another matrix again.
+/// Early evictions (`loop_detector.rs`) raise the maximum of the reserve. The increase is the
+/// node's share of the budget, times the fraction of reads and refaults that early evictions have
+/// caused, divided by `EARLY_SHARE_DIVISOR`. The increase is at most the node's share divided by
+/// `INACTIVE_DIVISOR`. With a larger reserve, more pages are inactive. The pager sees touches of
+/// inactive pages as refaults, and keeps the touched pages resident. A matrix product needs such a
+/// reserve: for each row of one matrix, it reads all of another matrix again.
 const EARLY_SHARE_DIVISOR: f64 = 2.0;
 const INACTIVE_DIVISOR: u32 = 4;
 
-/// The reserve grows by this number of frames for each allocated frame, and shrinks by one for each
-/// refaulted frame. While the working set fits into the budget, refaults keep the reserve small, so
-/// that no page of the working set is evicted.
+/// Number of frames by which the reserve grows for each allocated frame. The reserve shrinks by one
+/// for each refaulted frame. While the working set fits into the budget, refaults keep the reserve
+/// small, so that no page of the working set is evicted.
 const RESERVE_GROWTH: u32 = 2;
 
-/// An allocation drops inactive extents only until the number of free frames is this multiple of
-/// the frames that it needs. If the needed frames are still not contiguous, the free frames are
+/// Number of free frames up to which an allocation drops inactive extents, as a multiple of the
+/// needed frames. If the needed frames are still not contiguous then, the free frames are
 /// fragmented, and a smaller extent is allocated.
 const FRAGMENTED_FACTOR: u32 = 4;
 
-/// In a long loop (`loop_detector.rs`), this number replaces [`RESERVE_DIVISOR`]. The reserve is
-/// then small, because each frame that holds no protected page costs a read in each pass.
+/// Value in place of [`RESERVE_DIVISOR`] in a long loop (`loop_detector.rs`). It makes the reserve
+/// small, because each frame that holds no protected page costs a read in each pass.
 const LONG_RESERVE_DIVISOR: u32 = 256;
 
-/// In a loop, the number of frames that are kept for probationary extents (the probationary share)
-/// is the larger of two sizes. The first size is the budget divided by `PROBATIONARY_DIVISOR`, or
-/// in a long loop by `LONG_PROBATIONARY_DIVISOR`. The second size is one extent of maximum length
-/// for each active stream, plus one more. The second size leaves room for the newest pages of the
-/// streams, which may still be in use.
+/// In a loop, each node keeps a number of frames for probationary extents (the probationary share).
+/// It is the node's share of the budget divided by `PROBATIONARY_DIVISOR`, or in a long loop by
+/// `LONG_PROBATIONARY_DIVISOR`. It is larger if the streams need more: one extent of maximum length
+/// for each active stream, plus one more extent. The newest pages of the streams are in these
+/// extents, and may still be in use.
 const PROBATIONARY_DIVISOR: u32 = 32;
 const LONG_PROBATIONARY_DIVISOR: u32 = 256;
 
-/// Upper bound of the second size of the probationary share: the budget divided by
-/// `PROBATIONARY_MAX_DIVISOR`, or in a long loop by `LONG_PROBATIONARY_MAX_DIVISOR`.
+/// Upper bound of what the streams add to the probationary share: the share becomes at most the
+/// node's share of the budget divided by `PROBATIONARY_MAX_DIVISOR`, or in a long loop by
+/// `LONG_PROBATIONARY_MAX_DIVISOR`.
 const PROBATIONARY_MAX_DIVISOR: u32 = 8;
 const LONG_PROBATIONARY_MAX_DIVISOR: u32 = 32;
 
-/// In a long loop, a new extent becomes protected if the protected extents, plus this multiple of
-/// the new extent's size, would not exceed the maximum of protected extents
+/// Room that a new extent needs in a long loop to become protected, as a multiple of its size. The
+/// protected extents and this room together must not exceed the maximum of protected extents
 /// ([`Cache::protected_max`]).
 const PROTECT_SLACK: u32 = 2;
 
-/// In a loop that is not a long loop, a new extent displaces a protected extent if its reuse
-/// distances are much shorter: the upper end of the new extent's range of distances is at most the
-/// lower end of the protected extent's range, divided by this number.
+/// Divisor for the comparison of reuse distances, in loops that are not long loops. A new extent
+/// displaces a protected extent if the upper end of the new extent's range of distances is at most
+/// the lower end of the protected extent's range, divided by this number.
 const DISPLACE_DIVISOR: u32 = 2;
 
 /// Maximum number of protected extents that are examined to make room for one new protected extent.
-/// The number bounds the time of the search.
+/// This limit bounds the time of the search.
 const DISPLACE_EXAMINED: u32 = 32;
 
 /// In a loop, one in this number of huge pages becomes protected. Without this *bimodal insertion*,
@@ -84,24 +85,26 @@ const DISPLACE_EXAMINED: u32 = 32;
 /// Policies for High Performance Caching", ISCA 2007).
 const BIMODAL_ONE_IN: u64 = 16;
 
-/// In a long loop, one in this number of huge pages becomes protected: fewer than in other loops,
-/// for two reasons. First, the node evicts the oldest protected pages in return for the inserted
-/// pages (`inserted_frames`), and the loop may have to read these pages again. Second, samples
-/// (`loop_detector.rs`) also find protected pages that the loop does not use.
+/// In a long loop, one in this number of huge pages becomes protected. These are fewer than in
+/// other loops, for two reasons. First, the node evicts the oldest protected pages in return for
+/// the inserted pages (`inserted_frames`), and the loop may have to read these pages again. Second,
+/// samples (`loop_detector.rs`) also find protected pages that the loop does not use.
 const LONG_BIMODAL_ONE_IN: u64 = 64;
 
-/// Bimodal insertion selects other huge pages in each round. A round ends when loops have mapped
-/// this number times as many frames as the cache has.
+/// Length of a round of bimodal insertion: the number of frames that are mapped in loops during a
+/// round, divided by the number of frames of the cache. Bimodal insertion selects other huge pages
+/// in each round.
 const BIMODAL_ROUND: u64 = 4;
 
-/// True if bimodal insertion protects a page of a loop in this round. All pages of a huge page have
-/// the same result, because the gaps between single protected pages would be too short for long
+/// True if bimodal insertion protects `page` in this round. The result is the same for all pages of
+/// a huge page, because the gaps between single protected pages would be too short for long
 /// transfers.
 const fn is_bimodal_sample(page: Page, round: u64, one_in: u64) -> bool {
     hash(page >> ORDER_MAX, round).is_multiple_of(one_in)
 }
 
-/// Fibonacci hashing of two numbers (Knuth, The Art of Computer Programming vol. 3, section 6.4).
+/// Hashes two numbers by Fibonacci hashing (Knuth, The Art of Computer Programming vol. 3, section
+/// 6.4).
 const fn hash(low: u64, high: u64) -> u64 {
     (low ^ high << 32).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32
 }
@@ -121,8 +124,8 @@ pub(super) struct Reclaim {
 /// The state of eviction of one node.
 #[derive(Clone, Copy, Debug, Default)]
 struct ReclaimOfNode {
-    /// The number of pages that the cache had loaded when free frames of the node could not be made
-    /// contiguous the last time (`compact.rs`).
+    /// Time of the last failed attempt to make free frames of the node contiguous (`compact.rs`),
+    /// as the number of pages that the cache had loaded by then.
     gathered_at: u64,
     /// Number of frames that bimodal insertion has protected, minus the frames of the oldest
     /// protected extents that were evicted in return.
@@ -153,15 +156,15 @@ impl Reclaim {
         self.nodes[usize::from(node)].reserve
     }
 
-    /// The number of pages that the cache had loaded when free frames of a node could not be made
-    /// contiguous the last time.
+    /// Returns the time of the last failed attempt to make free frames of `node` contiguous, as the
+    /// number of pages that the cache had loaded by then.
     pub(super) fn gathered_at_mut(&mut self, node: Node) -> &mut u64 {
         &mut self.node_mut(node).gathered_at
     }
 
-    /// Notes that an extent with frames of a node is mapped, in a cache of `frames` frames. Returns
-    /// true if the extent belongs in the probationary queue. `has_room` is the result of
-    /// [`Cache::has_room_to_protect`] for the extent.
+    /// Notes that an extent is mapped. `node` is the node of its frames, and `frames` is the number
+    /// of frames of the cache. Returns true if the extent belongs in the probationary queue.
+    /// `has_room` is the result of [`Cache::has_room_to_protect`] for the extent.
     pub(super) fn on_map(
         &mut self,
         extent: &Extent,
@@ -176,7 +179,7 @@ impl Reclaim {
         let loop_frames = u64::from(extent.frames()) * u64::from(is_of_loop);
         self.loop_frames = self.loop_frames.wrapping_add(loop_frames);
         let round = self.loop_frames / (BIMODAL_ROUND * u64::from(frames));
-        // A refault on a probationary extent keeps the extent probationary.
+        // A probationary extent stays probationary after a refault.
         let is_probationary = is_of_loop || extent.is_probationary && is_loop;
         if !is_probationary || has_room {
             return false;
@@ -195,12 +198,12 @@ impl Reclaim {
         self.loop_detector.on_refault(frames);
     }
 
-    /// Notes that an extent was unmapped. The last victim then no longer counts as pinned.
+    /// Notes that an extent was unmapped: the last victim was not pinned.
     pub(super) const fn on_unmapped(&mut self) {
         self.is_victim_pinned = false;
     }
 
-    /// Notes that a device or a system call pins the last victim.
+    /// Notes that the last victim cannot be unmapped, because a device or a system call pins it.
     pub(super) const fn on_pinned_victim(&mut self) {
         self.is_victim_pinned = true;
     }
@@ -262,8 +265,9 @@ impl Cache {
         of_node.reserve = (of_node.reserve + frames * RESERVE_GROWTH).min(max);
     }
 
-    /// Allocates 2^`order_max` contiguous frames of a node, and drops inactive extents until such
-    /// frames are free. If enough frames are free but fragmented, makes them contiguous
+    /// Allocates at most 2^`order_max` contiguous frames of a node. Returns the first frame and the
+    /// order of the allocated block. Drops inactive extents until 2^`order_max` contiguous frames
+    /// are free. If enough frames are free but fragmented, makes them contiguous
     /// ([`Cache::gather`]) or allocates fewer frames. Also allocates fewer frames if no more can be
     /// freed now. `None` if evictions in progress will free enough frames, or if not even one frame
     /// can be freed now.
@@ -303,8 +307,8 @@ impl Cache {
         None
     }
 
-    /// Maximum number of frames of a node that protected extents fill in a loop. The other frames
-    /// are for the reserve, for prefetched pages, and for probationary extents.
+    /// Maximum number of frames that the protected extents of a node may hold in a loop. The other
+    /// frames are for the reserve, for prefetched pages, and for probationary extents.
     fn protected_max(&self, node: Node, reserve: u32) -> u32 {
         let frames = self.budget_of(node);
         let of_streams = (self.prefetch.active_streams() + 1) << self.prefetch_order_max();
@@ -341,9 +345,9 @@ impl Cache {
             && !self.reclaim.loop_detector.is_releasing_protected()
     }
 
-    /// Protected pages to evict as a sample (`loop_detector.rs`), if a sample is due. A sample has
-    /// as many pages as the longest extent, because smaller samples would leave gaps in which no
-    /// long transfer fits.
+    /// Returns the protected pages to evict as a sample (`loop_detector.rs`); `None` if no sample
+    /// is due. A sample has as many pages as the longest extent, because smaller samples would
+    /// leave gaps in which no long transfer fits.
     fn protected_sample(&self, node: Node, reserve: u32) -> Option<Range<Page>> {
         let oldest = self.residency.oldest_protected(node);
         let oldest = oldest.filter(|_| self.is_protected_within_share(node, reserve))?;
@@ -354,13 +358,16 @@ impl Cache {
         is_time.then_some(start..start + (1 << order))
     }
 
-    /// Chooses the victim among the mapped extents of a node. The victim is the oldest probationary
-    /// extent while the protected extents do not exceed their maximum ([`Cache::protected_max`])
-    /// and are not being released, or if no extent is protected. Otherwise the victim is the oldest
-    /// protected extent, or in a long loop the newest, whose next use is the farthest away. Even a
-    /// long loop evicts the oldest protected extent in two cases: in return for pages that bimodal
-    /// insertion has protected (`inserted_frames`), and if the last victim was pinned. A pinned
-    /// victim was mapped again, and is now the newest extent.
+    /// Chooses the victim among the mapped extents of a node.
+    ///
+    /// While the protected extents do not exceed their maximum ([`Cache::protected_max`]) and are
+    /// not being released, the victim is the oldest probationary extent. Otherwise it is the oldest
+    /// protected extent, or in a long loop the newest, whose next use is the farthest away. If the
+    /// node has no extent of the one kind, the victim is one of the other kind.
+    ///
+    /// Even a long loop evicts the oldest protected extent in two cases: in return for pages that
+    /// bimodal insertion has protected (`inserted_frames`), and if the last victim was pinned. A
+    /// pinned victim was mapped again, and is now the newest extent.
     fn victim(&mut self, node: Node, reserve: u32) -> Option<ExtentId> {
         let probationary = self.residency.oldest_probationary(node);
         let is_long = self.reclaim.loop_detector.is_long_loop();
@@ -396,7 +403,7 @@ impl Cache {
         }
     }
 
-    /// Evicts the mapped extents among `ids`, except pinned ones.
+    /// Evicts the extents of `ids` that are mapped and not pinned.
     fn evict_all(&mut self, ids: Vec<ExtentId>, actions: &mut Vec<Action>) {
         for id in ids {
             let extent = self.residency.extent(id);
@@ -445,8 +452,9 @@ impl Cache {
     }
 
     /// The lower end of the range of reuse distances of a mapped extent, in evicted pages. If no
-    /// distance is known, returns the number of pages loaded since the extent was mapped: in this
-    /// time the extent was not read again, and about as many pages were evicted as were loaded.
+    /// distance is known, the number of pages loaded since the extent was mapped takes its place:
+    /// the extent was not read again in this time, and about as many pages were evicted as were
+    /// loaded.
     fn least_reuse_distance(&self, id: ExtentId) -> u32 {
         let extent = self.residency.extent(id);
         let known = self.reclaim.loop_detector.reuse_distance(extent.span().page);

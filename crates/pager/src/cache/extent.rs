@@ -1,5 +1,5 @@
-//! The state of one extent. The structure is kept small, because a cache may have as many extents
-//! as frames.
+//! The state of one extent. The struct is kept small, because a cache may have as many extents as
+//! frames.
 
 use super::Span;
 use crate::cache::{frame_pool::Frame, node::Node};
@@ -25,27 +25,27 @@ pub(super) struct WaitingFault {
     pub(super) node: Node,
 }
 
-/// The value of `waiting_page` if no thread waits for the extent.
+/// The value of `Extent::waiting_page` if no thread waits for the extent.
 const NO_WAITER: u16 = u16::MAX;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extent {
-    /// The first page of the extent. Page numbers of 32 bits cover 16 TiB.
+    /// The first page of the extent. Page numbers have 32 bits, enough for 16 TiB.
     page: u32,
     frame: Frame,
     /// The stream that prefetched the extent; 0 for none, and after the first touch of the extent.
     pub(super) stream: u32,
-    /// The index in the extent of the page that the last waiting thread waits for; [`NO_WAITER`] if
-    /// no thread waits.
+    /// The page that the newest waiting thread waits for, as an index in the extent; [`NO_WAITER`]
+    /// if no thread waits.
     waiting_page: u16,
-    /// The time at which the extent was mapped last, or was prefetched if it was not mapped yet: in
-    /// ticks of the clock of loaded pages ([`Cache::time`](super::Cache::time)).
+    /// The time, in ticks of the clock of loaded pages ([`Cache::time`](super::Cache::time)), at
+    /// which the extent was mapped last. Before the first mapping, the time of the prefetch.
     pub(super) since: u16,
     order: u8,
     pub(super) state: ExtentState,
     /// True if a waiting thread wants to write.
     is_wait_for_write: bool,
-    /// The node that the waiting thread runs on.
+    /// The node that the newest waiting thread runs on.
     waiting_node: Node,
     /// True if the content in DRAM may differ from the content in the store.
     pub(super) is_dirty: bool,
@@ -90,7 +90,7 @@ impl Extent {
         }
     }
 
-    /// A copy of the extent with other pages and frames.
+    /// A copy of this extent's state, for other pages and frames.
     pub(super) const fn with_span(self, span: Span) -> Self {
         Self { page: span.page as u32, frame: span.frame, order: span.order, ..self }
     }
@@ -103,7 +103,7 @@ impl Extent {
         1 << self.order
     }
 
-    /// Number of frames of a read-ahead extent that was not touched yet; 0 for other extents.
+    /// Number of frames of the extent if it was read ahead and not touched yet; 0 otherwise.
     pub(super) const fn frames_read_ahead(&self) -> u64 {
         if self.is_read_ahead { self.frames() as u64 } else { 0 }
     }

@@ -44,7 +44,7 @@ impl Cache {
     }
 
     /// Processes the faults that threads have served without the pager's thread since the last call
-    /// of this method. `faults` has these faults in their order. Appends an [`Action::MoveIn`] for
+    /// of this method. `faults` are these faults, oldest first. Appends an [`Action::MoveIn`] for
     /// each fault to `actions`. The caller must answer this action like any other.
     pub fn commit_mapped(
         &mut self,

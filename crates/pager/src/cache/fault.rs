@@ -1,14 +1,14 @@
-//! Faults: a fault on a mapped or ready page is served at once. A fault on a page that is being
-//! read or evicted waits until the read or the eviction has ended. A fault on an absent page waits
-//! for a frame, and then for the read.
+//! Faults. A fault on a mapped or ready page is served at once. A fault on a page that is being
+//! read or evicted is served when the read or the eviction has ended. A fault on an absent page
+//! waits for a frame, and then for the read.
 
 use super::{
     Action, Cache, ExtentState, WaitingFault, frame_pool::ORDER_MAX, index::ExtentId, node::Node,
 };
 use interleaf_prefetch::{advice::Advice, page::Page};
 
-/// A fault on a huge page of which the store holds no page fills the whole huge page with zeros, if
-/// the node's free frames exceed the node's share of the budget divided by this number.
+/// Number of free frames of a node above which a fault may fill a whole huge page with zeros: the
+/// node's share of the budget divided by this number. The store must hold no page of the huge page.
 const FREE_FOR_ZEROS_DIVISOR: u32 = 4;
 
 impl Cache {
@@ -59,8 +59,8 @@ impl Cache {
                     self.map_neighbours(span, stream, actions);
                 }
             }
-            // The thread need not be recorded: the end of the move wakes all threads that wait for
-            // the extent.
+            // The waiting thread need not be recorded: when the extent is mapped, all threads that
+            // wait for its pages are woken.
             ExtentState::Mapping => extent.is_dirty |= is_write,
             ExtentState::Mapped => {
                 extent.is_dirty |= is_write;
@@ -77,9 +77,9 @@ impl Cache {
         self.shares.count_demand(node, frames);
     }
 
-    /// Loads the pages of waiting faults until no frame of their nodes is free. If `may_fall_back`
-    /// is true, a page may also be loaded into a frame of another node, and a page for which no
-    /// frame will become free is poisoned.
+    /// Loads the pages of waiting faults, as long as the node of each fault has a free frame. If
+    /// `may_fall_back` is true, a page may also be loaded into a frame of another node, and a page
+    /// for which no frame will become free is poisoned.
     pub(super) fn serve_waiting(&mut self, may_fall_back: bool, actions: &mut Vec<Action>) {
         // Faults that wait for a frame of one node do not delay faults on other nodes.
         for node in self.nodes() {
@@ -102,7 +102,7 @@ impl Cache {
             }
             let (order, is_probe) = self.order_for_fault(page, node);
             let mut loaded = self.load(page, order, 0, node, actions);
-            // Load on another node if the node of the thread has no page to evict.
+            // Load the page on another node if the node of the thread has no page to evict.
             if loaded.is_none()
                 && may_fall_back
                 && let Some(other) = self.fallback_node(node)
@@ -123,8 +123,8 @@ impl Cache {
         }
     }
 
-    /// The order of the extent to load for a fault, and true if the extent is a probe of
-    /// fault-around, of which only the faulting page is mapped (`fault_around.rs`).
+    /// The order of the extent to load for a fault, and whether the extent is a probe. A probe
+    /// measures fault-around: only its faulting page is mapped (`fault_around.rs`).
     fn order_for_fault(&mut self, page: Page, node: Node) -> (u8, bool) {
         if let Some(order) = self.prefetch.order_for_fault(page) {
             return (order, false);
@@ -132,8 +132,8 @@ impl Cache {
         if self.advice.get(page) == Advice::Random {
             return (0, false);
         }
-        // Pages that the store does not hold are zeros. Filling a whole huge page with zeros costs
-        // no read, and saves the faults on its other pages. The huge page is filled only if enough
+        // Pages that the store does not hold are zeros. To fill a whole huge page with zeros costs
+        // no read, and saves the faults on its other pages. Fill the huge page only if enough
         // frames are free.
         let start = page >> ORDER_MAX << ORDER_MAX;
         let are_frames_plenty =
@@ -145,8 +145,8 @@ impl Cache {
         (size.order(), size.is_next_a_probe())
     }
 
-    /// The order of the largest extent around a page in which every page can be loaded; at most
-    /// `max`.
+    /// The order of the largest aligned block of 2^order pages around a page in which every page
+    /// can be loaded; at most `max`.
     pub(super) fn largest_loadable_order(&self, page: Page, max: u8) -> u8 {
         let region = self.regions.containing(page);
         let fits = |order: &u8| {
@@ -167,9 +167,9 @@ impl Cache {
         actions.push(Action::Poison(page));
     }
 
-    /// True if the store counts as failed for writes: the number of writes in a row that have
-    /// failed exceeds the number of extents by more than a margin. Evictions are then not expected
-    /// to free frames.
+    /// True if the store counts as failed for writes: the consecutive failed writes exceed the
+    /// number of extents by more than `FAILED_WRITES_MIN`. Evictions are then not expected to free
+    /// frames.
     pub(super) const fn is_store_stuck(&self) -> bool {
         self.durability.is_store_stuck(self.residency.count())
     }

@@ -1,5 +1,5 @@
-//! Fault-around: the choice of the number of pages that are read with a faulting page that belongs
-//! to no stream.
+//! Fault-around reads pages beside a faulting page that belongs to no stream. This module chooses
+//! the number of these pages.
 //!
 //! Each region learns an *order*: a fault loads the aligned block of 2^order pages around the
 //! faulting page. The order grows while whole blocks and their neighbours are used, and shrinks
@@ -15,27 +15,28 @@ use std::{collections::BTreeMap, mem, ops::Range};
 /// accesses would place all probes on the same page of their blocks.
 const PROBE_ONE_IN: u32 = 7;
 
-/// A probe is judged after this number of faults in its region, unless late use counts for the
-/// votes ([`RESIDENT_DIVISOR`]).
+/// Number of faults in a region after which a probe of the region is judged, unless late use counts
+/// for the votes ([`RESIDENT_DIVISOR`]).
 const JUDGED_AFTER: u32 = 64;
 
-/// A probe has *late use* if its order turns out to be too small (`Probe::is_too_small`) only after
-/// [`JUDGED_AFTER`] faults. While late use counts for the votes, a probe is judged later: when the
-/// cache has loaded as many pages since the probe as the budget divided by this number. The pages
-/// of the probe are still resident at that time, so one read of all pages has saved later reads.
+/// A probe has *late use* if its order turns out to be too small (`Probe::is_too_small`), but only
+/// after [`JUDGED_AFTER`] faults. While late use counts for the votes, a probe is judged later:
+/// after the cache has loaded as many pages since the probe as the budget divided by this number.
+/// Until then the pages of the probe stay resident, so that reading them all at once has saved
+/// later reads.
 const RESIDENT_DIVISOR: u64 = 4;
 
-/// While the `patience` of a region is above zero, late use counts for the votes on the region's
-/// order. Each probe with late use adds 1 to `patience`, up to this maximum.
+/// Maximum of the `patience` of a region. Each probe with late use adds 1 to `patience`. While
+/// `patience` is above zero, late use counts for the votes on the region's order.
 const PATIENCE_MAX: i32 = 8;
 
-/// Minimum and initial value of `patience`. The value is far below zero because of the first
-/// probes: a probe with late use ends as soon as the use is seen, and a probe without late use ends
-/// only at the end of its watch. With a value near zero, the first few probes would decide that
-/// late use counts.
+/// Minimum and initial value of `patience`. The value is far below zero, because the first probes
+/// that end are those with late use: such a probe ends as soon as the use is seen, and a probe
+/// without late use ends only at the end of its watch. With a value near zero, the first few probes
+/// would decide that late use counts.
 const PATIENCE_MIN: i32 = -24;
 
-/// A probe that was watched for late use, and had none, subtracts this number from `patience`. The
+/// Number that a probe subtracts from `patience` if it was watched for late use and had none. The
 /// number is above 1, because random accesses also use many pages late.
 const DISUSE_WEIGHT: i32 = 6;
 
@@ -43,8 +44,9 @@ const DISUSE_WEIGHT: i32 = 6;
 /// maximum number of probes of a region that wait for their [`JUDGED_AFTER`] faults.
 const WATCHED_MAX: usize = 16;
 
-/// The order of a region grows by 1 when the votes for a larger order exceed the votes for a
-/// smaller order by this number, and shrinks by 1 in the opposite case.
+/// Number of votes that changes the order of a region. The order grows by 1 when the votes for a
+/// larger order exceed the votes for a smaller order by this number, and shrinks by 1 in the
+/// opposite case.
 const VOTES: i32 = 4;
 
 /// Maximum fault-around order: 2^6 pages, 256 KiB. Accesses to longer ranges are recognized as
@@ -64,7 +66,7 @@ pub(super) struct LoadClock {
 /// The fault-around sizes of all regions.
 #[derive(Clone, Debug)]
 pub(super) struct FaultAround {
-    /// The order of each region until the votes of its probes change the order.
+    /// The initial order of each region. Later the votes of the region's probes change its order.
     initial_order: u8,
     /// The fault-around size of each region, keyed by the first page of the region.
     sizes: BTreeMap<Page, FaultAroundSize>,
@@ -120,8 +122,8 @@ impl FaultAround {
         }
     }
 
-    /// The union of `pages` and the block that a fault on the first of `pages` would load, within
-    /// the region of this first page.
+    /// The union of `pages` and the block that a fault on the first of `pages` would load, cut at
+    /// the ends of the region of this page.
     pub(super) fn pages_around(&self, regions: &Regions, pages: &Range<Page>) -> Range<Page> {
         let region = regions.containing(pages.start);
         let order = self.order(region.start);
@@ -140,9 +142,9 @@ impl Cache {
         LoadClock { loaded: self.residency.loaded_pages(), budget: self.budget() }
     }
 
-    /// If an extent is a probe, splits the extent: the extent keeps only the faulting page `page`,
+    /// If the extent `id` is a probe, splits it: the extent keeps only the faulting page `page`,
     /// and the other pages become inactive extents. The extent must be in no queue. Also begins to
-    /// watch the probe, if the pager will see the touches of the block that the probe has loaded.
+    /// watch the block of the probe, if the pager will see touches of all its other pages.
     pub(super) fn split_probe(&mut self, id: ExtentId, page: Page) {
         let extent = self.residency.extent_mut(id);
         if !mem::take(&mut extent.is_probe) {
@@ -182,14 +184,14 @@ impl Cache {
     }
 }
 
-/// The fault-around size of a region.
+/// The fault-around size of a region, and the probes that decide on it.
 #[derive(Clone, Debug)]
 pub(super) struct FaultAroundSize {
     order: u8,
     /// Votes for a larger order, minus votes for a smaller order.
     votes: i32,
-    /// While this number is above 0, late use of a probe ([`RESIDENT_DIVISOR`]) counts for the
-    /// votes.
+    /// Late use of a probe ([`RESIDENT_DIVISOR`]) counts for the votes while this number is above
+    /// 0.
     patience: i32,
     loads: u32,
     faults: u32,
@@ -205,11 +207,12 @@ struct Probe {
     /// A bit for each page of the block, set if the page was touched.
     touched: u64,
     is_neighbour_touched: bool,
-    /// Number of faults in the region, and number of pages loaded, before the probe.
+    /// Number of faults in the region, and number of pages loaded, when the watch of the probe
+    /// began.
     first_fault: u32,
     first_loaded: u64,
-    /// True if the probe has been watched for more than [`JUDGED_AFTER`] faults. If the order of
-    /// the probe turns out to be too small from now on, the probe has late use.
+    /// True if the probe has been watched for more than [`JUDGED_AFTER`] faults. The probe has late
+    /// use if its order turns out to be too small after that.
     is_late: bool,
 }
 
@@ -251,7 +254,7 @@ impl FaultAroundSize {
             }
         }
         if self.order != order {
-            // Probes of the former order do not apply to the new order.
+            // The watched probes belong to the former order, and say nothing about the new one.
             self.probes.clear();
         }
     }
@@ -283,17 +286,16 @@ impl FaultAroundSize {
         self.probes.iter().filter(|probe| probe.is_late == is_late).count()
     }
 
-    /// Judges a probe if it is due. Returns true if the probe has ended and is not watched any
-    /// more.
+    /// Judges a probe if it is due. Returns true if the watch of the probe has ended.
     fn has_ended(&mut self, probe: &mut Probe, clock: LoadClock) -> bool {
         let resident = u64::from(clock.budget) / RESIDENT_DIVISOR;
         if probe.is_too_small() {
             self.patience = (self.patience + i32::from(probe.is_late)).min(PATIENCE_MAX);
             if !probe.is_late {
-                // Vote for two probes. A program that uses two neighbouring blocks one after the
-                // other touches the second block while the probe of the first block is watched. A
-                // probe of the second block begins after the touches of the first block, and sees
-                // no touched neighbour.
+                // Count two votes, because only one of two probes gives this result. A program that
+                // uses two neighbouring blocks one after the other touches the second block while
+                // the probe of the first block is watched. A probe of the second block begins after
+                // the touches of the first block, and sees no touched neighbour.
                 self.vote(2);
             } else if self.patience > 0 {
                 self.vote(1);
@@ -316,8 +318,8 @@ impl FaultAroundSize {
         }
     }
 
-    /// Votes for a smaller order if fewer than three quarters of a probe's pages were touched.
-    /// Otherwise moves the votes towards 0, in favour of the present order.
+    /// Votes for a smaller order if fewer than three quarters of the probe's pages were touched.
+    /// Otherwise the present order is right, and the sum of the votes moves towards 0.
     fn judge(&mut self, probe: &Probe) {
         self.vote(if probe.is_used() { -self.votes.signum() } else { -1 });
     }
@@ -341,8 +343,8 @@ mod tests {
     use std::collections::BTreeSet;
 
     /// Simulates a program that touches `pages` in order, in a region with the fault-around size
-    /// `size`. Loaded pages stay mapped until more than 4096 pages are mapped; then all pages are
-    /// evicted. Of a probe only the touched pages are mapped.
+    /// `size`. Loaded pages stay mapped until more than 4096 pages are mapped. Then all pages are
+    /// evicted. Of a probe, only the touched pages are mapped.
     fn run(size: &mut FaultAroundSize, pages: impl IntoIterator<Item = Page>) {
         let (mut mapped, mut ready) = (BTreeSet::new(), BTreeSet::new());
         let mut loaded = 0;
@@ -398,7 +400,8 @@ mod tests {
     fn pages_used_while_they_are_resident_are_read_at_once() {
         let mut size = FaultAroundSize::new(2);
         // A cube that is read across its rows: one page of each of 100 rows, then the next page of
-        // each row. The rows begin 1000 pages apart.
+        // each row. The rows begin 1000 pages apart. A row's next page is touched after 99 other
+        // rows, while its block is still resident, so the order must not shrink.
         run(&mut size, (0..400).flat_map(|page| (0..100).map(move |row| row * 1000 + page)));
         assert!(size.order() >= 2, "{size:?}");
         let mut random = Pcg64Mcg::seed_from_u64(1);

@@ -17,7 +17,7 @@ impl Cache {
     }
 
     /// True if the cache is frozen, and no read, write, move or discard is in progress. The store
-    /// then holds all content, except for failed writes and pinned pages.
+    /// then holds all content, except that of failed writes and of pinned pages.
     pub fn is_quiescent(&self) -> bool {
         self.is_frozen
             && !self.residency.is_evicting()
@@ -35,7 +35,7 @@ impl Cache {
         }
     }
 
-    /// The initial cache of a child that is forked now: all content is in the store, and no page is
+    /// The initial cache of a child that is forked now. All content is in the store, and no page is
     /// resident. `None` if a write-back before the fork has failed, or a page is pinned.
     pub fn for_child(&self) -> Option<Self> {
         (!self.durability.has_unstored()).then(|| {

@@ -10,7 +10,7 @@ pub const ORDER_MAX: u8 = 9;
 /// The index of a frame.
 pub type Frame = u32;
 
-/// Marks a frame that is not the first of a free block.
+/// The entry in `FramePool::order` of a frame that is not the first frame of a free block.
 const NONE: u8 = u8::MAX;
 
 /// The free frames of a budget.
@@ -18,8 +18,9 @@ const NONE: u8 = u8::MAX;
 pub struct FramePool {
     /// The order of the free block that begins with each frame; [`NONE`] for other frames.
     order: Vec<u8>,
-    /// The first frames of the free blocks of each order. An entry is valid only while `order` has
-    /// the same order for the frame: a block that was merged with its buddy leaves a stale entry.
+    /// The first frames of the free blocks of each order. A block that was merged with its buddy
+    /// leaves a stale entry. An entry is valid only if `FramePool::order` has the order of its list
+    /// for the frame.
     blocks: [Vec<Frame>; ORDER_MAX as usize + 1],
     free: u32,
     /// Number of free frames in each aligned huge page of frames.
@@ -62,8 +63,8 @@ impl FramePool {
         Some(self.take(frame, order, found))
     }
 
-    /// Allocates 2^`order` contiguous frames from a free block of less than 2^`order_max` frames
-    /// that does not begin in `avoided`.
+    /// Allocates 2^`order` contiguous frames outside `avoided`: from a free block of fewer than
+    /// 2^`order_max` frames that does not begin in `avoided`.
     pub fn allocate_outside(
         &mut self,
         avoided: &Range<Frame>,
@@ -82,7 +83,7 @@ impl FramePool {
     }
 
     /// Takes the first 2^`order` frames of a free block of 2^`found` frames, which was removed from
-    /// its list. The other frames of the block stay free.
+    /// its list. Frees the other frames of the block again.
     fn take(&mut self, frame: Frame, order: u8, mut found: u8) -> Frame {
         while found > order {
             found -= 1;
@@ -93,15 +94,16 @@ impl FramePool {
         frame
     }
 
-    /// The number of frames of the free block that begins with a frame; `None` if no free block
-    /// begins there.
+    /// The number of frames of the free block that begins with `frame`; `None` if no free block
+    /// begins with it.
     pub fn free_block(&self, frame: Frame) -> Option<u32> {
         let order = *self.order.get(frame as usize)?;
         (order != NONE).then(|| 1 << order)
     }
 
     /// Returns at most `count` aligned huge pages that have both free and used frames: those with
-    /// the most free frames. Each is given by its first frame, and the number of its free frames.
+    /// the most free frames. Each element has the first frame of a huge page, and the number of its
+    /// free frames.
     pub fn emptiest(&self, count: usize) -> Vec<(Frame, u32)> {
         let whole = self.order.len() >> ORDER_MAX;
         let blocks = self.free_in_huge_page.iter().take(whole).enumerate();
@@ -136,8 +138,8 @@ impl FramePool {
     fn add_free_block(&mut self, frame: Frame, order: u8) {
         self.order[frame as usize] = order;
         let blocks = &mut self.blocks[usize::from(order)];
-        // Remove stale entries if the list has more than two entries for each possible block of
-        // this order, because most entries are then stale.
+        // Remove the stale entries if the list has more than two entries for each possible block of
+        // this order. Most entries are stale then.
         if blocks.len() > (self.order.len() >> order) * 2 + 16 {
             blocks.sort_unstable();
             blocks.dedup();

@@ -1,4 +1,4 @@
-//! The extent of each page.
+//! A map from each page to its extent.
 
 use crate::cache::frame_pool::ORDER_MAX;
 use interleaf_prefetch::page::Page;
@@ -8,13 +8,13 @@ use std::ops::Range;
 /// identifier.
 pub type ExtentId = u32;
 
-/// The entry of a page that belongs to no extent.
+/// Marks a page that belongs to no extent.
 const NONE: ExtentId = ExtentId::MAX;
 
 pub(crate) const PAGES_PER_HUGE_PAGE: usize = 1 << ORDER_MAX;
 
 /// The extents of the pages of one aligned huge page (2^9 pages). In most cases, all of the pages
-/// belong to one extent (`Whole`), or no page belongs to an extent (`Whole` with `NONE`).
+/// belong to one extent (`Whole`), or none belongs to an extent (`Whole` with `NONE`).
 #[derive(Clone, Debug)]
 enum HugePage {
     Whole(ExtentId),
@@ -28,7 +28,7 @@ pub struct Index {
 }
 
 impl Index {
-    /// The extent of a page.
+    /// The extent that a page belongs to; `None` if it belongs to none.
     pub fn get(&self, page: Page) -> Option<ExtentId> {
         let id = match self.huge_pages.get((page >> ORDER_MAX) as usize)? {
             HugePage::Whole(id) => *id,
@@ -54,7 +54,8 @@ impl Index {
         None
     }
 
-    /// Sets the extent of 2^`order` pages from `page` on; `None` removes the extent.
+    /// Sets the extent of the 2^`order` pages from `page` on. With `None`, the pages then belong to
+    /// no extent.
     pub fn set(&mut self, page: Page, order: u8, id: Option<ExtentId>) {
         let block = (page >> ORDER_MAX) as usize;
         if block >= self.huge_pages.len() {

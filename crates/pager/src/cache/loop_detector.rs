@@ -21,80 +21,82 @@ use super::reuse_distance::ReuseDistances;
 use interleaf_prefetch::page::Page;
 use std::{collections::VecDeque, ops::Range};
 
-/// An eviction is remembered until as many further pages are evicted as this multiple of the
-/// budget. A longer memory would find longer loops, but of a loop over more than four times the
-/// budget, protection can keep only a quarter of the pages resident.
+/// Number of further evicted pages, as a multiple of the budget, for which an eviction is
+/// remembered. A longer memory would find longer loops. Of a loop over more than four times the
+/// budget, however, protection can keep only a quarter of the pages resident.
 const REMEMBERED_BUDGETS: u32 = 4;
 
-/// A loop begins when more than this share of recent reads are prefetches of recently evicted
-/// pages.
+/// Share of prefetches of recently evicted pages in recent reads, above which a loop begins.
 const BEGIN_SHARE: f64 = 0.5;
 
-/// A loop has ended when at most this share of recent reads are prefetches of recently evicted
-/// pages. The pages of an ended loop must not stay protected.
+/// Share of prefetches of recently evicted pages in recent reads, at or below which a loop has
+/// ended. The pages of an ended loop must not stay protected.
 const END_SHARE: f64 = 0.25;
 
-/// An eviction was too early if a fault reads the page again before as many pages are evicted as
-/// the budget divided by this number.
+/// Divisor for the definition of an *early* eviction: a fault reads the page again before the
+/// number of pages evicted since then exceeds the budget divided by this number.
 const EARLY_DIVISOR: u32 = 4;
 
-/// A loop begins only while the share of early evictions ([`EARLY_DIVISOR`]) among reads and
-/// refaults is less than this value.
+/// Upper limit of the share of early evictions ([`EARLY_DIVISOR`]) among reads and refaults at the
+/// beginning of a loop: above it, no loop begins.
 const EARLY_BEGIN_MAX: f64 = 0.15;
 
-/// A loop ends when the share of early evictions reaches this value. The value is larger than
-/// [`EARLY_BEGIN_MAX`], because early evictions are a weaker sign against a loop that has begun.
+/// Share of early evictions at which a loop ends. The value is larger than [`EARLY_BEGIN_MAX`],
+/// because early evictions are a weaker sign against a loop that has begun.
 const EARLY_END_MAX: f64 = 0.25;
 
-/// A new page of a loop displaces a protected page with a longer reuse distance only if a pass of
-/// the loop evicts at least as many pages as the budget divided by this number. In a shorter pass,
-/// the displaced page would soon be read again.
+/// Divisor for the minimum length of a pass, in evicted pages, at which a new page of a loop
+/// displaces a protected page with a longer reuse distance: the budget divided by this number. In a
+/// shorter pass, the displaced page would soon be read again.
 const PASS_DIVISOR: u32 = 2;
 
-/// A reuse distance that is longer than the estimated length of a pass replaces the estimate. A
-/// shorter distance is averaged into the estimate, with the usual weight of a read divided by this
-/// number. The weight is reduced, because a page may be read again before the pass is complete.
+/// Divisor for the weight of a reuse distance that is shorter than the estimated length of a pass.
+/// Such a distance is averaged into the estimate, with the usual weight of a read divided by this
+/// number, because a page may be read again before the pass is complete. A longer distance replaces
+/// the estimate.
 const SHORTER_WEIGHT_DIVISOR: f64 = 4.0;
 
 /// Maximum number of samples that are watched at the same time.
 const SAMPLES_MAX: usize = 16;
 
-/// All protected pages are released when untouched samples exceed touched samples by this number,
-/// which shows that the loop does not use the protected pages.
+/// Number by which untouched samples must exceed touched samples before all protected pages are
+/// released. The loop then does not use the protected pages.
 const UNUSED_SAMPLES: u32 = 4;
 
-/// A sample is due when a read of all probationary pages that were evicted since the last eviction
-/// of protected pages would cost at least `SAMPLE_COST_DIVISOR` times as much as a read of the
-/// sample, or in a long loop `LONG_SAMPLE_COST_DIVISOR` times as much. The loop may have to read
-/// the sample again, and this limit bounds the cost of such reads.
+/// Samples must be cheap, because the loop may have to read a sample again. Therefore a sample is
+/// due only when its read cost is small compared with that of all probationary pages that were
+/// evicted since the last eviction of protected pages: the latter must be at least
+/// `SAMPLE_COST_DIVISOR` times as large, or in a long loop `LONG_SAMPLE_COST_DIVISOR` times.
 const SAMPLE_COST_DIVISOR: u32 = 64;
 const LONG_SAMPLE_COST_DIVISOR: u32 = 256;
 
-/// A *long loop* walks through arrays in order. It begins when more than `LONG_BEGIN_SHARE` of the
-/// prefetched pages are in extents of at least `LONG_EXTENT` pages, and ends when at most
-/// `LONG_END_SHARE` are. Other loops jump between addresses, and need more prefetches at the same
-/// time.
+/// A *long loop* walks through arrays in order. A long loop begins when more than
+/// `LONG_BEGIN_SHARE` of the prefetched pages are in extents of at least `LONG_EXTENT` pages, and
+/// ends when at most `LONG_END_SHARE` of them are. Other loops jump between addresses, and need
+/// more prefetches at the same time.
 const LONG_BEGIN_SHARE: f64 = 0.95;
 const LONG_END_SHARE: f64 = 0.75;
 const LONG_EXTENT: u32 = 8;
 
-/// A long loop begins only while the share of early evictions ([`EARLY_DIVISOR`]) is less than
-/// `EARLY_LONG_BEGIN_MAX`, and ends when this share reaches `EARLY_LONG_END_MAX`. Early evictions
-/// show pages with a short reuse distance. These pages need a large reserve of free and inactive
-/// frames (`evict.rs`), and the reserve during a long loop is small.
+/// Shares of early evictions ([`EARLY_DIVISOR`]) in reads and refaults: a long loop begins only
+/// below `EARLY_LONG_BEGIN_MAX`, and ends at `EARLY_LONG_END_MAX`. Early evictions show pages with
+/// a short reuse distance. These pages need a large reserve of free and inactive frames
+/// (`evict.rs`), and the reserve during a long loop is small.
 const EARLY_LONG_BEGIN_MAX: f64 = 0.02;
 const EARLY_LONG_END_MAX: f64 = 0.1;
 
-/// The time of the last eviction is stored for each group of 2^`GROUP_ORDER` pages, not each page.
+/// Order of the groups of pages for which the time of the last eviction is stored: one time for
+/// 2^`GROUP_ORDER` pages.
 const GROUP_ORDER: u8 = 2;
 
-/// A detector of loops. Its shares are moving averages over the latest reads: over about as many
-/// pages as a quarter of the budget has frames.
+/// A detector of loops. The shares in its fields are moving averages over the latest reads: over
+/// about as many pages as a quarter of the budget has frames.
 #[derive(Clone, Debug)]
 pub struct LoopDetector {
     /// The budget, frames.
     frames: u32,
-    /// For each group of pages, the value of `now` at its last eviction; 0 if it was never evicted.
+    /// For each group of pages, the time of the last eviction of a page of the group, on the clock
+    /// `now`; 0 if no page was ever evicted.
     evicted_at: Vec<u32>,
     reuse_distances: ReuseDistances,
     /// Number of pages evicted so far. This number is the clock of the detector.
@@ -114,10 +116,10 @@ pub struct LoopDetector {
     /// Cost of reading again the probationary pages that were evicted since the last eviction of
     /// protected pages, in units of [`read_cost`].
     cost_since_sample: u32,
-    /// The watched samples, and the time of their eviction on the clock `now`.
+    /// The watched samples, each with the time of its eviction on the clock `now`.
     samples: VecDeque<(Range<Page>, u32)>,
-    /// Number of samples that were not touched in time, minus the number of touched samples; at
-    /// least 0.
+    /// Number of samples that were not touched within two passes, minus the number of touched
+    /// samples; at least 0.
     unused_samples: u32,
     /// Number of pages that must still be evicted until all protected pages are released; 0 while
     /// no release is in progress.
@@ -125,7 +127,7 @@ pub struct LoopDetector {
 }
 
 impl LoopDetector {
-    /// Sets the budget.
+    /// Sets the budget to `frames` frames.
     pub const fn resize(&mut self, frames: u32) {
         self.frames = frames;
     }
@@ -159,7 +161,7 @@ impl LoopDetector {
         self.is_loop() && self.is_long
     }
 
-    /// The recent share of reads and refaults that early evictions have caused, 0 to 1.
+    /// The recent share of early evictions among reads and refaults, 0 to 1.
     pub const fn early_eviction_share(&self) -> f64 {
         self.early_share
     }
@@ -169,7 +171,7 @@ impl LoopDetector {
         self.releasing > 0
     }
 
-    /// True if it is time to evict protected pages in `frames` frames as a sample.
+    /// True if a sample of `frames` protected pages is due to be evicted.
     pub const fn is_time_to_sample(&self, frames: u32) -> bool {
         let divisor =
             if self.is_long_loop() { LONG_SAMPLE_COST_DIVISOR } else { SAMPLE_COST_DIVISOR };
@@ -190,7 +192,8 @@ impl LoopDetector {
         }
     }
 
-    /// Notes that protected pages will be evicted in a loop, long after their last use.
+    /// Notes that protected pages will be evicted, long after their last use. Ignored outside of a
+    /// loop.
     pub(super) fn on_late_eviction(&mut self, pages: &Range<Page>) {
         if self.is_loop() {
             self.reuse_distances.on_late_eviction(pages);
@@ -198,15 +201,15 @@ impl LoopDetector {
     }
 
     /// The range of the reuse distances of a page, in evicted pages. `None` if no distance is
-    /// known. Also `None` if a pass evicts few pages: a protected page that is displaced would then
-    /// soon be read again.
+    /// known. Also `None` if a pass evicts few pages: no protected page may then be displaced,
+    /// because it would soon be read again.
     pub(super) fn reuse_distance(&self, page: Page) -> Option<Range<u32>> {
         let is_of_use = self.pass_length as u32 >= self.frames / PASS_DIVISOR;
         self.reuse_distances.get(page).filter(|_| is_of_use)
     }
 
-    /// Notes that pages were mapped. Samples that overlap these pages count as touched, and are not
-    /// watched any more.
+    /// Notes that the pages `mapped` were mapped. Samples that overlap these pages count as
+    /// touched, and are not watched any more.
     pub fn on_map(&mut self, mapped: &Range<Page>) {
         let samples = self.samples.len();
         self.samples.retain(|(it, _)| it.end <= mapped.start || mapped.end <= it.start);
@@ -232,8 +235,8 @@ impl LoopDetector {
 
     /// Records that `pages` pages from `page` on were evicted, and that their frames are free now.
     pub fn on_evict(&mut self, page: Page, pages: u32) {
-        // The time wraps after evictions of 16 TiB. After that, an old eviction may be mistaken for
-        // a recent eviction.
+        // The clock wraps around after evictions of 16 TiB. After that, an old eviction may be
+        // mistaken for a recent one.
         self.now = self.now.wrapping_add(pages).max(1);
         let groups = (page >> GROUP_ORDER) as usize
             ..=((page + u64::from(pages) - 1) >> GROUP_ORDER) as usize;
@@ -245,8 +248,8 @@ impl LoopDetector {
         self.judge_samples();
     }
 
-    /// Counts a refault on `pages` resident pages. In a loop, a refault is no sign of early
-    /// eviction, because the refaulted pages are those that were evicted as samples.
+    /// Counts a refault on `pages` resident pages as an early eviction. In a loop, a refault is no
+    /// sign of early eviction, because the refaulted pages are those that were evicted as samples.
     pub fn on_refault(&mut self, pages: u32) {
         if !self.is_loop() {
             self.early_share += (1.0 - self.early_share) * self.weight(pages);
@@ -260,7 +263,8 @@ impl LoopDetector {
     }
 
     /// Updates the moving averages (`loop_share`, `long_share`, `early_share`) and the reuse
-    /// distances after a read of `pages` pages from `page` on, for a stream or for a fault.
+    /// distances after a read of `pages` pages from `page` on. `is_prefetch` is true if the read
+    /// was for a stream, and false if it was for a fault.
     pub fn on_read(&mut self, page: Page, pages: u32, is_prefetch: bool) {
         let group = (page >> GROUP_ORDER) as usize;
         let evicted_at = self.evicted_at.get(group).copied().unwrap_or(0);
@@ -299,8 +303,8 @@ impl LoopDetector {
     }
 }
 
-/// The cost of a read of `pages` pages, in units of the fixed cost of a read. Every 24 pages add
-/// one unit: by measurement, the fixed cost is 70 us and the bandwidth 1.4 GB/s, at which the
+/// The cost of a read of `pages` pages, in units of the fixed cost of a read. Each 24 pages add one
+/// unit: the measured fixed cost is 70 us and the measured bandwidth 1.4 GB/s, at which the
 /// transfer of 24 pages takes 70 us.
 const fn read_cost(pages: u32) -> u32 {
     1 + pages / 24
@@ -343,9 +347,9 @@ mod tests {
     }
 
     /// Simulates 100 passes of a loop over 300 probationary pages. Evicts protected pages as
-    /// samples as often as the detector allows. At the end of each pass, touches those sampled
-    /// pages again for which `is_missed` holds. Returns true if the detector has released all
-    /// protected pages.
+    /// samples whenever a sample is due. At the end of each pass, touches the sampled pages for
+    /// which `is_missed` returns true. Returns true if the detector has released all protected
+    /// pages.
     fn releases_protected(is_missed: impl Fn(u64) -> bool) -> bool {
         let mut detector = LoopDetector::new(1000);
         let (mut sampled, mut is_releasing) = (10_000, false);

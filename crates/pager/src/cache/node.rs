@@ -26,14 +26,14 @@ pub type Node = u8;
 /// Maximum number of nodes of a budget.
 pub const NODES_MAX: usize = 16;
 
-/// The share of a node changes in steps. The *even share* is the budget divided by the number of
-/// nodes. A step is the even share divided by this number, rounded down to a power of two, and at
-/// most a huge page.
+/// Number of steps in an *even share*, which is the budget divided by the number of nodes. The
+/// share of a node changes by one step at a time. A step is rounded down to a power of two, and is
+/// at most a huge page.
 const STEPS: u32 = 16;
 
-/// The demand is halved whenever the loads and refaults since the last halving exceed the budget
-/// divided by this number. After loads and refaults of half the budget, the demand has been halved
-/// four times. Earlier loads then count 1/16, so the shares follow the new demand.
+/// Divisor of the budget for the number of loads and refaults after which the demand is halved.
+/// After loads and refaults of half the budget, the demand has been halved four times. Earlier
+/// loads then count 1/16, so that the shares follow the new demand.
 const DEMAND_DIVISOR: u32 = 8;
 
 /// Minimum share of a node with demand: its even share divided by this number. Below this minimum,
@@ -55,8 +55,8 @@ impl Division {
         Self { max: vec![frames], is_by_use: false }
     }
 
-    /// Each node may use as many frames as the whole budget has, but not more than the `available`
-    /// frames of its memory. The shares of the nodes follow their demand.
+    /// A division whose shares follow the demand of the nodes. Each node may use as many frames as
+    /// the whole budget has, but not more than its `available` frames of memory.
     pub fn by_use(frames: u32, available: &[u32]) -> Self {
         let available = &available[..available.len().min(NODES_MAX)];
         // The frame numbers of all nodes must fit `u32`.
@@ -66,7 +66,7 @@ impl Division {
         Self { max: max.collect(), is_by_use: available.len() > 1 }
     }
 
-    /// A division with a fixed share for each node: `frames` has the frames of each node.
+    /// A division with fixed shares: `frames` has the number of frames of each node.
     pub fn fixed(frames: &[u32]) -> Self {
         Self { max: frames.iter().copied().take(NODES_MAX).collect(), is_by_use: false }
     }
@@ -75,12 +75,10 @@ impl Division {
         0..self.max.len() as Node
     }
 
-    /// Number of nodes.
     pub const fn len(&self) -> usize {
         self.max.len()
     }
 
-    /// True if there are no nodes.
     pub const fn is_empty(&self) -> bool {
         self.max.is_empty()
     }
@@ -107,8 +105,8 @@ impl Division {
         if self.max.len() > 1 { (frame / self.stride()) as Node } else { 0 }
     }
 
-    /// Length of the range of frame numbers of all nodes. Some of these numbers have no frame,
-    /// because each node has as many numbers as the largest node, rounded up to a huge page.
+    /// The length of the range of frame numbers of all nodes. Not all numbers have a frame, because
+    /// each node has as many numbers as the largest node, rounded up to a huge page.
     pub fn frames(&self) -> u32 {
         self.stride() * self.max.len() as u32
     }
@@ -140,13 +138,13 @@ impl Shares {
         self.shares.iter().sum()
     }
 
-    /// The share of a node.
+    /// The share of a node, frames.
     pub(super) fn share(&self, node: Node) -> u32 {
         self.shares[usize::from(node)]
     }
 
-    /// Divides a changed budget among the nodes: in proportion to their present shares if the
-    /// shares follow the demand, and otherwise in proportion to their fixed shares.
+    /// Divides a changed budget among the nodes. If the shares follow the demand, each node gets a
+    /// part in proportion to its present share, and otherwise in proportion to its fixed share.
     pub(super) fn resize(&mut self, budget: u32) {
         if budget != self.budget() {
             self.divide(budget);
@@ -176,7 +174,7 @@ impl Shares {
         }
     }
 
-    /// Counts the demand of a node: frames that were loaded, or refaulted.
+    /// Counts `frames` frames that were loaded or refaulted as demand of a node.
     pub(super) fn count_demand(&mut self, node: Node, frames: u32) {
         if !self.division.is_by_use {
             return;
@@ -195,7 +193,7 @@ impl Shares {
         (1 << (even / STEPS).max(1).ilog2()).min(1 << ORDER_MAX)
     }
 
-    /// The share of the budget that is proportional to the demand of a node, but at least
+    /// The part of the budget that is in proportion to the demand of a node, but at least
     /// [`Shares::min`]; 0 for a node without demand.
     fn desired(&self, node: Node) -> u32 {
         let all: u64 = self.demand.iter().sum();
@@ -211,10 +209,10 @@ impl Shares {
     }
 
     /// Moves one step of frames from the share of another node to the share of `node`. Returns true
-    /// if frames were moved. The other node is the first of these three that exists: the node with
-    /// the most spare frames (`spare`), if these are at least a step; if the demand of `node` calls
-    /// for a larger share, the node whose share exceeds its desired share most; if `node` is below
-    /// its minimum share, the node with the largest share.
+    /// if frames were moved. Takes them from the first of these three nodes that exists: the node
+    /// with the most spare frames (`spare`), if these are at least a step; the node whose share
+    /// most exceeds its desired share, if the demand of `node` calls for a larger share; the node
+    /// with the largest share, if `node` is below the minimum share.
     fn take_for(&mut self, node: Node, spare: &[u32]) -> bool {
         let step = self.step();
         if self.share(node) + step > self.division.max(node) {
@@ -227,8 +225,8 @@ impl Shares {
         let by_demand = others().filter(|other| surplus(other) >= step);
         let by_demand = by_demand.max_by_key(surplus);
         let by_demand = by_demand.filter(|_| self.share(node) + step <= self.desired(node));
-        // The minimum share does not require demand: a node without frames cannot load pages, and
-        // therefore has no demand.
+        // A node without frames cannot load pages, and therefore has no demand. The minimum share
+        // must not depend on demand.
         let by_need = others().max_by_key(|other| self.share(*other));
         let by_need = by_need.filter(|_| self.share(node) < self.min());
         let Some(from) = by_spare.or(by_demand).or(by_need) else { return false };
@@ -239,7 +237,6 @@ impl Shares {
 }
 
 impl Cache {
-    /// The nodes of the budget.
     pub(super) fn nodes(&self) -> Range<Node> {
         self.shares.division.nodes()
     }
@@ -249,12 +246,12 @@ impl Cache {
         &self.shares.division
     }
 
-    /// The node of a frame.
     pub(super) fn node_of(&self, frame: Frame) -> Node {
         self.shares.division.node_of(frame)
     }
 
-    /// Moves parts of the budget to nodes that are about to evict, if the shares follow the demand.
+    /// Moves parts of the budget to nodes that lack frames and are about to evict. Does nothing if
+    /// the shares are fixed.
     pub(super) fn move_shares(&mut self) {
         if !self.shares.division.is_by_use {
             return;
@@ -285,9 +282,9 @@ impl Cache {
         self.residency.reclaimable_frames(node) < self.reclaim.reserve(node)
     }
 
-    /// The node into whose frames a faulting page is loaded if no page on `node`, the node of the
-    /// faulting thread, can be evicted. `None` if a page on `node` can be evicted, or if no other
-    /// node has a share of the budget.
+    /// Returns the node into whose frames a faulting page is loaded if no page on `node`, the node
+    /// of the faulting thread, can be evicted. `None` if a page on `node` can be evicted, or if no
+    /// other node has a share of the budget.
     pub(super) fn fallback_node(&self, node: Node) -> Option<Node> {
         if self.residency.has_victims(node) {
             return None;

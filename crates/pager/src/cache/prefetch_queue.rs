@@ -20,8 +20,8 @@ use std::{
     ops::Range,
 };
 
-/// Maximum number of frames that hold prefetched, untouched pages: the budget divided by this
-/// number, but between [`PREFETCHED_MIN`] and [`PREFETCHED_MAX`].
+/// Limit of the frames that hold prefetched, untouched pages: the budget divided by this number,
+/// but at least [`PREFETCHED_MIN`] and at most [`PREFETCHED_MAX`].
 const PREFETCHED_DIVISOR: u32 = 16;
 
 /// Upper limit of the number of frames that hold prefetched, untouched pages: 128 MiB, which keep
@@ -42,35 +42,35 @@ const PREFETCHED_MIN_DIVISOR: u32 = 8;
 const LOOP_PREFETCHED_DIVISOR: u32 = 128;
 const LOOP_PREFETCHED_MIN: u32 = 3 << 8;
 
-/// In a long loop, the maximum length of an extent is the budget divided by this number. An extent
-/// is evicted as a whole. The longer the extents, the more the number of protected pages changes
-/// with each eviction.
+/// Maximum length of an extent in a long loop: the budget divided by this number. An extent is
+/// evicted as a whole, so with longer extents the number of protected pages would change more with
+/// each eviction.
 const LOOP_EXTENT_DIVISOR: u32 = 512;
 
-/// The maximum length of an extent in a long loop is at least this number of pages.
+/// Lower limit of the maximum length of an extent in a long loop, pages.
 const LOOP_EXTENT_MIN: u32 = 8;
 
-/// A stream that holds its share of the frames for prefetched pages (an equal part for each stream)
-/// gets more frames only after the program has touched as many of its pages as the share divided by
-/// this number.
+/// Divisor of a stream's share of the frames for prefetched pages, of which each stream has an
+/// equal part. A stream that holds its whole share gets more frames only after the program has
+/// touched as many of its pages as the share divided by this number.
 const USED_DIVISOR: u32 = 8;
 
-/// A fault on a queued page loads at most 2^7 pages of the queue, 512 KiB. The length is limited,
-/// because the thread waits for all of these pages. A drive gives most of its bandwidth at this
-/// length.
+/// Maximum order of the extent that a fault on a queued page loads: 2^7 pages, 512 KiB. The order
+/// is limited, because the thread waits for all of these pages. A drive gives most of its bandwidth
+/// at this length.
 const FAULT_ORDER_MAX: u8 = 7;
 
-/// A stream that has requested only a part of a huge page may wait until it requests the rest, so
-/// that the huge page is loaded at once. The stream waits only while it holds untouched pages of at
-/// least this number of huge pages.
+/// Minimum size of the untouched pages that a stream must hold, in huge pages, to wait for the rest
+/// of a huge page. A stream that has requested only a part of a huge page waits until it requests
+/// the rest, so that the huge page is loaded at once.
 const HUGE_PAGES_AHEAD: u64 = 2;
 
-/// Maximum age of an untouched prefetched extent, in ticks of the clock of loaded pages. An older
-/// extent is stale if its stream no longer expects its pages. At this age, the cache has loaded
-/// about half as many pages as the budget has frames.
+/// Age of an untouched prefetched extent, in ticks of the clock of loaded pages, above which it is
+/// stale if its stream no longer expects its pages. At this age, the cache has loaded about half as
+/// many pages as the budget has frames.
 const STALE_AFTER: u16 = (BUDGET_TICKS / 2) as u16;
 
-/// Maximum number of ranges of a queued prefetch that are searched for a faulting page. The number
+/// Maximum number of ranges of a queued prefetch that are searched for a faulting page. This limit
 /// bounds the time of the search.
 const SEARCHED_RANGES: usize = 64;
 
@@ -80,7 +80,8 @@ struct QueuedPrefetch {
     stream: u32,
     /// The requested pages, in the order of their use.
     ranges: VecDeque<Range<Page>>,
-    /// The pages still to be loaded around a single page that the stream has requested.
+    /// The rest of a fault-around: pages around a single page that the stream has requested, to be
+    /// loaded next.
     fault_around: Range<Page>,
     /// True if the pages in `fault_around` are loaded as a probe (`fault_around.rs`); `None` until
     /// the first extent of these pages is loaded.
@@ -115,13 +116,13 @@ impl QueuedPrefetch {
         Self { ranges: [pages].into(), ..Self::new(stream, false, node) }
     }
 
-    /// True if this is the queue of the stream `stream` in the direction `is_descending`.
+    /// True if this is the queue of stream `stream` in the direction that `is_descending` gives.
     const fn is_of(&self, stream: u32, is_descending: bool) -> bool {
         self.stream == stream && self.is_descending == is_descending
     }
 
-    /// Appends pages to the queue. If the pages continue the last range of the queue, they are
-    /// joined with this range.
+    /// Appends pages to the queue. Pages that continue the last range of the queue are joined with
+    /// it.
     fn push(&mut self, range: Range<Page>) {
         match self.ranges.back_mut() {
             Some(last) if !self.is_descending && last.end == range.start => last.end = range.end,
@@ -132,9 +133,9 @@ impl QueuedPrefetch {
         }
     }
 
-    /// The order of the largest aligned block that contains a page and lies within a queued range.
-    /// `None` if no queued range contains the page, or if the page is not near the beginning of the
-    /// range: a fault far from the beginning does not belong to the stream.
+    /// The order of the largest aligned block that contains `page` and lies within a queued range.
+    /// `None` if no queued range contains the page. Also `None` if the page is far from the
+    /// beginning of its range: such a fault does not belong to the stream.
     fn order_around(&self, page: Page) -> Option<u8> {
         let is_near = |range: &&Range<Page>| {
             let far = if self.is_descending { range.end - page } else { page - range.start };
@@ -150,7 +151,7 @@ impl QueuedPrefetch {
     }
 }
 
-/// The prefetcher, its queue, and the number of frames that hold prefetched pages of each stream.
+/// The prefetcher, the queues of its streams, and the number of frames that hold prefetched pages.
 #[derive(Clone, Debug)]
 pub(super) struct PrefetchQueue {
     prefetcher: Prefetcher,
@@ -217,7 +218,7 @@ impl PrefetchQueue {
         self.queued.push_back(QueuedPrefetch::ascending(ADVISED_STREAM, pages, node));
     }
 
-    /// Queues the pages of a prefetch that follows from a fault on `page`. These pages will be
+    /// Queues the pages of `prefetch`, which follows from a fault on `page`. These pages will be
     /// loaded into frames of `node`.
     fn enqueue(&mut self, prefetch: &Prefetch, page: Page, node: Node) {
         let stream = prefetch.stream;
@@ -245,10 +246,10 @@ impl PrefetchQueue {
         }
     }
 
-    /// Queues again the pages that the stream of the last fault expects next. The caller has found
-    /// a fault on a page that the stream had requested: the queue skipped this page because it was
-    /// resident, and the page was evicted before its touch. Other pages that the queue skipped may
-    /// have been evicted too.
+    /// Queues again the pages that the stream of the last fault expects next. Called after a fault
+    /// on a page that the stream had requested and that the queue had skipped, because the page was
+    /// resident. The page was then evicted before its touch, and other skipped pages may have been
+    /// evicted too.
     fn enqueue_skipped(&mut self, page: Page, node: Node) {
         let Some(Prefetch { stream, pages, .. }) = self.prefetcher.next_expected() else { return };
         let Some(first) = pages.first() else { return };
@@ -272,8 +273,8 @@ impl PrefetchQueue {
         }
     }
 
-    /// The order of the extent to load for a fault on a queued page. `None` if the page is not
-    /// queued, or if its stream no longer expects the page.
+    /// The order of the extent to load for a fault on a queued page. `None` if `page` is not
+    /// queued, or if its stream no longer expects it.
     pub(super) fn order_for_fault(&self, page: Page) -> Option<u8> {
         self.queued.iter().find_map(|queued| {
             let order = queued.order_around(page)?;
@@ -291,7 +292,7 @@ struct NextBlock {
 }
 
 impl Cache {
-    /// Queues the pages that the prefetcher predicts after the fault.
+    /// Queues the pages that the prefetcher predicts from `fault`.
     pub(super) fn plan_prefetch(&mut self, fault: PageFault, actions: &mut Vec<Action>) {
         let PageFault { thread, page, offset, node, .. } = fault;
         let extent = self.residency.find(page).map(|id| *self.residency.extent(id));
@@ -301,8 +302,9 @@ impl Cache {
         let mapped_around = self.residency.mapped_around(&pages);
         let fault = FaultContext { thread, page, offset, pages, mapped_around, region, advice };
         let Some(prefetch) = self.prefetch.prefetcher.on_fault(&fault) else {
-            // The prefetcher ignores a fault on a page with `MADV_RANDOM`. `next_expected` would
-            // therefore return pages that follow from an earlier fault.
+            // Do not ask for skipped pages after a fault on a page with `MADV_RANDOM`: the
+            // prefetcher ignores such a fault, so `next_expected` would return pages that follow
+            // from an earlier fault.
             if is_unexpected && advice != Advice::Random {
                 self.prefetch.enqueue_skipped(page, node);
             }
@@ -316,9 +318,9 @@ impl Cache {
         }
     }
 
-    /// Loads queued pages, a block of each stream in turn, until the queue is empty, no frame is
-    /// free, prefetched pages hold their maximum number of frames, or each stream waits: at its
-    /// share of these frames, or for the rest of a huge page.
+    /// Loads queued pages, one block of each stream in turn. Ends when the queue is empty, no frame
+    /// is free, or prefetched pages hold their maximum number of frames. Also ends when each stream
+    /// waits, because it holds its share of these frames, or for the rest of a huge page.
     pub(super) fn issue_prefetches(&mut self, actions: &mut Vec<Action>) {
         for node in self.nodes() {
             self.issue_prefetches_of(node, actions);
@@ -338,7 +340,7 @@ impl Cache {
             let stream = queued.stream;
             let has = self.prefetch.frames_of(stream);
             let share = max / (self.prefetch.active_streams() + u32::from(has == 0));
-            // Skip the search for the next block, which takes time, if the stream holds its share.
+            // If the stream holds its share, skip the search for its next block, which takes time.
             let enough = if queued.is_at_share { share - share / USED_DIVISOR } else { share };
             queued.is_at_share = has > 0 && has >= enough;
             if queued.is_at_share {
@@ -409,10 +411,9 @@ impl Cache {
         self.prefetch.remove_frames(extent.stream, node, extent.frames());
     }
 
-    /// Notes that an extent is being loaded as fault-around of a single page, for the prefetch at
-    /// the end of the queue. Makes the extent a probe if a probe is due. Removes the pages of the
-    /// extent from the prefetch, which would otherwise load them again if they are evicted
-    /// untouched.
+    /// Notes that an extent is being loaded as fault-around of a single page, for the last prefetch
+    /// in the queue. Makes the extent a probe if a probe is due. Removes the pages of the extent
+    /// from that prefetch, so that they are not loaded again if they are evicted untouched.
     fn note_fault_around(&mut self, id: ExtentId) {
         let Range { start, end } = self.residency.extent(id).span().pages();
         let region = self.regions.containing(start).start;
@@ -424,11 +425,11 @@ impl Cache {
         }
     }
 
-    /// Returns the next block of pages to load for `queued`, and skips pages that are resident.
-    /// `None` if no queued page is left.
+    /// Returns the next block of pages to load for `queued`; `None` if no queued page is left.
+    /// Skips resident pages.
     fn next_block(&self, queued: &mut QueuedPrefetch) -> Option<NextBlock> {
-        // First load the rest of a fault-around that an earlier block has begun. A fault-around is
-        // loaded as several extents if free frames are fragmented.
+        // First load the rest of a fault-around that an earlier call has begun. While free frames
+        // are fragmented, a fault-around is loaded as several extents.
         if let Some(page) = self.skip_resident(&mut queued.fault_around, false) {
             let order = aligned_order(page, &queued.fault_around, false, ORDER_MAX);
             return Some(NextBlock { page, order, is_fault_around: true });
@@ -442,8 +443,8 @@ impl Cache {
                 queued.ranges.pop_front();
                 continue;
             };
-            // A range that is not longer than the fault-around is loaded as the fault-around of the
-            // page that the stream uses first.
+            // A range that is not longer than the fault-around is replaced by the fault-around of
+            // the page in this range that the stream uses first.
             if range.end - range.start > 1 << self.fault_around.order_at(&self.regions, page) {
                 let order = aligned_order(page, range, is_descending, self.prefetch_order_max());
                 return Some(NextBlock { page, order, is_fault_around: false });
@@ -454,9 +455,9 @@ impl Cache {
         }
     }
 
-    /// Returns the first page of the range that can be loaded, or the last one for a descending
-    /// stream. A page can be loaded if it is in a region, and is neither resident, poisoned nor
-    /// being discarded. The pages that the stream would touch before this page are removed from the
+    /// Returns the page of the range that the stream touches first, among the pages that can be
+    /// loaded. A page can be loaded if it is in a region, and is neither resident, poisoned nor
+    /// being discarded. Removes the pages before it, in the direction of the stream, from the
     /// range.
     fn skip_resident(&self, range: &mut Range<Page>, is_descending: bool) -> Option<Page> {
         while !range.is_empty() {
@@ -478,10 +479,10 @@ impl Cache {
         None
     }
 
-    /// True if the only queued range is the beginning of a huge page, and the stream holds
-    /// untouched pages in `has` frames, which are at least [`HUGE_PAGES_AHEAD`] huge pages. The
-    /// stream will request the rest of the huge page before the program has touched all of these
-    /// pages.
+    /// True if the load of `queued` can wait for the rest of a huge page: if the only queued range
+    /// is the beginning of a huge page, and the stream holds untouched pages in `has` frames, which
+    /// are at least [`HUGE_PAGES_AHEAD`] huge pages. The stream will request the rest of the huge
+    /// page before the program has touched all of these pages.
     fn is_partial_huge_page(&self, queued: &QueuedPrefetch, has: u32) -> bool {
         const HUGE: u64 = 1 << ORDER_MAX;
         if queued.ranges.len() != 1 {
@@ -497,10 +498,10 @@ impl Cache {
         is_part && u64::from(has) >= HUGE_PAGES_AHEAD * HUGE
     }
 
-    /// Drops the oldest prefetched extent of a node to give its frames to `stream`. The extent is
-    /// dropped if its own stream no longer expects its pages. An extent that the program announced
-    /// by `MADV_WILLNEED` is also dropped if announced pages hold more than their share of the
-    /// frames. Returns true if the extent was dropped.
+    /// Drops the oldest prefetched extent of a node to give its frames to `stream`, if the extent
+    /// may be dropped. It may be dropped if its own stream no longer expects its pages. An extent
+    /// that the program announced by `MADV_WILLNEED` may also be dropped if announced pages hold
+    /// more than their share of the frames. Returns true if the extent was dropped.
     fn drop_for_stream(&mut self, stream: u32, node: Node, max: u32) -> bool {
         let Some(id) = self.residency.oldest_prefetched(node) else { return false };
         let holder = self.residency.extent(id).stream;
@@ -513,7 +514,7 @@ impl Cache {
     }
 
     /// True if `holder` is the stream of the pages announced by `MADV_WILLNEED`, these pages hold
-    /// more than their share, and another stream waits.
+    /// more than their share of `max` frames, and the stream `waiting` is another one.
     fn is_over_share(&self, holder: u32, waiting: u32, max: u32) -> bool {
         holder == ADVISED_STREAM
             && waiting != ADVISED_STREAM
@@ -530,8 +531,8 @@ impl Cache {
     }
 
     /// The oldest prefetched extent of a node, if it was prefetched more than [`STALE_AFTER`] ticks
-    /// ago and its stream no longer expects its pages. A slow thread may still touch an extent that
-    /// was prefetched recently.
+    /// ago and its stream no longer expects its pages. A younger extent is never stale, because a
+    /// slow thread may still touch it.
     pub(super) fn stale_prefetch(&self, node: Node) -> Option<ExtentId> {
         let since = self.residency.extent(self.residency.oldest_prefetched(node)?).since;
         let is_stale = self.time().wrapping_sub(since) > STALE_AFTER;
@@ -539,8 +540,8 @@ impl Cache {
     }
 }
 
-/// The order of the largest aligned block that can be loaded as the first block of a range. The
-/// block is at the start of the range, or at the end of the range for a descending stream.
+/// The order of the largest aligned block that can be the first loaded block of a range. `page` is
+/// the first page of the range, or the last page for a descending stream.
 fn aligned_order(page: Page, range: &Range<Page>, is_descending: bool, max: u8) -> u8 {
     let fits = |order: &u8| {
         let start = page >> order << order;
@@ -560,9 +561,9 @@ mod tests {
 
     const FAR: Page = 1 << 20;
 
-    /// Returns a cache after faults of one thread on `pages` of memory that was never touched, with
-    /// the given advice, and the pages that the thread's stream expects next. Each fault fills a
-    /// huge page with zeros.
+    /// Returns a cache with 4096 frames after faults of one thread on `pages`, and the pages that
+    /// the thread's stream expects next. The memory has the given advice and was never touched
+    /// before, so each fault fills a huge page with zeros.
     fn swept(advice: Advice, pages: impl Iterator<Item = Page>) -> (Cache, Prefetch) {
         let prefetch = Limits { initial: 16, max: 256 };
         let mut cache = Cache::new(Settings { frames: 4096, order: 0, prefetch });
@@ -588,12 +589,13 @@ mod tests {
             ranges.iter().take(2).collect::<Vec<_>>(),
             [&(start..start + 5), &(start + 5..end)]
         );
-        // A second call must not queue the pages again.
+        // A second call must not queue the skipped pages again.
         cache.prefetch.enqueue_skipped(start - 1, 0);
         assert_eq!(cache.prefetch.queued[0].ranges.front(), Some(&(start..start + 5)));
     }
 
-    /// Pages that leave their region are not loaded: the program has mapped other memory there.
+    /// Pages that left their region are not loaded, because the program may have mapped other
+    /// memory at their addresses.
     #[test]
     fn queued_pages_that_are_in_no_region_any_more_are_not_loaded() {
         let (mut cache, _) = swept(Advice::Sequential, 0..1);

@@ -1,10 +1,11 @@
-//! Queues of extents: linked lists, from which any extent is removed in constant time.
+//! Queues of extents: doubly linked lists, from which any extent can be removed in constant time.
 
 use crate::cache::index::ExtentId;
 
 const NONE: ExtentId = ExtentId::MAX;
 
-/// The links of all queues; an extent is in one queue at most.
+/// The links of all queues. One entry for each extent is enough, because an extent is in at most
+/// one queue.
 #[derive(Clone, Debug, Default)]
 pub struct Links(Vec<QueueLink>);
 
@@ -28,7 +29,6 @@ impl Default for ExtentQueue {
 }
 
 impl ExtentQueue {
-    /// An empty queue.
     pub const fn new() -> Self {
         Self { first: NONE, last: NONE }
     }

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, ops::Range};
 /// All regions of a process. Prefetch never crosses the end of a region.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Regions {
-    /// The end of each region, keyed by its first page.
+    /// The end of each region, keyed by the first page of the region.
     ends: BTreeMap<Page, Page>,
     /// Number of pages in all regions.
     pages: u64,
@@ -50,7 +50,7 @@ impl Regions {
         }
     }
 
-    /// The region of a page, or a range of only this page if the page is in no region.
+    /// The region that contains `page`; if no region does, a range of only this page.
     pub(super) fn containing(&self, page: Page) -> Range<Page> {
         let region = self.ends.range(..=page).next_back().filter(|it| *it.1 > page);
         region.map_or(page..page + 1, |(start, end)| *start..*end)

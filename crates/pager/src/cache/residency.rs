@@ -17,8 +17,8 @@ use super::{
 use interleaf_prefetch::page::Page;
 use std::ops::Range;
 
-/// Maximum number of extents that are examined on each side of some pages to find the mapped pages
-/// around them.
+/// Maximum number of extents on each side of a range of pages that `Residency::mapped_around`
+/// examines.
 const MAPPED_AROUND_MAX: u32 = 64;
 
 /// The free frames of a node, and the replacement queues of the extents in its other frames.
@@ -29,8 +29,8 @@ struct NodeFrames {
     /// Mapped extents that are neither probationary nor pinned.
     protected: ExtentQueue,
     protected_frames: u32,
-    /// Mapped extents of a loop over more pages than the budget, except its protected extents. The
-    /// extents of this queue are the first victims.
+    /// Mapped extents of a loop over more pages than the budget, except the protected extents of
+    /// the loop. The extents in this queue are the first victims.
     probationary: ExtentQueue,
     /// Unmapped, clean and resident extents: a fault on such an extent is minor (second chance).
     inactive: ExtentQueue,
@@ -67,7 +67,7 @@ pub(super) struct Residency {
     nodes: Vec<NodeFrames>,
     index: Index,
     extents: Vec<Extent>,
-    /// Indices of entries in `extents` that hold no extent.
+    /// The indices in `extents` that are free for new extents.
     free_ids: Vec<ExtentId>,
     owners: FrameOwners,
     links: Links,
@@ -103,7 +103,7 @@ impl Residency {
         &self.nodes[usize::from(node)]
     }
 
-    /// The node of a frame, and the index of the frame in the pool of the node.
+    /// The node of a frame, and the index that the frame has in the pool of this node.
     fn pool_frame(&self, frame: Frame) -> (usize, Frame) {
         let node = self.division.node_of(frame);
         (usize::from(node), frame - self.division.first(node))
@@ -154,8 +154,8 @@ impl Residency {
         self.index.largest_free_order(page, max)
     }
 
-    /// The range from the first to the last page of `pages` and of the mapped extents that adjoin
-    /// `pages`, at most [`MAPPED_AROUND_MAX`] extents on each side.
+    /// Extends `pages` by the mapped extents that adjoin them, at most [`MAPPED_AROUND_MAX`]
+    /// extents on each side.
     pub(super) fn mapped_around(&self, pages: &Range<Page>) -> Range<Page> {
         let mapped = |page: Page| {
             let extent = self.extent(self.find(page)?);
@@ -184,8 +184,9 @@ impl Residency {
         id
     }
 
-    /// Replaces the extent with the identifier `id` by `extent`: a part of it, or the same pages in
-    /// other frames. If `extent` is a part, the caller adds the rest as another extent.
+    /// Replaces the extent with the identifier `id` by `extent`, which is either a part of it, or
+    /// has the same pages in other frames. If `extent` is a part, the caller adds the rest as
+    /// another extent.
     pub(super) fn replace(&mut self, id: ExtentId, extent: Extent) {
         self.owners.set(extent.span().frame, id);
         self.extents[id as usize] = extent;
@@ -201,8 +202,8 @@ impl Residency {
         span
     }
 
-    /// Allocates 2^`order` contiguous frames of a node, and returns the first of them; `None` if no
-    /// block of this size is free.
+    /// Allocates 2^`order` contiguous frames of a node, and returns the first of these frames;
+    /// `None` if no block of this size is free.
     pub(super) fn allocate(&mut self, node: Node, order: u8) -> Option<Frame> {
         let frame = self.nodes[usize::from(node)].pool.allocate(order)?;
         Some(self.division.first(node) + frame)
@@ -214,29 +215,28 @@ impl Residency {
         self.nodes[node].pool.deallocate(frame, order);
     }
 
-    /// Number of free frames of a node.
     pub(super) fn free_frames(&self, node: Node) -> u32 {
         self.node(node).pool.free_frames()
     }
 
     /// Returns at most `count` aligned huge pages of a node that have both free and used frames:
-    /// those with the most free frames. Each is given by its first frame, and the number of its
-    /// free frames.
+    /// those with the most free frames. Each element has the first frame of a huge page, and the
+    /// number of its free frames.
     pub(super) fn emptiest(&self, node: Node, count: usize) -> Vec<(Frame, u32)> {
         let first = self.division.first(node);
         let found = self.node(node).pool.emptiest(count);
         found.into_iter().map(|(frame, free)| (first + frame, free)).collect()
     }
 
-    /// The number of frames of the free block that begins with a frame; `None` if no free block
-    /// begins there.
+    /// The number of frames of the free block that begins with `frame`; `None` if no free block
+    /// begins with it.
     pub(super) fn free_block(&self, frame: Frame) -> Option<u32> {
         let (node, frame) = self.pool_frame(frame);
         self.nodes[node].pool.free_block(frame)
     }
 
-    /// Allocates 2^`order` contiguous frames of the node of `avoided`, from a free block of less
-    /// than 2^`order_max` frames that does not begin in `avoided`.
+    /// Allocates 2^`order` contiguous frames outside `avoided`, on the same node: from a free block
+    /// of fewer than 2^`order_max` frames that does not begin in `avoided`.
     pub(super) fn allocate_outside(
         &mut self,
         avoided: &Range<Frame>,
@@ -250,8 +250,8 @@ impl Residency {
         Some(first + frame)
     }
 
-    /// Gives an extent the frames from `frame` on, which are allocated, on the same node. Frees the
-    /// former frames of the extent.
+    /// Gives an extent other frames of the same node: those from `frame` on, which the caller has
+    /// allocated. Frees the former frames of the extent.
     pub(super) fn change_frames(&mut self, id: ExtentId, frame: Frame) {
         let extent = *self.extent(id);
         let span = extent.span();
@@ -260,7 +260,7 @@ impl Residency {
         self.replace(id, extent.with_span(Span { frame, ..span }));
     }
 
-    /// The queues of an extent's node, the links of all queues, and the extent.
+    /// The frames and queues of an extent's node, the links of all queues, and the extent.
     fn queues(&mut self, id: ExtentId) -> (&mut NodeFrames, &mut Links, &Extent) {
         let extent = &self.extents[id as usize];
         let node = self.division.node_of(extent.span().frame);
@@ -335,8 +335,8 @@ impl Residency {
         self.node(node).protected_frames
     }
 
-    /// Number of frames that are free, inactive, or being evicted: no further extent has to be
-    /// unmapped to free these frames.
+    /// Number of frames that are free, inactive, or being evicted. To free them, no further extent
+    /// has to be unmapped.
     pub(super) fn reclaimable_frames(&self, node: Node) -> u32 {
         let NodeFrames { pool, inactive_frames, evicting_frames, .. } = self.node(node);
         pool.free_frames() + *inactive_frames + *evicting_frames
@@ -351,8 +351,8 @@ impl Residency {
         self.nodes.iter().any(|node| node.evicting_frames > 0)
     }
 
-    /// True if an extent on a node can be evicted now, or perhaps later because evictions, loads or
-    /// moves of extents of this node are in progress.
+    /// True if an extent on a node can be evicted now, or may become evictable because evictions,
+    /// loads or moves of extents of this node are in progress.
     pub(super) fn has_victims(&self, node: Node) -> bool {
         let node = self.node(node);
         let queues = [&node.protected, &node.probationary, &node.inactive, &node.prefetched];
@@ -378,13 +378,14 @@ impl Residency {
         self.nodes.iter().any(|node| node.in_flight > 0)
     }
 
-    /// Counts an extent that begins to be filled or mapped.
+    /// Adds 1 to `in_flight` for an extent that begins to be filled or mapped.
     pub(super) fn begin_flight(&mut self, id: ExtentId) {
         let (node, ..) = self.queues(id);
         node.in_flight += 1;
     }
 
-    /// Subtracts an extent that is filled, whose fill has failed, or that is mapped now.
+    /// Subtracts 1 from `in_flight` for an extent whose fill has succeeded or failed, or that is
+    /// mapped now.
     pub(super) fn end_flight(&mut self, id: ExtentId) {
         let (node, ..) = self.queues(id);
         node.in_flight -= 1;

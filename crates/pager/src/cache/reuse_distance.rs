@@ -9,13 +9,14 @@
 use interleaf_prefetch::page::Page;
 use std::ops::Range;
 
-/// A block has 2^`BLOCK_ORDER` pages. One mean reuse distance is kept for each block.
+/// Order of the blocks of pages for which a mean reuse distance is kept: one mean for
+/// 2^`BLOCK_ORDER` pages.
 const BLOCK_ORDER: u8 = 6;
 
-/// When a whole block is read, the reuse distance of this read has this weight in the mean distance
-/// of the block. The deviation from the mean has the same weight in the mean deviation. The weight
-/// is small, because a single distance says little. A loop that reverses its direction at the end
-/// of an array, or crosses an array in another direction, has short and long distances in turn.
+/// The weight of a new reuse distance in the mean distance of a block, if the whole block was read.
+/// The deviation from the mean has the same weight in the mean deviation. The weight is small,
+/// because a single distance says little: a loop that reverses its direction at the end of an
+/// array, or crosses an array in another direction, has short and long distances in turn.
 const WEIGHT: f64 = 0.1;
 
 /// The reuse distances of each block of 2^[`BLOCK_ORDER`] pages.
@@ -62,14 +63,15 @@ impl ReuseDistances {
         }
     }
 
-    /// Notes that pages are evicted long after their last use. Their next reuse distance is not
-    /// used: a distance is counted from the eviction, and is therefore too short here.
+    /// Notes that pages are evicted long after their last use. Their next reuse distance is
+    /// ignored: it is counted from the eviction, and is therefore too short.
     pub(super) fn on_late_eviction(&mut self, pages: &Range<Page>) {
         self.blocks_mut(pages).iter_mut().for_each(|block| block.is_late_eviction = true);
     }
 
-    /// The range of the distances of a page's block, in evicted pages: the mean, minus and plus
-    /// half of the mean deviation. `None` before an evicted page of the block has been read again.
+    /// The range of the reuse distances of the block that contains `page`, in evicted pages: from
+    /// half of the mean deviation below the mean to half of it above the mean. `None` before an
+    /// evicted page of the block has been read again.
     pub(super) fn get(&self, page: Page) -> Option<Range<u32>> {
         let BlockReuse { mean, deviation, .. } =
             *self.blocks.get((page >> BLOCK_ORDER) as usize)?;

@@ -22,38 +22,39 @@ use rand_pcg::{
 };
 use std::{collections::BTreeSet, ops::Range};
 
-/// A cache with a simulated program, kernel and drive, and the expected and the actual content of
-/// each page.
+/// A cache with a simulated program, kernel and drive. The simulation knows the expected and the
+/// actual content of each page.
 struct Simulation {
     cache: Cache,
     random: Pcg64Mcg,
     /// For each page, the content that the program wrote last.
     expected: Vec<u32>,
-    /// For each page, its content if the page is mapped.
+    /// The content of each mapped page; `None` for a page that is not mapped.
     mapped: Vec<Option<u32>>,
     /// The content of each frame; `None` if the frame has no page.
     frames: Vec<Option<u32>>,
     drive: Vec<u32>,
-    /// The content of each page when it was last written back or read. Dirty pages differ from this
-    /// content.
+    /// The content that each page had when it was last read or written back. A mapped page with
+    /// other content is dirty.
     clean: Vec<u32>,
     /// Actions to carry out, in any order.
     todo: Vec<Action>,
     /// For each thread, the page that it waits for, and true if it waits to write.
     waits: Vec<Option<(Page, bool)>>,
     poisoned: Vec<bool>,
-    /// Pages that are being discarded: no thread touches these pages until the discard is done.
+    /// Pages that are being discarded. No thread touches them until the discard is done.
     discarding: Option<Range<Page>>,
     writes: u32,
     /// One in this number of transfers fails; 0 for none.
     fails_one_in: u64,
-    /// Maximum number of pages on the drive.
+    /// Maximum number of pages that the drive has room for.
     drive_pages: usize,
-    /// True if threads sometimes write the content of `clean`: the page is then clean again.
+    /// True if threads sometimes write the former content (`clean`) to a page, which is then clean
+    /// again.
     reverts: bool,
-    /// The pages that occupy space on the drive.
+    /// The pages that take up room on the drive.
     on_drive: BTreeSet<Page>,
-    /// One in this number of unmaps fails because the extent is pinned; 0 for none.
+    /// One in this number of unmaps fails, as if the extent was pinned; 0 for none.
     pins_one_in: u64,
     /// The node that each thread runs on.
     nodes: Vec<Node>,
@@ -61,14 +62,14 @@ struct Simulation {
     moved_memory: u32,
     /// Number of extents that were mapped.
     moved_in: u64,
-    /// The fast path, if threads use it.
+    /// The state of the fast path; `None` if threads do not use it.
     fast_path: Option<fast_path::FastPath>,
 }
 
 /// Marks unknown content.
 const UNKNOWN: u32 = u32::MAX;
 
-/// Marks the content of a page after a torn write: a mixture of old and new content.
+/// Marks the content of a page on the drive after a torn write: a mixture of old and new content.
 const TORN: u32 = u32::MAX - 1;
 
 impl Simulation {
@@ -77,8 +78,7 @@ impl Simulation {
         Self::with_nodes(settings, division, pages, threads, seed)
     }
 
-    /// A simulation of a machine with the nodes of `division`. The threads are assigned to the
-    /// nodes in turn.
+    /// Simulates a machine with the nodes of `division`. The threads run on these nodes in turn.
     fn with_nodes(
         settings: Settings,
         division: Division,
@@ -127,7 +127,8 @@ impl Simulation {
         self.fails_one_in > 0 && self.random.next_u64().is_multiple_of(self.fails_one_in)
     }
 
-    /// Decides whether a write fails, and returns true if so. A failed write may leave torn pages.
+    /// Decides at random whether a write fails, and returns true if it does. Also fails if the
+    /// drive is full. A failed write may leave torn pages on the drive.
     fn fails_to_write(&mut self, span: Span, dirty: &DirtyPages) -> bool {
         let pages: Vec<_> =
             span.pages().enumerate().filter(|(at, _)| dirty.contains(*at)).collect();
@@ -136,8 +137,7 @@ impl Simulation {
             self.on_drive.extend(pages.into_iter().map(|(_, page)| page));
             return false;
         }
-        // The content of the drive is unknown after a failed write. `clean` is therefore unknown
-        // too.
+        // After a failed write, the content on the drive is unknown, and so is `clean`.
         span.pages().for_each(|page| self.clean[page as usize] = UNKNOWN);
         for (at, page) in pages {
             self.drive[page as usize] = match self.below(3) {
@@ -149,8 +149,8 @@ impl Simulation {
         true
     }
 
-    /// The content that a thread writes: new content, or if `reverts` is true sometimes the content
-    /// that the page had when it was clean.
+    /// The content that a thread writes to `page`. It is new content, or sometimes, if `reverts` is
+    /// true, the content that the page had when it was clean.
     fn content(&mut self, page: Page) -> u32 {
         let before = self.clean[page as usize];
         if self.reverts && before < TORN && self.below(4) == 0 {
@@ -172,7 +172,7 @@ impl Simulation {
         }
     }
 
-    /// Lets a thread touch a page; the thread waits if the page is not mapped.
+    /// Lets a thread touch a page. If the page is not mapped, the thread waits.
     fn touch(&mut self, thread: usize, page: Page, is_write: bool) {
         let is_discarding = self.discarding.as_ref().is_some_and(|pages| pages.contains(&page));
         if self.poisoned[page as usize] || is_discarding {
@@ -298,8 +298,8 @@ impl Simulation {
         assert!(self.mapped[range.clone()].iter().all(Option::is_none));
         self.drive[range.clone()].fill(0);
         self.poisoned[range].fill(false);
-        // The fault server poisons pages at once, so no poison action is pending when pages are
-        // erased. In this simulation, poison actions may be pending, and are removed here.
+        // The fault server carries out poison actions at once, so none is pending when it erases
+        // pages. In this simulation one may be pending, and must be removed here.
         let is_poison = |it: &Action| matches!(it, Action::Poison(page) if pages.contains(page));
         self.todo.retain(|action| !is_poison(action));
         self.on_drive.retain(|on_drive| !pages.contains(on_drive));
@@ -315,7 +315,7 @@ impl Simulation {
         }
     }
 
-    /// Discards some pages that no thread waits for.
+    /// Discards some pages, chosen at random. Does nothing if a thread waits for one of them.
     fn discard(&mut self) {
         let start = self.below(self.expected.len());
         let end = (start + 1 + self.below(40)).min(self.expected.len());
@@ -329,8 +329,8 @@ impl Simulation {
         self.on(Event::Discarded(pages));
     }
 
-    /// Does `steps` steps. In each step, a random thread touches the page that `next` returns, or a
-    /// pending action is carried out.
+    /// Does `steps` steps. In each step, either a random thread touches the page that `next`
+    /// returns, or a random pending action is carried out.
     fn run(&mut self, steps: usize, mut next: impl FnMut(&mut Self, usize) -> (Page, bool)) {
         for _ in 0..steps {
             let thread = self.below(self.waits.len());
@@ -352,7 +352,8 @@ impl Simulation {
             if !self.todo.is_empty() {
                 self.act();
             } else if self.pins_one_in > 0 && self.waits.iter().any(Option::is_some) {
-                // Threads wait although no action is pending: retry the eviction of pinned extents.
+                // Threads wait, but no action is pending: evictions have failed because of pinned
+                // extents. Retry them.
                 self.on(Event::RetryPinned);
             } else {
                 break;
@@ -365,8 +366,9 @@ impl Simulation {
 const SETTINGS: Settings =
     Settings { frames: 64, order: 2, prefetch: Limits { initial: 4, max: 16 } };
 
-/// Returns the next page that a thread touches, and true if the thread writes. One page in eight is
-/// random. The other pages follow each other: the position advances by 3 pages with each write.
+/// Returns the next page that a thread touches, and true if the thread writes to it. One page in
+/// eight is random. The other pages form a stream, whose position advances by 3 pages with each
+/// write.
 fn mixed(simulation: &mut Simulation, thread: usize) -> (Page, bool) {
     let pages = simulation.expected.len();
     let is_write = simulation.random.next_u64().is_multiple_of(2);
@@ -501,7 +503,7 @@ fn before_a_fork_all_pages_are_stored_and_unmapped() {
             };
             (child.frames, child.waits) = (parent.frames, parent.waits);
             child.run(3_000, mixed);
-            // The next round forks the child.
+            // In the next round, the child forks.
             simulation = child;
         }
     }
@@ -542,8 +544,9 @@ fn every_page_holds_its_last_content_if_the_drive_fails() {
     }
 }
 
-/// Runs simulations with random settings for 10^6 steps in all, or for the number of steps in
-/// `INTERLEAF_STEPS`.
+/// Runs simulations with random settings for 10^6 steps in total, or for as many steps as the
+/// variable `INTERLEAF_STEPS` says. Each touched page must have its last content. At the end of
+/// each simulation, the number of pages with content must be right.
 #[test]
 fn no_step_of_a_million_is_wrong() {
     let steps = std::env::var("INTERLEAF_STEPS").ok().and_then(|steps| steps.parse().ok());
@@ -592,8 +595,8 @@ fn a_working_set_that_fits_is_never_read() {
     assert_eq!((simulation.cache.counts().read, simulation.on_drive.len()), (0, 0));
 }
 
-/// A loop over twice the budget keeps about half of its pages resident, which is optimal (Belady).
-/// After the loop, these pages do not slow down the next phase.
+/// A loop over twice the budget must keep about half of its pages resident, which is optimal
+/// (Belady). After the loop, these pages must not slow down the next phase.
 #[test]
 fn a_loop_keeps_a_share_resident_until_it_ends() {
     let settings = Settings { frames: 2048, ..SETTINGS };
@@ -616,8 +619,8 @@ fn a_loop_keeps_a_share_resident_until_it_ends() {
     assert!(read < 0.01, "{read} of all touches are reads");
 }
 
-/// A loop walks through three arrays together, with twice as many pages as the budget. Less than
-/// three quarters of all touched pages may be read from the drive.
+/// A loop walks through three arrays at the same time, which together have twice as many pages as
+/// the budget. Less than three quarters of all touched pages may be read from the drive.
 #[test]
 fn a_loop_over_several_arrays_keeps_a_share_resident() {
     let settings =
@@ -646,8 +649,8 @@ fn a_loop_over_several_arrays_keeps_a_share_resident() {
 }
 
 /// Makes three passes over twice the budget, and then 30 passes over `count` pages that are
-/// `stride` pages apart. Returns the numbers of minor faults and of read pages in the last 10
-/// passes.
+/// `stride` pages apart. Returns the number of minor faults and the number of read pages in the
+/// last 10 passes.
 fn rounds(frames: u32, count: Page, stride: Page) -> (u64, u64) {
     let sweep = 2 * Page::from(frames);
     let settings = Settings { frames, order: 2, prefetch: Limits { initial: 16, max: 256 } };

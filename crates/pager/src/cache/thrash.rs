@@ -5,11 +5,13 @@
 //! The recommended budget follows from the number of pages that the threads use. This number is
 //! estimated from two counts: the loads since thrashing began, and the distinct pages among these
 //! loads. Resident pages that were not loaded since thrashing began are added: their use is so
-//! frequent that they stay resident. The number of distinct pages is estimated from a sample, the
-//! pages with the smallest hashes. Among `n` uniform hashes in 0..1, the k-th smallest is k / n in
-//! the mean (Bar-Yossef et al., "Counting Distinct Elements in a Data Stream", RANDOM 2002). SHARDS
-//! samples pages in the same way (Waldspurger et al., "Efficient MRC Construction with SHARDS",
-//! FAST 2015). With 1024 hashes the standard error is 3 %.
+//! frequent that they stay resident.
+//!
+//! The number of distinct pages is estimated from a sample, the pages with the smallest hashes.
+//! Among `n` uniform hashes in 0..1, the k-th smallest is k / n in the mean (Bar-Yossef et al.,
+//! "Counting Distinct Elements in a Data Stream", RANDOM 2002). SHARDS samples pages in the same
+//! way (Waldspurger et al., "Efficient MRC Construction with SHARDS", FAST 2015). With 1024 hashes
+//! the standard error is 3 %.
 
 use super::Cache;
 use interleaf_prefetch::page::Page;
@@ -25,12 +27,12 @@ const STALL_SHARE_MIN: f64 = 0.5;
 /// Minimum share of pages read for faults among all pages loaded in a thrashing period.
 const DEMAND_SHARE_MIN: f64 = 0.5;
 
-/// Minimum number of consecutive thrashing periods, of a second each, before the user is told the
-/// budget that would end the thrashing.
+/// Number of consecutive thrashing periods, of a second each, before the user is told the budget
+/// that would end the thrashing.
 const PERIODS: u32 = 5;
 
-/// Minimum number of loads per distinct page for an estimate of the number of used pages. With
-/// fewer loads nearly all pages are different, and the used pages could be arbitrarily many.
+/// Minimum number of loads per distinct page for which the number of used pages is estimated. With
+/// fewer loads nearly all loaded pages are different, and the used pages could be arbitrarily many.
 const LOADS_MIN: f64 = 1.3;
 
 /// Number of consecutive thrashing periods after which a budget is recommended even without an
@@ -41,15 +43,15 @@ const PERIODS_MAX: u32 = 9;
 /// not thrash.
 const LOADED_MIN: u64 = 256;
 
-/// The recommended budget has room for the used pages and for the reserve of free frames
-/// (`evict.rs`). The reserve is the budget divided by this number.
+/// Divisor for the reserve of free frames (`evict.rs`): the budget divided by this number. The
+/// recommended budget has room for the used pages and for this reserve.
 const RESERVE_DIVISOR: u64 = 16;
 
 /// A detector of thrashing.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ThrashDetector {
-    /// Number of pages loaded in this period. `demanded` is the number of those pages that were
-    /// read for a fault.
+    /// Number of pages loaded in this period, and the number of these pages that were read for a
+    /// fault (`demanded`).
     loaded: u64,
     demanded: u64,
     /// Number of thrashing periods in a row, and the number of pages loaded in these periods.
@@ -61,8 +63,8 @@ pub(super) struct ThrashDetector {
 }
 
 impl ThrashDetector {
-    /// Counts loaded pages: pages that are read, or filled with zeros. `is_demanded` is true if a
-    /// thread waits for a read of these pages.
+    /// Counts the loaded pages `pages`, which are read or filled with zeros. `is_demanded` is true
+    /// if a thread waits for a read of these pages.
     pub(super) fn on_load(&mut self, pages: Range<Page>, is_demanded: bool) {
         let count = pages.end - pages.start;
         self.loaded += count;
@@ -83,9 +85,9 @@ impl ThrashDetector {
     }
 
     /// Ends a period in which the stall time of all threads was `stall_share` of the elapsed time.
-    /// Returns the estimated number of pages that the threads use, without pages that stayed
+    /// Returns the estimated number of pages that the threads use, without the pages that stayed
     /// resident. The caller must then call [`Self::end_count`]. `None` if the program does not
-    /// thrash, if the number is not known yet, or if the user was told already.
+    /// thrash, if no estimate is possible yet, or if the user was told already.
     fn end_period(&mut self, stall_share: f64) -> Option<u64> {
         let share = self.demanded as f64 / self.loaded.max(1) as f64;
         let is_thrashing = stall_share >= STALL_SHARE_MIN
@@ -110,7 +112,8 @@ impl ThrashDetector {
         Some(used.unwrap_or(u32::MAX.into()))
     }
 
-    /// Ends the count of loads, and begins a new count unless the user was told the budget.
+    /// Ends the count of loads that began with the thrashing. Begins a new count, unless
+    /// `is_reported` says that the user was told the budget.
     fn end_count(&mut self, is_reported: bool) {
         self.is_reported = is_reported;
         (self.periods, self.loaded_thrashing) = (0, 0);
@@ -144,9 +147,10 @@ fn fraction(hash_max: u32) -> f64 {
     (f64::from(hash_max) + 1.0) / (f64::from(u32::MAX) + 1.0)
 }
 
-/// The estimated number n of pages that the threads use, if `loads` random draws among them hit
-/// `distinct` different pages. The estimate solves `distinct` = n (1 - exp(-`loads` / n)). `None`
-/// if nearly all draws were different, because n may then be arbitrarily large.
+/// The estimated number n of pages that the threads use. The estimate assumes that `loads` random
+/// draws among n pages hit `distinct` different pages. It is the solution for n of the equation
+/// `distinct` = n (1 - exp(-`loads` / n)). `None` if nearly all draws were different, because n may
+/// then be arbitrarily large.
 fn used_pages(distinct: u64, loads: u64) -> Option<u64> {
     let (distinct, loads) = (distinct as f64, loads as f64);
     if distinct == 0.0 || loads < LOADS_MIN * distinct {
@@ -163,7 +167,7 @@ fn used_pages(distinct: u64, loads: u64) -> Option<u64> {
     Some((loads / low) as u64)
 }
 
-/// The finalizer of `splitmix64` (Steele, Lea and Flood, OOPSLA 2014).
+/// Hashes a page number by the finalizer of `splitmix64` (Steele, Lea and Flood, OOPSLA 2014).
 const fn hash(page: Page) -> u32 {
     let mut word = page.wrapping_add(0x9e37_79b9_7f4a_7c15);
     word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -181,7 +185,8 @@ impl Cache {
         let extents = self.residency.all_in(&(0..Page::MAX)).into_iter();
         let resident = extents.flat_map(|id| self.residency.extent(id).span().pages());
         let used = loaded + self.thrash.unloaded(resident);
-        // No program needs a budget for more pages than have content. Its regions may be larger.
+        // No program needs a budget for more pages than have content. Its regions may have more
+        // pages.
         let used = used.min(self.counts.footprint);
         let enough = used + used / (RESERVE_DIVISOR - 1);
         let is_more = enough > u64::from(self.budget());
@@ -198,8 +203,8 @@ mod tests {
         rand_core::{RngCore, SeedableRng},
     };
 
-    /// Simulates 20 periods of random accesses to `pages` pages. Returns the numbers of used pages
-    /// that the detector has estimated.
+    /// Simulates 20 periods of random accesses to `pages` pages. Returns each estimate of the
+    /// number of used pages that the detector has made.
     fn reported(pages: u64, is_demanded: bool, stall_share: f64) -> Vec<u64> {
         let (mut detector, mut random) = (ThrashDetector::default(), Pcg64Mcg::seed_from_u64(1));
         let period = |_| {
@@ -258,8 +263,8 @@ mod tests {
         assert_eq!(period(2000, 1.0).map(|used| used / 10), Some(30));
     }
 
-    /// The estimate may be below the present budget, for example if the share of the budget has
-    /// grown. No hint is printed then, and a later estimate may be above the budget.
+    /// The caller does not report an estimate that is below the present budget, which may have
+    /// grown. The detector must then estimate again, until an estimate is reported.
     #[test]
     fn an_estimate_that_is_not_reported_is_made_again() {
         let mut detector = ThrashDetector::default();
@@ -278,7 +283,7 @@ mod tests {
         for pages in [100_u64, 100_000] {
             let mut detector = ThrashDetector::default();
             detector.on_load(0..pages, true);
-            // A fifth of the resident pages were not loaded.
+            // A fifth of the resident pages were not loaded. The estimate must be within 20 %.
             let unloaded = detector.unloaded(pages / 5..pages + pages / 5);
             let error = unloaded as f64 / (pages / 5) as f64 - 1.0;
             assert!(error.abs() < 0.2, "{unloaded} of {pages}");

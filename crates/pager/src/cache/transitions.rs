@@ -1,5 +1,5 @@
-//! Transitions of an extent between the states that [`crate::cache`] draws. The transitions of
-//! write-back, which follow an unmap, are in `write_back.rs`.
+//! Transitions of an extent between the states in the diagram of [`crate::cache`]. The transitions
+//! of write-back, which follow an unmap, are in `write_back.rs`.
 
 use super::{
     Action, Cache, Extent, ExtentState, Failed, Span, WaitingFault, index::ExtentId, node::Node,
@@ -8,10 +8,10 @@ use interleaf_prefetch::{is_history_stream, page::Page};
 use std::ops::Range;
 
 impl Cache {
-    /// Transition from absent to Filling: loads an extent that contains `page` into frames of a
-    /// node. The load is for `stream`, or for a fault if `stream` is 0. `None` if no frame of the
-    /// node can be allocated now ([`Cache::allocate`]), or if the page is poisoned or being
-    /// discarded.
+    /// Takes an extent from absent to Filling: loads an extent that contains `page` into frames of
+    /// a node. `stream` is the stream that prefetches the extent, or 0 if the load is for a fault.
+    /// `None` if no frame of the node can be allocated now ([`Cache::allocate`]), or if the page is
+    /// poisoned or being discarded.
     pub(super) fn load(
         &mut self,
         page: Page,
@@ -45,8 +45,8 @@ impl Cache {
         Some(id)
     }
 
-    /// Transition from Filling to Ready, when the frames of an extent are filled; from Filling to
-    /// absent if the read failed.
+    /// Takes an extent from Filling to Ready when its frames are filled, or to absent if the read
+    /// failed.
     pub(super) fn on_filled(
         &mut self,
         id: ExtentId,
@@ -80,7 +80,7 @@ impl Cache {
         self.remove(id);
         let Some(fault) = extent.waiting_fault() else { return };
         if span.order > 0 {
-            // Wakes threads that wait for other pages of the extent: these threads fault again.
+            // Wake the threads that wait for other pages of the extent. They fault again.
             actions.push(Action::Wake(span.page, 1 << span.order));
         }
         if span.order == 0 {
@@ -92,15 +92,15 @@ impl Cache {
         }
     }
 
-    /// Transition from Filling, Unmapping or Writing to Ready. If a thread waits for the extent,
-    /// the extent is mapped at once.
+    /// Takes an extent from Filling, Unmapping or Writing to Ready. If a thread waits for the
+    /// extent, maps it at once.
     pub(super) fn make_ready(&mut self, id: ExtentId, actions: &mut Vec<Action>) {
         let extent = self.residency.extent_mut(id);
         extent.state = ExtentState::Ready;
         let fault = extent.waiting_fault();
         extent.clear_waiter();
-        // While the process forks, only dirty extents are mapped: if a dirty extent stayed ready,
-        // it could be dropped, and its content would be lost.
+        // While the process forks, only dirty extents are mapped. A dirty extent that stayed ready
+        // could be dropped, and its content would be lost.
         let may_map = !self.is_frozen || extent.is_dirty;
         let is_evicting = std::mem::take(&mut extent.is_evicting) && !extent.is_dirty;
         self.residency.push_ready(id);
@@ -111,8 +111,8 @@ impl Cache {
         }
     }
 
-    /// Transition from Ready to Mapping: requests the move of the extent's pages from its frames to
-    /// the region.
+    /// Takes an extent from Ready to Mapping: requests the move of its pages from its frames to the
+    /// region.
     pub(super) fn map(&mut self, id: ExtentId, is_write: bool, actions: &mut Vec<Action>) {
         self.remove_ready(id);
         let extent = self.residency.extent(id);
@@ -133,7 +133,7 @@ impl Cache {
         self.count_prefetch_hit(id);
     }
 
-    /// Transition from Mapping to Mapped. While the process forks, the extent is unmapped again at
+    /// Takes an extent from Mapping to Mapped. While the process forks, unmaps the extent again at
     /// once, unless the fork must be refused anyway (`Durability::has_unstored`).
     pub(super) fn on_moved_in(&mut self, id: ExtentId, actions: &mut Vec<Action>) {
         self.residency.end_flight(id);
@@ -144,7 +144,7 @@ impl Cache {
         }
     }
 
-    /// Transition from Mapped to Unmapping: requests the move of the extent's pages from the region
+    /// Takes an extent from Mapped to Unmapping: requests the move of its pages from the region
     /// back to its frames.
     pub(super) fn unmap(&mut self, id: ExtentId, actions: &mut Vec<Action>) {
         self.remove_mapped(id);
@@ -155,7 +155,7 @@ impl Cache {
         actions.push(Action::MoveOut(id, span));
     }
 
-    /// Transition from Filling or Ready to absent: frees the frames of an extent that is in no
+    /// Takes an extent from Filling or Ready to absent: frees its frames. The extent must be in no
     /// queue.
     pub(super) fn remove(&mut self, id: ExtentId) {
         let span = self.residency.remove(id);
@@ -163,8 +163,8 @@ impl Cache {
         self.reclaim.loop_detector.on_evict(span.page, 1 << span.order);
     }
 
-    /// Takes a ready extent out of its queue. The frames of a prefetched extent no longer count as
-    /// frames with untouched pages.
+    /// Takes a ready extent out of its queue. If the extent was prefetched, its frames no longer
+    /// count as frames with untouched pages.
     pub(super) fn remove_ready(&mut self, id: ExtentId) {
         let extent = *self.residency.extent(id);
         if extent.stream != 0 {
@@ -203,9 +203,9 @@ impl Cache {
         self.counts.history.hits += if is_history_stream(stream) { frames } else { 0 };
     }
 
-    /// Maps the ready neighbours of an extent if the same stream prefetched them, up to the length
-    /// of the longest extent. While free frames are fragmented, extents are small, and each extent
-    /// would cause a separate fault.
+    /// Maps the ready extents beside `span` that the same stream has prefetched, together at most
+    /// as many pages as the longest extent has. Without this, each extent would cause a fault of
+    /// its own while the free frames are fragmented and the extents therefore small.
     pub(super) fn map_neighbours(&mut self, span: Span, stream: u32, actions: &mut Vec<Action>) {
         if stream == 0 {
             return;

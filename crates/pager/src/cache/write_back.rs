@@ -4,9 +4,9 @@
 use super::{Action, Cache, DirtyPages, ExtentState, Failed, WaitingFault, index::ExtentId};
 
 impl Cache {
-    /// Transition from Unmapping to Writing, if the extent is dirty and not wholly discarded.
-    /// Otherwise the transition is to Ready. If a thread waits for the extent again, and the
-    /// process does not fork, the extent is mapped without write-back.
+    /// Takes an extent from Unmapping to Writing, or to Ready if the extent is clean or wholly
+    /// discarded. If a thread waits for the extent, it also becomes ready, and is mapped again
+    /// without write-back, unless the process forks.
     pub(super) fn on_moved_out(
         &mut self,
         id: ExtentId,
@@ -28,8 +28,8 @@ impl Cache {
         }
     }
 
-    /// Transition from Writing to Ready. If the write failed, the only copy of the content is in
-    /// DRAM. The extent is then mapped again, and written back at its next eviction.
+    /// Takes an extent from Writing to Ready. If the write failed, the only copy of the content is
+    /// in DRAM. The extent is then mapped again, and written back at its next eviction.
     pub(super) fn on_wrote(
         &mut self,
         id: ExtentId,
@@ -51,12 +51,12 @@ impl Cache {
         self.make_ready(id, actions);
     }
 
-    /// Transition from Unmapping back to Mapped: a device or a system call has pinned pages of the
-    /// extent.
+    /// Takes an extent from Unmapping back to Mapped, because a device or a system call has pinned
+    /// pages of the extent.
     pub(super) fn on_pinned(&mut self, id: ExtentId, actions: &mut Vec<Action>) {
         let span = self.residency.extent(id).span();
         if self.durability.is_fully_discarded(span) {
-            // The program has discarded the content, so no page needs to be moved to its frame.
+            // The program has discarded the content, so the pages need not move back to the frames.
             actions.push(Action::Drop(id, span));
             return;
         }
@@ -69,7 +69,7 @@ impl Cache {
         extent.is_dirty = true;
         extent.clear_waiter();
         // Make the extent protected. As a probationary extent, it would be the next victim again
-        // and again, while the thread that pins the extent may itself wait for a frame.
+        // and again, and the thread that pins it may itself wait for a frame.
         extent.is_probationary = false;
         self.push_mapped(id);
         actions.push(Action::Wake(span.page, 1 << span.order));

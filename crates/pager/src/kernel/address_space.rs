@@ -14,9 +14,9 @@ use std::{
     sync::Arc,
 };
 
-/// An address space that the fault server maps pages into. A `page` is an address in the range that
-/// the pager has reserved for regions. A `part` of the frames is a range of bytes from the first
-/// frame.
+/// An address space that the fault server maps pages into. In its methods, `page` is an address in
+/// the range that the pager has reserved for regions, and `part` is a range of frames, in bytes
+/// from the first frame.
 pub(crate) trait AddressSpace: Send {
     /// Reads the pending faults.
     ///
@@ -24,10 +24,10 @@ pub(crate) trait AddressSpace: Send {
     /// When faults cannot be read any more.
     fn faults(&mut self) -> io::Result<Vec<Fault>>;
 
-    /// A descriptor that is readable when faults are pending.
+    /// A descriptor that becomes readable when faults are pending.
     fn fd(&self) -> BorrowedFd<'_>;
 
-    /// True if the faulting threads belong to this process.
+    /// True if the threads that fault belong to this process.
     fn has_threads_here(&self) -> bool;
 
     /// Maps the frames in `part` at the pages from `page` on, and wakes the threads that wait for
@@ -35,8 +35,10 @@ pub(crate) trait AddressSpace: Send {
     fn map_in(&mut self, frames: &mut Frames, part: &Range<usize>, page: usize);
 
     /// Unmaps the pages from `page` on, and returns their content to the frames in `part`. Returns
-    /// true if some pages were missing; the frames of missing pages are then zeros. If a page is
-    /// pinned, all pages stay mapped, and the result is [`Pinned`].
+    /// true if some pages were missing. The frames of missing pages are zeros then.
+    ///
+    /// # Errors
+    /// [`Pinned`] if a page is pinned. All pages then stay mapped.
     fn unmap_out(
         &mut self,
         frames: &mut Frames,
@@ -45,22 +47,23 @@ pub(crate) trait AddressSpace: Send {
     ) -> Result<bool, Pinned>;
 
     /// Moves the memory of the free frames in the part `from` to the frames in the part `to`, which
-    /// belong to a mapped extent and have no memory. Both parts have the same length.
+    /// has the same length. The frames in `to` have no memory, because they belong to a mapped
+    /// extent.
     fn move_memory(&mut self, frames: &mut Frames, from: &Range<usize>, to: &Range<usize>);
 
-    /// Drops the pinned pages from `page` on, whose content is not needed any more. The frames in
-    /// `part` are zeros afterwards.
+    /// Drops the pages from `page` on, which are pinned, and whose content is not needed any more.
+    /// Fills the frames in `part` with zeros.
     fn drop_pinned(&mut self, frames: &mut Frames, part: &Range<usize>, page: usize);
 
-    /// Wakes the threads that wait for pages; these threads repeat the access.
+    /// Wakes the threads that wait for `pages`. These threads repeat their accesses.
     fn wake(&mut self, pages: &Range<usize>);
 
-    /// Poisons pages: each access to the pages raises SIGBUS, also in threads that already wait for
-    /// the pages.
+    /// Poisons `pages`: each access to them raises SIGBUS, also in threads that already wait for
+    /// them.
     fn poison(&mut self, pages: &Range<usize>);
 
-    /// Clears the page table entries at addresses where no page is mapped, including the entries of
-    /// poisoned pages.
+    /// Clears the page table entries of `pages`, where no page is mapped. Also clears the entries
+    /// of poisoned pages.
     fn clear(&mut self, pages: &Range<usize>);
 }
 
@@ -93,9 +96,9 @@ impl AddressSpace for PrivateSpace {
 
     fn map_in(&mut self, frames: &mut Frames, part: &Range<usize>, page: usize) {
         if part.len() == HUGE_BYTES {
-            // Free the page table that the fault has allocated, because a huge page moves only to
-            // an address without a page table. `MADV_DONTNEED` frees an empty page table since
-            // Linux 6.14.
+            // Free the page table that the fault has allocated, because `UFFDIO_MOVE` moves a huge
+            // page only to an address without a page table. `MADV_DONTNEED` frees an empty page
+            // table since Linux 6.14.
             self.relocator.clear(&(page..page + HUGE_BYTES));
         }
         frames.note_move(part);

@@ -1,9 +1,10 @@
-//! Tells whether other threads need the CPUs on which the pager's thread runs.
+//! Detects whether other threads need the CPUs on which the pager's thread runs.
 //!
-//! While the pager's thread spins, it yields the CPU again and again (`sched_yield(2)`). On an idle
-//! CPU, spinning saves the time of a wake-up. On a CPU that another thread needs, each yield gives
-//! the CPU to that thread for a time slice of some milliseconds. The scheduler also charges the
-//! pager's thread for the time that it spun, and therefore runs it with a delay at the next fault.
+//! While the pager's thread spins in wait for work, it yields the CPU again and again
+//! (`sched_yield(2)`). On an idle CPU, spinning saves the time of a wake-up. On a CPU that another
+//! thread needs, each yield gives the CPU to that thread for a time slice of some milliseconds. The
+//! scheduler also charges the pager's thread for the time that it spun, and therefore runs it with
+//! a delay at the next fault.
 
 use interleaf_procfs::{
     cpus::{self, runnable_threads},
@@ -22,41 +23,40 @@ const LOAD: &CStr = c"/proc/loadavg";
 /// (`Documentation/ABI/testing/sysfs-devices-system-cpu` of the kernel).
 const ONLINE: &CStr = c"/sys/devices/system/cpu/online";
 
-/// The time between two readings of [`LOAD`]. A reading takes about 5 µs, which is 0.05 % of this
-/// time.
+/// Time between two reads of [`LOAD`]. A read takes about 5 µs, which is 0.05 % of this time.
 const READ_EVERY: Duration = Duration::from_millis(10);
 
-/// The number of consecutive readings with more runnable threads than CPUs after which the CPUs
-/// count as contended. The number is above 1, because a kernel thread runs now and then for some
+/// Number of consecutive readings with more runnable threads than CPUs after which the CPUs count
+/// as contended. The number is above 1, because now and then a kernel thread runs for some
 /// microseconds.
 const READINGS_MIN: u32 = 2;
 
-/// A `sched_yield(2)` that takes longer than this shows contention: another thread used its time
-/// slice, or the host of a virtual machine ran another virtual machine. [`LOAD`] does not show the
+/// Duration of a `sched_yield(2)` above which the yield shows contention: another thread used its
+/// time slice, or the host of this virtual machine ran another one. [`LOAD`] does not show the
 /// other thread if the machine has idle CPUs on which the pager's thread may not run.
 const YIELD_MAX: Duration = Duration::from_millis(1);
 
-/// The number of consecutive long yields after which the CPUs count as contended.
+/// Number of consecutive long yields after which the CPUs count as contended.
 const YIELDS_MIN: u32 = 2;
 
-/// The time for which the CPUs count as contended: `HOLD_READING` after [`READINGS_MIN`] readings
-/// with more runnable threads than CPUs, `HOLD_YIELD` after [`YIELDS_MIN`] long yields. The time
-/// after yields is longer, because the next yields may again take some milliseconds.
+/// Time for which the CPUs count as contended: `HOLD_READING` after [`READINGS_MIN`] readings with
+/// more runnable threads than CPUs, `HOLD_YIELD` after [`YIELDS_MIN`] long yields. `HOLD_YIELD` is
+/// longer, because the next yields may again take some milliseconds.
 const HOLD_READING: Duration = Duration::from_millis(100);
 const HOLD_YIELD: Duration = Duration::from_secs(1);
 
 /// Detects when other threads need the CPUs.
 #[derive(Debug)]
 pub(crate) struct CpuContention {
-    /// Number of online CPUs of the whole machine when the pager starts. CPUs that this process may
-    /// not use count too, because [`LOAD`] counts the threads of the whole machine.
+    /// Number of online CPUs of the whole machine when the pager started. CPUs that this process
+    /// may not use count too, because [`LOAD`] counts the threads of the whole machine.
     cpus: u64,
-    /// Number of consecutive readings, up to the last one, with more runnable threads than CPUs.
+    /// Number of consecutive readings with more runnable threads than CPUs, up to the last reading.
     readings: u32,
-    /// Number of consecutive yields, up to the last one, that took longer than [`YIELD_MAX`].
+    /// Number of consecutive yields that took longer than [`YIELD_MAX`], up to the last yield.
     long_yields: u32,
     next_reading: Instant,
-    /// The CPUs count as contended until this time.
+    /// Time until which the CPUs count as contended.
     until: Instant,
 }
 
@@ -72,12 +72,12 @@ impl CpuContention {
         }
     }
 
-    /// True if other threads need the CPUs. Reads the number of runnable threads if the last
-    /// reading is too old.
+    /// True if other threads need the CPUs. First reads the number of runnable threads if the last
+    /// reading is older than `READ_EVERY`.
     pub(crate) fn is_contended(&mut self, now: Instant) -> bool {
         if now >= self.next_reading {
             self.next_reading = now + READ_EVERY;
-            // If the file cannot be read, only long yields show contention.
+            // Without a readable file, only long yields show contention.
             if let Some(runnable) = number_in(LOAD, runnable_threads) {
                 self.note_runnable(runnable, now);
             }
@@ -85,7 +85,7 @@ impl CpuContention {
         now < self.until
     }
 
-    /// Yields the CPU to other threads, and notes the time that the yield takes.
+    /// Yields the CPU to other threads, and measures how long the yield takes.
     pub(crate) fn yield_cpu(&mut self) {
         let began = Instant::now();
         thread::yield_now();
@@ -100,7 +100,8 @@ impl CpuContention {
         }
     }
 
-    /// Notes a reading: the number of runnable threads, which includes this thread.
+    /// Notes a reading: `runnable` is the number of runnable threads, which includes the calling
+    /// thread.
     fn note_runnable(&mut self, runnable: u64, now: Instant) {
         self.readings = if runnable > self.cpus { self.readings + 1 } else { 0 };
         if self.readings >= READINGS_MIN {
@@ -109,9 +110,9 @@ impl CpuContention {
     }
 }
 
-/// Reads a short file, and returns the number that `number` finds in its text. The file is opened
-/// each time, because a program may close all its files. The function allocates no memory, because
-/// the program's allocator may wait for a page.
+/// Reads a short file, and returns the number that the function `number` finds in its text. The
+/// file is not kept open between calls, because a program may close all its files. Allocates no
+/// memory, because the program's allocator may wait for a page.
 fn number_in(path: &CStr, number: fn(&[u8]) -> Option<u64>) -> Option<u64> {
     let mut buffer = [0; 256];
     number(read_into(path, &mut buffer).ok()?)

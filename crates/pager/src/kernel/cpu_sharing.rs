@@ -14,23 +14,24 @@ use interleaf_procfs::{files::Files, stat::Stat};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// Number of consecutive faults of one thread after which the pager's thread moves to the CPU of
-/// this thread. The CPU is chosen again after each further `FAULTS` consecutive faults.
+/// this thread. After each further `FAULTS` consecutive faults, the CPU is chosen again.
 const FAULTS: u32 = 64;
 
-/// Decides whether the pager's thread shares a CPU with the program's thread, while only one thread
-/// of the program faults.
+/// Decides whether the pager's thread shares a CPU with a thread of the program. It does if sharing
+/// is allowed and only this thread of the program faults.
 #[derive(Debug, Default)]
 pub(crate) struct CpuSharing {
     /// True if other threads need the CPUs and the pager's thread has real-time priority.
     is_allowed: bool,
-    /// While a CPU is shared: the affinity mask that the pager's thread had before.
+    /// The affinity mask that the pager's thread had before it began to share a CPU; `None` while
+    /// it shares none.
     own: Option<CpuSet>,
-    /// The thread that took the last fault, and the number of its consecutive faults.
+    /// The thread that took the last fault, and the number of its faults in a row.
     last: Option<(u32, u32)>,
 }
 
 impl CpuSharing {
-    /// Allows or forbids sharing. Sharing is of use while other threads need the CPUs and the
+    /// Allows or forbids sharing. Sharing is useful only while other threads need the CPUs and the
     /// pager's thread has real-time priority.
     pub(crate) fn allow(&mut self, is_allowed: bool) {
         self.is_allowed = is_allowed;
@@ -103,9 +104,9 @@ mod tests {
         thread,
     };
 
-    /// Starts a thread that may run only on the last of the CPUs that this process may use. The
-    /// thread sleeps until the test ends. Returns its ID, and the sender whose drop ends the
-    /// thread.
+    /// Starts a thread that is bound to the last of the CPUs that this process may use, and that
+    /// sleeps until the test ends. Returns the ID of the thread, and a sender. When the sender is
+    /// dropped, the thread ends.
     fn sleeper() -> (Pid, SyncSender<()>) {
         let (end, ended): (_, Receiver<()>) = sync_channel(0);
         let (begin, begun) = sync_channel(0);
@@ -142,8 +143,8 @@ mod tests {
         faults(&mut sharing, thread, FAULTS - 1);
         assert_eq!(mask(None), own, "its faults are too few");
         faults(&mut sharing, thread, 1);
-        // If this process may use only one CPU, `own` and `theirs` are equal, and nothing is
-        // shared.
+        // If this process may use only one CPU, `own` and `theirs` are equal, and the check holds
+        // without sharing.
         assert_eq!(mask(None), theirs);
         faults(&mut sharing, thread, FAULTS);
         assert_eq!(mask(None), theirs, "the thread is still on this CPU");

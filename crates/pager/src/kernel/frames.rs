@@ -1,6 +1,6 @@
-//! The frames of a process: the DRAM for its resident pages. Frames are anonymous memory in huge
-//! pages, which are allocated at the first use. Plain frames are in pages of 4 KiB instead, because
-//! the content of plain frames is copied to a memory file (`crate::shared`) and not moved.
+//! The frames of a process: the DRAM for its resident pages. Most frames are anonymous memory in
+//! huge pages, which are allocated at the first use. *Plain* frames are in pages of 4 KiB instead,
+//! because the content of plain frames is copied to a memory file (`crate::shared`) and not moved.
 
 #![expect(unsafe_code, reason = "memory is mapped")]
 
@@ -15,37 +15,37 @@ use interleaf_procfs::page::{HUGE_BYTES, PAGE_BYTES};
 use rustix::{io, mm::Advice};
 use std::{mem, ops::Range};
 
-/// A split huge page of frames is collapsed again when one extent uses all of its frames for the
-/// `COLLAPSED_AT_USE`-th time since the split. A collapse copies 2 MiB, which takes about as long
-/// as moving 512 single pages in and out four times. A collapse at the first use would be too
-/// costly for pages of a stream, which are used only once.
+/// Number of uses of a split huge page of frames, counted from the split, at which the huge page is
+/// collapsed again. Only uses of all its frames by one extent count. A collapse copies 2 MiB, which
+/// takes about as long as moving 512 single pages in and out four times. A collapse at the first
+/// use would be too costly for pages of a stream, which are used only once.
 const COLLAPSED_AT_USE: u8 = 4;
 
-/// All frames of a budget. The DRAM of a frame is mapped at the address of the frame, or has moved
-/// to an address of a region.
+/// All frames of a budget. The DRAM of a frame is either mapped at the address of the frame, or has
+/// moved to an address in a region.
 #[derive(Debug)]
 pub(crate) struct Frames {
     memory: Memory,
     /// For each huge page of frames, true if its memory was allocated.
     allocated: Vec<bool>,
-    /// For each huge page of frames: 0 if the huge page is not split. A move of less than the huge
-    /// page may split the huge page, and sets the value to 1. Each later use of the whole huge page
-    /// by one extent adds 1.
+    /// For each huge page of frames, 0 if it is not split. A move of a part of the huge page may
+    /// split it, and sets the value to 1. Each later use of the whole huge page by one extent adds
+    /// 1.
     split: Vec<u8>,
-    /// For each frame, true if the frame was never used, and still has the zeros that the kernel
-    /// allocated.
+    /// For each frame, true if the frame was never used, and still has the zeros with which the
+    /// kernel allocated it.
     untouched: Vec<bool>,
     /// For each frame, true if its DRAM was given back to the kernel (`release`).
     given_back: Vec<bool>,
     zeros: Box<[u8; PAGE_BYTES]>,
     /// True for plain frames, whose content is copied instead of moved. The kernel allocates the
-    /// page of a plain frame at the first write.
+    /// page of a plain frame at the first write to the frame.
     is_plain: bool,
 }
 
 impl Frames {
-    /// The frames of a budget that is divided among nodes. The frames of each node of the division
-    /// are bound to a node of the machine; `numbers` has the numbers of these nodes.
+    /// Allocates the frames of a budget that is divided among nodes. Binds the frames of each node
+    /// of `division` to a node of the machine. `numbers` has the numbers of the machine's nodes.
     ///
     /// # Errors
     /// When memory cannot be mapped, or this process may not use a node.
@@ -61,8 +61,8 @@ impl Frames {
         Self::with_memory(memory, false)
     }
 
-    /// Makes `frames` plain frames, whose pages are copied instead of moved. A plain frame takes
-    /// DRAM only while it holds content.
+    /// Makes plain frames, whose pages are copied instead of moved. A plain frame takes DRAM only
+    /// while it holds content.
     pub(crate) fn plain(frames: u32) -> io::Result<Self> {
         Self::with_memory(Memory::plain(frames as usize * PAGE_BYTES)?, true)
     }
@@ -89,8 +89,8 @@ impl Frames {
         self.memory.addresses()
     }
 
-    /// Allocates the pages of the frames in `part`, a range of bytes from the first frame. Also
-    /// collapses a split huge page at its [`COLLAPSED_AT_USE`]-th use.
+    /// Allocates the pages of the frames in `part`, a range of bytes from the first frame. At the
+    /// [`COLLAPSED_AT_USE`]-th use of a split huge page as a whole, also collapses the huge page.
     pub(crate) fn make(&mut self, part: &Range<usize>, userfault: &Userfault) -> io::Result<()> {
         if self.is_plain {
             return Ok(());
@@ -121,8 +121,8 @@ impl Frames {
             *split += 1;
             if *split > COLLAPSED_AT_USE {
                 *split = 0;
-                // If the kernel has no free huge page for the copy, the frames of `part` stay
-                // single pages.
+                // If the kernel has no free huge page, this call changes nothing, and the frames of
+                // `part` stay single pages.
                 memory::collapse(self.memory.start() + part.start);
             }
         }
@@ -130,15 +130,15 @@ impl Frames {
     }
 
     /// Notes that the pages of the frames in `part` (bytes from the first frame) move to a region.
-    /// A move of less than a huge page may split the huge page.
+    /// If `part` is shorter than a huge page, the move may split a huge page.
     pub(crate) fn note_move(&mut self, part: &Range<usize>) {
         if part.len() < HUGE_BYTES {
             self.split[part.start / HUGE_BYTES] = 1;
         }
     }
 
-    /// Notes that the memory of the free frames in the part `from` moves to the frames in the part
-    /// `to` (bytes from the first frame).
+    /// Notes that the memory of the free frames in `from` moves to the frames in `to`. Both are
+    /// ranges of bytes from the first frame.
     pub(crate) fn note_moved_memory(&mut self, from: &Range<usize>, to: &Range<usize>) {
         self.note_move(from);
         let (from, to) = (from.start / PAGE_BYTES..from.end / PAGE_BYTES, to.start / PAGE_BYTES);
@@ -146,8 +146,8 @@ impl Frames {
         self.untouched[from].fill(false);
     }
 
-    /// Gives the pages of the frames in `part` back to the kernel; `make` allocates them again.
-    /// `part` is in bytes from the first frame.
+    /// Gives the pages of the frames in `part` (bytes from the first frame) back to the kernel.
+    /// `make` allocates them again.
     pub(crate) fn release(&mut self, part: &Range<usize>) {
         for page in part.clone().step_by(PAGE_BYTES) {
             self.given_back[page / PAGE_BYTES] |= self.allocated[page / HUGE_BYTES];
@@ -157,8 +157,8 @@ impl Frames {
         let _ = unsafe { memory::advise(&(address..address + part.len()), Advice::LinuxDontNeed) };
     }
 
-    /// Fills the frames in `part` (bytes from the first frame) with zeros, except for frames that
-    /// were never used and are still zeros.
+    /// Fills the frames in `part` (bytes from the first frame) with zeros. Skips frames that were
+    /// never used, which are zeros already.
     ///
     /// # Safety
     /// The frames in `part` have pages, and no other code uses these frames.
@@ -166,31 +166,33 @@ impl Frames {
         let mut used = part.start;
         for page in part.clone().step_by(PAGE_BYTES) {
             if mem::take(&mut self.untouched[page / PAGE_BYTES]) {
-                // SAFETY: the caller upholds the contract of this function.
+                // SAFETY: the caller guarantees that the frames in `part` have pages, and that no
+                // other code uses these frames.
                 unsafe { self.memory.zero(used..page) };
                 used = page + PAGE_BYTES;
             }
         }
-        // SAFETY: the caller upholds the contract of this function.
+        // SAFETY: the caller gives the same guarantees for the rest of `part`: the frames have
+        // pages, and no other code uses them.
         unsafe { self.memory.zero(used..part.end) }
     }
 
-    /// Notes that the frames in `part` (bytes from the first frame) are filled with content, and no
-    /// longer count as zeros.
+    /// Notes that the frames in `part` (bytes from the first frame) are filled with content. They
+    /// no longer count as zeros.
     pub(crate) fn note_fill(&mut self, part: &Range<usize>) {
         self.untouched[part.start / PAGE_BYTES..part.end / PAGE_BYTES].fill(false);
     }
 
-    /// The content of the plain frames in `part` (bytes from the first frame), to write. No other
+    /// The content of the plain frames in `part` (bytes from the first frame), writable. No other
     /// code uses these frames.
     pub(crate) fn part_mut(&mut self, part: Range<usize>) -> &mut [u8] {
-        // SAFETY: the kernel allocates pages of plain frames at a touch. The frames in `part`
-        // belong to one extent, and the borrow of `self` excludes other users.
+        // SAFETY: the frames in `part` belong to one extent, and the borrow of `self` excludes
+        // other users. The kernel allocates the page of a plain frame at the first access.
         unsafe { self.memory.part_mut(part) }
     }
 
-    /// The bytes of one page, `at` bytes from the first frame. The page is not written to while its
-    /// bytes are borrowed.
+    /// The bytes of the page that begins `at` bytes after the first frame. The page is not written
+    /// to while its bytes are borrowed.
     pub(crate) fn page(&self, at: usize) -> &[u8] {
         self.part(at..at + PAGE_BYTES)
     }
@@ -198,8 +200,8 @@ impl Frames {
     /// The content of the frames in `part` (bytes from the first frame). These frames are not
     /// written to while the result is borrowed.
     pub(crate) fn part(&self, part: Range<usize>) -> &[u8] {
-        // SAFETY: the frames of mapped extents have no pages, and no caller reads these frames. No
-        // code writes to frames while `self` is borrowed.
+        // SAFETY: callers pass only frames that have pages, not those of mapped extents. No code
+        // writes to frames while `self` is borrowed.
         unsafe { self.memory.part(part) }
     }
 }

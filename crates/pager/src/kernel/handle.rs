@@ -36,8 +36,8 @@ impl FaultHandle {
 
     /// Wakes the fault server.
     pub(crate) fn ring(&self) {
-        // The write fails only if the eventfd's counter, which a read resets, would exceed 2^64 -
-        // 2.
+        // The error is ignored: the write fails only if the counter of the eventfd would exceed
+        // 2^64 - 2, and each read of the eventfd resets the counter.
         let _ = rustix::io::write(&self.doorbell, &1_u64.to_ne_bytes());
     }
 }

@@ -13,7 +13,8 @@ use std::{ops::Range, ptr};
 
 const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 
-/// A mapping that is aligned to a huge page and unmapped when it is dropped.
+/// A mapping whose usable part is aligned to a huge page. The mapping is unmapped when the value is
+/// dropped.
 #[derive(Debug)]
 pub(crate) struct Memory {
     mapped: Range<usize>,
@@ -22,18 +23,18 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Maps frames: `bytes`, rounded up to whole huge pages. No page is allocated yet.
+    /// Maps memory for frames: `bytes`, rounded up to whole huge pages. No page is allocated yet.
     pub(crate) fn frames(bytes: usize) -> io::Result<Self> {
         Self::new(bytes, READ_WRITE, Advice::LinuxHugepage)
     }
 
-    /// Maps frames like [`Memory::frames`], but in pages of 4 KiB instead of huge pages.
+    /// Maps memory for frames like [`Memory::frames`], but in pages of 4 KiB instead of huge pages.
     pub(crate) fn plain(bytes: usize) -> io::Result<Self> {
         Self::new(bytes, READ_WRITE, Advice::LinuxNoHugepage)
     }
 
-    /// Reserves addresses. The addresses are inaccessible until [`protect`] changes their
-    /// protection.
+    /// Reserves a range of addresses. The addresses are inaccessible until [`protect`] changes
+    /// their protection.
     pub(crate) fn reserve(bytes: usize) -> io::Result<Self> {
         Self::new(bytes, ProtFlags::empty(), Advice::LinuxNoHugepage)
     }
@@ -46,18 +47,17 @@ impl Memory {
         // SAFETY: a new mapping at an address that the kernel chooses overlaps no other mapping.
         let address = unsafe { mm::mmap_anonymous(ptr::null_mut(), length, none, flags) }?;
         let mapped = address as usize..address as usize + length;
-        // The memory becomes accessible only after it is unlocked, because the kernel would
-        // allocate all pages of a locked mapping that is accessible.
+        // Unlock the memory before it becomes accessible: the kernel would allocate all pages of a
+        // locked mapping that is accessible.
         unlock(&mapped);
-        // SAFETY: the mapping was just made.
+        // SAFETY: the mapping was just made, so no Rust object lies in it.
         let is_accessible =
             protection.is_empty() || unsafe { protect(&mapped, protection.bits()) }.is_ok();
         let start = mapped.start.next_multiple_of(HUGE_BYTES);
         for advice in [huge, Advice::LinuxDontFork] {
-            // SAFETY: the mapping was just made, and the advice about huge pages and
-            // `MADV_DONTFORK` changes no content. A failure is ignored: a kernel without huge pages
-            // refuses advice about huge pages, and the pager is then only slower. No kernel refuses
-            // `MADV_DONTFORK` of an anonymous mapping.
+            // SAFETY: the mapping was just made, and neither advice changes its content. A failure
+            // is ignored: a kernel without huge pages refuses advice about huge pages, and the
+            // pager is then only slower. No kernel refuses `MADV_DONTFORK` of an anonymous mapping.
             let _ = unsafe { mm::madvise(address, length, advice) };
         }
         let memory = Self { mapped, start, bytes };
@@ -82,7 +82,7 @@ impl Memory {
     /// The range `part` lies within the memory, and no other code uses these bytes.
     pub(crate) unsafe fn zero(&self, part: Range<usize>) {
         debug_assert!(part.end <= self.bytes);
-        // SAFETY: the memory is mapped. By contract no other code uses the part.
+        // SAFETY: the memory is mapped, and the caller guarantees that no other code uses the part.
         unsafe { ptr::write_bytes((self.start + part.start) as *mut u8, 0, part.len()) }
     }
 
@@ -93,7 +93,8 @@ impl Memory {
     #[cfg(test)]
     pub(crate) unsafe fn put(&self, at: usize, bytes: &[u8]) {
         debug_assert!(at + bytes.len() <= self.bytes);
-        // SAFETY: the memory is mapped. By contract no other code uses the part.
+        // SAFETY: the memory is mapped, and the caller guarantees that no other code uses the
+        // bytes.
         unsafe {
             ptr::copy_nonoverlapping(bytes.as_ptr(), (self.start + at) as *mut u8, bytes.len());
         }
@@ -106,11 +107,12 @@ impl Memory {
     /// slice is used.
     pub(crate) unsafe fn part(&self, part: Range<usize>) -> &[u8] {
         debug_assert!(part.end <= self.bytes);
-        // SAFETY: the memory is mapped. By contract no code writes to the part.
+        // SAFETY: the memory is mapped, and the caller guarantees that the part is accessible and
+        // that no code writes to it.
         unsafe { std::slice::from_raw_parts((self.start + part.start) as *const u8, part.len()) }
     }
 
-    /// The bytes in the range `part` of the memory, to write.
+    /// The bytes in the range `part` of the memory, writable.
     ///
     /// # Safety
     /// The range `part` lies within the memory and is accessible, and no other code uses these
@@ -118,7 +120,8 @@ impl Memory {
     pub(crate) unsafe fn part_mut(&mut self, part: Range<usize>) -> &mut [u8] {
         debug_assert!(part.end <= self.bytes);
         let start = (self.start + part.start) as *mut u8;
-        // SAFETY: the memory is mapped. By contract no other code uses the part.
+        // SAFETY: the memory is mapped, and the caller guarantees that the part is accessible and
+        // that no other code uses it.
         unsafe { std::slice::from_raw_parts_mut(start, part.len()) }
     }
 }
@@ -130,22 +133,24 @@ impl Drop for Memory {
     }
 }
 
-/// Unlocks a new mapping. After `mlockall(2)` with `MCL_FUTURE`, the kernel locks each new mapping.
-/// `UFFDIO_MOVE` moves pages only between two locked or two unlocked mappings, and the kernel
-/// allocates all pages of a locked mapping, also beyond the budget.
+/// Unlocks a new mapping. The kernel locks each new mapping after `mlockall(2)` with `MCL_FUTURE`.
+/// A locked mapping does not work here: `UFFDIO_MOVE` moves pages only between two locked or two
+/// unlocked mappings, and the kernel allocates all pages of a locked mapping, also beyond the
+/// budget.
 fn unlock(pages: &Range<usize>) {
     // SAFETY: `munlock(2)` changes no content, and cannot fail for a mapping that exists.
     let _ = unsafe { mm::munlock(pages.start as *mut _, pages.len()) };
 }
 
-/// Sets the protection of pages to `protection`, bits of `PROT_...` that are passed to the kernel
-/// unchanged.
+/// Sets the protection of pages. `protection` has bits of `PROT_...`, which are passed to the
+/// kernel unchanged.
 ///
 /// # Safety
 /// The pages belong to regions, and no Rust object lies in these pages.
 pub(crate) unsafe fn protect(pages: &Range<usize>, protection: u32) -> io::Result<()> {
     let flags = MprotectFlags::from_bits_retain(protection);
-    // SAFETY: the caller upholds the contract of this function.
+    // SAFETY: the caller guarantees that the pages belong to regions, and that no Rust object lies
+    // in these pages.
     unsafe { mm::mprotect(pages.start as *mut _, pages.len(), flags) }
 }
 
@@ -154,27 +159,28 @@ pub(crate) unsafe fn protect(pages: &Range<usize>, protection: u32) -> io::Resul
 /// # Safety
 /// The caller accepts the effect of the advice on the content of the pages.
 pub(crate) unsafe fn advise(pages: &Range<usize>, advice: Advice) -> io::Result<()> {
-    // SAFETY: the caller upholds the contract of this function.
+    // SAFETY: the caller accepts the effect of the advice on the content of the pages.
     unsafe { mm::madvise(pages.start as *mut _, pages.len(), advice) }
 }
 
-/// True if a page is resident; `false` at an unmapped address.
+/// True if the page at the address `page` is in DRAM; false if it is not, or if nothing is mapped
+/// at the address.
 pub(crate) fn is_resident(page: usize) -> bool {
     let mut status = 0;
-    // SAFETY: for one page the call writes one byte.
+    // SAFETY: for a length of one page, the call writes one byte to `status`.
     let outcome = unsafe { libc::mincore(page as *mut _, 1, &raw mut status) };
     outcome == 0 && status & 1 == 1
 }
 
-/// Allocates the pages of the huge page at an address; the kernel fills the pages with zeros (Linux
-/// 5.14).
+/// Allocates the pages of the huge page at `address`, filled with zeros (`MADV_POPULATE_WRITE`,
+/// Linux 5.14).
 pub(crate) fn populate(address: usize) -> io::Result<()> {
-    // SAFETY: the content stays the same.
+    // SAFETY: the call does not change the content of the memory.
     unsafe { mm::madvise(address as *mut _, HUGE_BYTES, Advice::LinuxPopulateWrite) }
 }
 
-/// Binds addresses to a node: the kernel allocates pages at these addresses on this node from now
-/// on.
+/// Binds addresses to the node with the number `node`: from now on, the kernel allocates pages at
+/// these addresses on this node.
 ///
 /// # Errors
 /// When this process may not use the node, or the kernel lacks NUMA.
@@ -185,9 +191,9 @@ pub(crate) fn bind(pages: &Range<usize>, node: u32) -> io::Result<()> {
     set_policy(pages, libc::MPOL_BIND, &mask)
 }
 
-/// Excludes addresses from the kernel's NUMA balancing, which would migrate the pages of regions.
-/// NUMA balancing skips memory that has its own memory policy. The addresses therefore get the
-/// policy `MPOL_LOCAL`.
+/// Excludes `pages` from the kernel's NUMA balancing, which would migrate the pages of regions.
+/// NUMA balancing skips memory that has its own memory policy, so these addresses get the policy
+/// `MPOL_LOCAL`.
 ///
 /// # Errors
 /// When the kernel lacks NUMA.
@@ -195,31 +201,32 @@ pub(crate) fn keep_on_nodes(pages: &Range<usize>) -> io::Result<()> {
     set_policy(pages, MPOL_LOCAL, &[])
 }
 
-/// `MPOL_LOCAL` of `linux/mempolicy.h`: the kernel allocates a page on the node of the thread.
+/// `MPOL_LOCAL` of `linux/mempolicy.h`: the kernel allocates a page on the node of the thread that
+/// touches the page first.
 const MPOL_LOCAL: c_int = 4;
 
-/// Mode flags in the result of `get_mempolicy(2)`, `MPOL_MODE_FLAGS` of `linux/mempolicy.h`.
+/// `MPOL_MODE_FLAGS` of `linux/mempolicy.h`: the flags that `get_mempolicy(2)` adds to the mode.
 const MODE_FLAGS: c_int = 7 << 13;
 
-/// Number of words in a mask of 1024 nodes, the maximum of Linux.
+/// Number of words in a mask of 1024 nodes, the maximum number of nodes of Linux.
 const NODE_MASK_WORDS: usize = 1024 / c_ulong::BITS as usize;
 
 fn set_policy(pages: &Range<usize>, mode: c_int, mask: &[c_ulong]) -> io::Result<()> {
-    // `mbind(2)` reads one bit less than the given number of bits. Without a mask, the pointer must
-    // be null and the number 0.
+    // `mbind(2)` reads one bit less than `bits` says. Without a mask, the pointer must be null and
+    // the number of bits 0.
     let (mask, bits) = match mask.is_empty() {
         true => (ptr::null(), 0),
         false => (mask.as_ptr(), mask.len() * c_ulong::BITS as usize + 1),
     };
     let (start, mode) = (pages.start, c_long::from(mode));
-    // SAFETY: the call reads the bits of the mask, and changes no content.
+    // SAFETY: the call reads `bits` - 1 bits of the mask, and changes no content of memory.
     let outcome =
         unsafe { libc::syscall(libc::SYS_mbind, start, pages.len(), mode, mask, bits, 0_usize) };
     if outcome == 0 { Ok(()) } else { Err(errno()) }
 }
 
-/// True if the calling thread has a NUMA memory policy: its own, or the policy of the thread or
-/// process that has started it.
+/// True if the calling thread has a NUMA memory policy, set by itself or inherited from the thread
+/// or process that has started it.
 pub(crate) fn has_policy() -> bool {
     let mut mode: c_int = libc::MPOL_DEFAULT;
     let none = ptr::null::<c_ulong>();
@@ -234,18 +241,19 @@ fn errno() -> io::Errno {
     io::Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(io::Errno::INVAL)
 }
 
-/// `MADV_COLLAPSE` of `asm-generic/mman-common.h`, since Linux 6.1: make single pages a huge page.
+/// `MADV_COLLAPSE` of `asm-generic/mman-common.h`, since Linux 6.1: collapse single pages into a
+/// huge page.
 const COLLAPSE: libc::c_int = 25;
 
-/// Collapses 512 single pages, aligned to a huge page, into one huge page. A failure is ignored,
-/// for example if the kernel has no free huge page.
+/// Collapses 512 single pages from `address` on, which is aligned to a huge page, into one huge
+/// page. A failure is ignored, for example if the kernel has no free huge page.
 pub(crate) fn collapse(address: usize) {
-    // SAFETY: the content stays the same.
+    // SAFETY: a collapse does not change the content of the memory.
     let _ = unsafe { libc::madvise(address as *mut _, HUGE_BYTES, COLLAPSE) };
 }
 
 /// Replaces the mapping at `pages` by inaccessible memory, so that the pager can allocate regions
-/// there again.
+/// at these addresses again.
 ///
 /// # Safety
 /// The addresses are in the range that the pager reserves for regions, and no code uses the mapping
@@ -253,33 +261,35 @@ pub(crate) fn collapse(address: usize) {
 pub(crate) unsafe fn reserve_again(pages: &Range<usize>) -> io::Result<()> {
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED;
     let start = pages.start as *mut _;
-    // SAFETY: the caller upholds the contract of this function.
+    // SAFETY: the caller guarantees that the addresses are in the range that the pager reserves for
+    // regions, and that no code uses the mapping any more.
     unsafe { mm::mmap_anonymous(start, pages.len(), ProtFlags::empty(), flags) }?;
     unlock(pages);
     for advice in [Advice::LinuxNoHugepage, Advice::LinuxDontFork] {
-        // SAFETY: the mapping was just made, and advice of these kinds changes no content.
+        // SAFETY: the mapping was just made, and neither advice changes its content.
         let _ = unsafe { mm::madvise(start, pages.len(), advice) };
     }
     Ok(())
 }
 
-/// Moves pages that may be read-only to the addresses from `to` on by one `mremap(2)`, without a
-/// copy, and makes the pages writable at `to`. The mapping at `pages` remains, without pages.
+/// Moves `pages`, which may be read-only, to the addresses from `to` on, without a copy
+/// (`mremap(2)`). Makes the pages writable at `to`. The mapping at `pages` remains, without pages.
 ///
 /// # Safety
 /// The pages belong to a region. The memory at `to` is used only by this function.
 pub(crate) unsafe fn lift_out(pages: &Range<usize>, to: usize) -> io::Result<()> {
     let flags = MremapFlags::MAYMOVE | MremapFlags::DONTUNMAP;
     let (start, length) = (pages.start as *mut _, pages.len());
-    // SAFETY: the caller upholds the contract of this function.
+    // SAFETY: the caller guarantees that the pages belong to a region, and that only this function
+    // uses the memory at `to`.
     unsafe { mm::mremap_fixed(start, length, length, flags, to as *mut _) }?;
     // SAFETY: only this function uses the memory at `to`, and no Rust object lies there.
     unsafe { protect(&(to..to + length), READ_WRITE.bits()) }
 }
 
-/// Moves pages that [`lift_out`] has moved to the addresses from `from` on back to `pages`, in
-/// place of the mapping that remained there, with the protection `protection`. The registration
-/// with the userfaultfd does not move with the pages: the caller must register `pages` again.
+/// Undoes [`lift_out`]: moves the pages from the addresses from `from` on back to `pages`, where
+/// they replace the empty mapping. Gives them the protection `protection`. The registration with
+/// the userfaultfd does not move with the pages: the caller must register `pages` again.
 ///
 /// # Safety
 /// The pages belong to a region, and `lift_out` was the last to use the memory at `from`.

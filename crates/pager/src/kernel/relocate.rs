@@ -1,12 +1,14 @@
 //! Moves pages between a region and the frames.
 //!
 //! `UFFDIO_MOVE` requires that source and destination have the same protection, are writable, and
-//! are each within one mapping. A program may give some pages of a region another protection. An
-//! extent that does not move as a whole is therefore moved page by page. A single page that does
-//! not move is copied into the region, or moved out of the region by `mremap(2)`. A program may
-//! also map or unmap pages of a region by a system call that the preloaded library does not see. If
-//! the right content of a page is then unknown, the program is ended, so that it never continues
-//! with wrong content.
+//! are each within one mapping. A program may give some pages of a region another protection. If
+//! `UFFDIO_MOVE` of a whole extent therefore fails, the extent is moved page by page. If the move
+//! of a single page fails too, the page is copied into the region, or moved out of the region by
+//! `mremap(2)`.
+//!
+//! A program may also map or unmap pages of a region by a system call that the preloaded library
+//! does not see. If the right content of a page is then unknown, the program is ended, so that it
+//! never continues with wrong content.
 
 #![expect(unsafe_code, reason = "pages are moved under the program")]
 
@@ -30,33 +32,34 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Maximum number of retries of a move from a frame that a finished transfer of the store still
-/// pins for a moment. All retries together take a few hundred ms.
+/// Maximum number of retries of a move out of a frame that is pinned. Only a transfer of the store
+/// that has just ended pins a frame, for a moment. All retries together take a few hundred ms.
 const FRAME_TRIES: u32 = 100_000;
 
 /// Maximum number of retries of a move of a page that the kernel has pinned for the program. The
-/// number is small, because such a pin may last long; see also [`PINNED_RECENTLY`].
+/// number is small, because such a pin may last long. See also [`PINNED_RECENTLY`].
 const PAGE_TRIES: u32 = 100;
 
-/// The move of a page is retried only once if a pinned page was found less than this time ago.
+/// Time after the find of a pinned page during which each move of a page is tried only once.
 /// Otherwise the pager would spend [`PAGE_TRIES`] retries on each page of a large transfer. For
-/// example, MPI pins 4 MiB of another rank at a time. Without this limit, a run with 24 MiB for
+/// example, MPI pins 4 MiB of another rank at a time: without this limit, a run with 24 MiB for
 /// each rank took a minute instead of 4 s.
 const PINNED_RECENTLY: Duration = Duration::from_millis(50);
 
-/// The error of an unmap: the kernel has pinned pages of the program, for example for a transfer of
-/// a device. The pages stay mapped.
+/// The error of an unmap of pages that the kernel has pinned for the program, for example for a
+/// transfer of a device. The pages stay mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pinned;
 
 /// Moves pages from frames to regions and back.
 #[derive(Debug)]
 pub(crate) struct Relocator {
-    /// Addresses for one page. If `UFFDIO_MOVE` cannot move a page out of a region, `mremap(2)`
-    /// first moves the page to these addresses.
+    /// An address range of one page. A page that `UFFDIO_MOVE` cannot move out of a region moves to
+    /// this range first, by `mremap(2)`.
     lift_area: Memory,
     zeros: Box<[u8; PAGE_BYTES]>,
-    /// The time at which a move last failed because the page was pinned; `None` before the first.
+    /// The time at which a move last failed because the page was pinned; `None` before the first
+    /// such failure.
     last_pinned: Cell<Option<Instant>>,
 }
 
@@ -70,8 +73,8 @@ impl Relocator {
         })
     }
 
-    /// Moves the pages from the frames at address `frame` to the program's addresses from `page`
-    /// on. Wakes the threads that wait for these pages.
+    /// Moves `bytes` bytes of pages from the frames at address `frame` to the program's addresses
+    /// from `page` on. Wakes the threads that wait for these pages.
     pub(crate) fn map_in(&self, faults: &Userfault, page: usize, frame: usize, bytes: usize) {
         // SAFETY: the cache maps only extents whose content is in the frames. The pages belong to
         // regions.
@@ -84,12 +87,13 @@ impl Relocator {
     }
 
     fn map_one(&self, faults: &Userfault, page: usize, frame: usize) {
-        // SAFETY: the content is in the frame, and the page belongs to a region.
+        // SAFETY: the cache maps only extents whose content is in the frames, and the page belongs
+        // to a region.
         if unsafe { faults.uffdio_move(page, frame, PAGE_BYTES, 1) }.is_ok() {
             return;
         }
         match faults.copy_pages(page, frame, PAGE_BYTES) {
-            // `NOENT` or `INVAL`: the program has unmapped the address, and does not need the
+            // `NOENT` or `INVAL`: the program has unmapped the address. It does not need the
             // content any more.
             Ok(()) | Err(Errno::NOENT | Errno::INVAL) => {}
             Err(Errno::EXIST) => self.reconcile(faults, page, frame),
@@ -98,11 +102,12 @@ impl Relocator {
         empty(frame);
     }
 
-    /// Handles a frame that cannot be mapped because the program already has a page at the address.
-    /// The program keeps its page, and the content of the frame is dropped. No content is lost if
-    /// page and frame are equal, or if the frame is all zeros. Otherwise the program is ended.
+    /// Handles a frame that cannot be mapped because the program already has a page at the address
+    /// `page`. The program keeps its page, and the content of the frame is dropped. No content is
+    /// lost if page and frame have the same content, or if the frame is all zeros. Otherwise ends
+    /// the program.
     fn reconcile(&self, faults: &Userfault, page: usize, frame: usize) {
-        // SAFETY: the frame was not moved, so it has its page, and no other code uses it.
+        // SAFETY: the page of the frame was not moved, and no other code uses the frame.
         let new = unsafe { std::slice::from_raw_parts(frame as *const u8, PAGE_BYTES) };
         let mut old = [0; PAGE_BYTES];
         let is_read = File::open("/proc/self/mem")
@@ -113,8 +118,9 @@ impl Relocator {
         let _ = faults.wake(&(page..page + PAGE_BYTES));
     }
 
-    /// Moves `bytes` bytes of pages, which begin at `page`, to the frames at address `frame`.
-    /// Returns true if some pages were missing; their frames are filled with zeros.
+    /// Moves `bytes` bytes of pages from the program's addresses from `page` on to the frames at
+    /// address `frame`. Returns true if some pages were missing. The frames of missing pages are
+    /// filled with zeros.
     pub(crate) fn unmap_out(
         &self,
         faults: &Userfault,
@@ -161,8 +167,8 @@ impl Relocator {
         Ok(true)
     }
 
-    /// Moves a page to a frame in two steps: first to `lift_area`, then to the frame. Returns true
-    /// if the page is missing.
+    /// Moves a page to a frame in two steps: by `mremap(2)` to `lift_area`, then by `UFFDIO_MOVE`
+    /// to the frame. Returns true if the page is missing.
     fn lift(
         &self,
         faults: &Userfault,
@@ -180,12 +186,13 @@ impl Relocator {
             Err(why) => fatal(format_args!("page {page:#x} cannot be taken back: {why}")),
         }
         let move_up_to = |tries| {
-            // SAFETY: only this function uses the page at `lift_area`.
+            // SAFETY: only this function uses the page at `lift_area`, and the frame has no page.
             unsafe { faults.uffdio_move(frame, area, PAGE_BYTES, tries) }
         };
         let mut moved = move_up_to(tries);
         if matches!(moved, Err((_, Errno::BUSY))) {
-            // The mapping that `lift_out` has left behind still has the protection of the page.
+            // The mapping at `page` that `lift_out` has left without pages still has the protection
+            // of the page.
             if let Some(protection) = protection_of(page) {
                 self.last_pinned.set(Some(Instant::now()));
                 put_back(faults, &pages, area, protection);
@@ -200,23 +207,23 @@ impl Relocator {
         }
     }
 
-    /// Clears the page table entries of addresses without pages, including the entries of poisoned
-    /// pages (`MADV_DONTNEED`). Since Linux 6.14 the call also frees an empty page table, so that a
-    /// huge page can move to its addresses.
+    /// Clears the page table entries of `pages`, where no page is mapped, including the entries of
+    /// poisoned pages (`MADV_DONTNEED`). Since Linux 6.14 the call also frees an empty page table,
+    /// so that a huge page can move to these addresses.
     pub(crate) fn clear(&self, pages: &Range<usize>) {
         // SAFETY: no page is mapped at these addresses, so no content is lost.
         let _ = unsafe { memory::advise(pages, Advice::LinuxDontNeed) };
     }
 
-    /// Drops pinned pages of a region whose content is not needed any more, and fills their frames
-    /// with zeros.
+    /// Drops the pages from `page` on, which are pinned, and whose content is not needed any more.
+    /// Fills their frames with zeros.
     pub(crate) fn drop_pinned(&self, faults: &Userfault, frame: usize, page: usize, bytes: usize) {
         empty_all(&(page..page + bytes));
         self.fill(faults, frame, bytes);
     }
 
-    /// Allocates zeroed pages for the frames of `bytes` bytes at address `frame`, which have no
-    /// pages.
+    /// Allocates zeroed pages for the frames at address `frame`, which have no pages. `bytes` is
+    /// the size of the frames.
     fn fill(&self, faults: &Userfault, frame: usize, bytes: usize) {
         for frame in (frame..frame + bytes).step_by(PAGE_BYTES) {
             let filled = faults.copy_pages(frame, self.zeros.as_ptr() as usize, PAGE_BYTES);
@@ -228,10 +235,11 @@ impl Relocator {
 }
 
 /// Moves a pinned page from the lift area back to its address, and wakes the threads that wait for
-/// the page. A change of its protection by another thread is lost if it happens between the read of
-/// the protection and this move, within some µs.
+/// the page. Gives the page the protection `protection`, which the caller has read some µs before.
+/// If another thread changes the protection of the page in between, this change is lost.
 fn put_back(faults: &Userfault, pages: &Range<usize>, area: usize, protection: u32) {
-    // SAFETY: the page belongs to a region, and `lift_out` has moved it to the lift area.
+    // SAFETY: the page belongs to a region, and `lift_out` has moved it to the lift area, which
+    // only `lift` uses.
     let is_back = unsafe { memory::put_back(pages, area, protection) };
     if let Err(why) = is_back.and_then(|()| faults.register(pages)) {
         fatal(format_args!("pinned page {:#x} cannot be put back: {why}", pages.start));
@@ -240,7 +248,7 @@ fn put_back(faults: &Userfault, pages: &Range<usize>, area: usize, protection: u
 }
 
 /// The protection (`PROT_...`) of the private mapping at an address; `None` if no private mapping
-/// is there, or if the mappings cannot be read.
+/// contains the address, or if the mappings cannot be read.
 fn protection_of(address: usize) -> Option<u32> {
     let text = Files::live().read("proc/self/maps").ok().flatten()?;
     let mut found = maps::mappings(&text);
@@ -254,7 +262,7 @@ fn empty(frame: usize) {
 }
 
 fn empty_all(pages: &Range<usize>) {
-    // SAFETY: the content of the pages is not needed any more.
+    // SAFETY: the callers do not need the content of the pages any more.
     if let Err(why) = unsafe { memory::advise(pages, Advice::LinuxDontNeed) } {
         fatal(format_args!("pages at {:#x} cannot be given back: {why}", pages.start));
     }

@@ -1,16 +1,16 @@
 //! Scheduling of the pager's thread.
 //!
 //! The pager's thread needs the CPU for some microseconds at a time, and the program's threads wait
-//! for it. Therefore the thread always has a short time slice. The scheduler (EEVDF) gives each
-//! thread a virtual deadline: the time from which the thread may run, plus its time slice. The
-//! thread with the earliest deadline runs. A short slice thus shortens the wait for a CPU, and
-//! leaves the thread's share of the CPU as it is. Threads set their own slice since Linux 6.12
-//! (`sched_setattr(2)`); earlier kernels ignore the value.
+//! for it. Therefore the pager's thread always has a short time slice. The scheduler (EEVDF) gives
+//! each thread a virtual deadline: the time from which the thread may run, plus its time slice. The
+//! thread with the earliest deadline runs. With a short slice, the thread waits less for a CPU, but
+//! its share of the CPU stays the same. Threads can set their own slice since Linux 6.12
+//! (`sched_setattr(2)`). Earlier kernels ignore the value.
 //!
-//! While other threads need the CPUs, a short slice is not enough: a fault takes two wake-ups of
-//! the pager's thread, one for the fault and one for the page that was read, while a page fault
-//! that the kernel handles takes none. The pager's thread then has the lowest real-time priority,
-//! if the process may use it, and runs as soon as it is woken.
+//! While other threads need the CPUs, a short slice is not enough. A fault takes two wake-ups of
+//! the pager's thread: one for the fault, and one for the page that was read. A page fault that the
+//! kernel handles takes none. The pager's thread then has the lowest real-time priority, if the
+//! process may use it, and runs as soon as it is woken.
 
 #![expect(unsafe_code, reason = "rustix has no sched_setattr")]
 
@@ -26,7 +26,7 @@ const SLICE_MIN: Duration = Duration::from_micros(100);
 /// The lowest real-time priority.
 const PRIORITY_MIN: u32 = 1;
 
-/// The scheduling of the pager's thread, which is the calling thread of all functions.
+/// The scheduling of the pager's thread. Only this thread calls the functions.
 #[derive(Debug)]
 pub(crate) struct Scheduling {
     /// The attributes of the thread while it has no real-time priority: its original attributes,
@@ -49,17 +49,17 @@ impl Scheduling {
         }
         normal.sched_runtime = SLICE_MIN.as_nanos() as u64;
         set_attributes(&normal)?;
-        // Two kinds of processes get no real-time priority. A process with a positive nice value is
-        // meant to wait for other processes. A process with a limit of real-time CPU time would be
-        // ended by SIGXCPU.
+        // Two kinds of processes get no real-time priority: processes with a positive nice value,
+        // which are meant to wait for other processes, and processes with a limit of real-time CPU
+        // time, which would be ended by SIGXCPU.
         let may_be_realtime =
             normal.sched_nice <= 0 && getrlimit(Resource::Rttime).current.is_none();
         Ok(Self { normal, is_realtime: false, may_be_realtime })
     }
 
-    /// Sets whether the thread has real-time priority. Returns true if the thread has real-time
-    /// priority after the call. If the kernel refuses the change, the thread keeps its policy, and
-    /// later calls change nothing.
+    /// Sets whether the thread has real-time priority. If the kernel refuses the change, the thread
+    /// keeps its policy, and later calls change nothing. Returns true if the thread has real-time
+    /// priority after the call.
     pub(crate) fn set_realtime(&mut self, is_realtime: bool) -> bool {
         if is_realtime != self.is_realtime && self.may_be_realtime {
             match self.set_policy(is_realtime) {
@@ -78,8 +78,8 @@ impl Scheduling {
             wanted.sched_nice = 0;
             wanted.sched_runtime = 0;
         }
-        // With this flag, threads and processes that this thread creates have the normal policy.
-        // The flag is never cleared, because a thread without privileges may not clear it.
+        // With this flag, threads and processes that this thread creates get the normal policy. The
+        // flag is never cleared, because a thread without privileges may not clear it.
         wanted.sched_flags |= libc::SCHED_FLAG_RESET_ON_FORK as u64;
         set_attributes(&wanted)
     }
@@ -97,8 +97,8 @@ fn attributes() -> Result<libc::sched_attr, Errno> {
 }
 
 fn set_attributes(attributes: &libc::sched_attr) -> Result<(), Errno> {
-    // SAFETY: the kernel only reads the structure. Thread 0 is the calling thread, and no flags are
-    // defined.
+    // SAFETY: the kernel only reads the structure. Thread 0 is the calling thread. The last
+    // argument has no flags.
     let done = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const *attributes, 0) };
     result(done)
 }
@@ -126,7 +126,7 @@ mod tests {
             assert_eq!(after.sched_policy, before.sched_policy);
             assert_eq!(after.sched_nice, before.sched_nice);
             assert_eq!(after.sched_flags, before.sched_flags);
-            // Kernels before Linux 6.12 have no slices of threads and return 0.
+            // Kernels before Linux 6.12 have no time slices of threads, and return 0.
             assert!([0, 100_000].contains(&after.sched_runtime), "{}", after.sched_runtime);
         };
         thread::spawn(test).join().expect("attributes that stay");

@@ -1,5 +1,5 @@
-//! A handler of SIGBUS, in which a faulting thread handles its fault without the pager's thread.
-//! With `UFFD_FEATURE_SIGBUS`, the kernel raises this signal instead of sending a message to the
+//! A handler of SIGBUS, by which a faulting thread handles its fault without the pager's thread.
+//! With `UFFD_FEATURE_SIGBUS`, a fault raises this signal instead of sending a message to the
 //! pager's thread. A minor fault then costs no context switch. For all other faults the thread
 //! queues a request for the pager's thread, and waits.
 //!
@@ -46,24 +46,24 @@ use std::{
 /// Maximum number of pagers in signal mode of one process.
 const PAGERS: usize = 16;
 
-/// Number of tries to lock the fault server before the thread queues its fault. The lock is usually
-/// held only for a moment. All tries together take about ten microseconds, less than it takes to
-/// block and to be woken.
+/// Number of tries to lock the fault server before the faulting thread queues its fault. Other
+/// threads usually hold the lock only for a moment. All tries together take about ten microseconds,
+/// less than it takes to block and to be woken.
 const TRIES: u32 = 1000;
 
 /// `BUS_ADRERR` of `asm-generic/siginfo.h`: the `si_code` of a fault on a missing page. A fault on
-/// a poisoned page has the code `BUS_MCEERR_AR`, but `BUS_ADRERR` on a kernel without
-/// `CONFIG_MEMORY_FAILURE`.
+/// a poisoned page has the code `BUS_MCEERR_AR`; on a kernel without `CONFIG_MEMORY_FAILURE`, it
+/// has the code `BUS_ADRERR` too.
 const ADDRESS: i32 = 2;
 
-/// The mask of all signals, including the signals that the C library reserves.
+/// The set of all signals, including the signals that the C library reserves for itself.
 const ALL: u64 = u64::MAX;
 
 const SIGBUS_BIT: u64 = 1 << (libc::SIGBUS - 1);
 
 /// The state of a pager that the handler of SIGBUS uses.
 pub(crate) struct Served {
-    /// The address range of all regions.
+    /// The address range that the pager reserves for regions.
     pub(crate) addresses: Range<usize>,
     pub(crate) handle: Arc<FaultHandle>,
     pub(crate) server: Arc<Mutex<dyn TryMap>>,
@@ -71,7 +71,7 @@ pub(crate) struct Served {
 }
 
 /// An entry of the table of pagers: the state of a pager (null if the entry is free), and the
-/// number of threads whose SIGBUS handler uses the entry.
+/// number of threads that use the entry in a handler of SIGBUS.
 struct Entry {
     served: AtomicPtr<Served>,
     users: AtomicU32,
@@ -84,10 +84,10 @@ static ENTRIES: [Entry; PAGERS] =
 #[derive(Debug)]
 pub(crate) struct Registration(usize);
 
-/// Registers a pager: from now on, faulting threads handle the faults of the pager themselves.
+/// Registers a pager: from now on, faulting threads handle faults on its regions themselves.
 ///
 /// # Errors
-/// When the handler cannot be installed, or there are too many pagers.
+/// When the handler cannot be installed, or there are more than `PAGERS` pagers.
 pub(crate) fn register(served: Served) -> io::Result<Registration> {
     install()?;
     let served = Box::into_raw(Box::new(served));
@@ -95,24 +95,24 @@ pub(crate) fn register(served: Served) -> io::Result<Registration> {
         entry.served.compare_exchange(ptr::null_mut(), served, SeqCst, Relaxed).is_ok()
     };
     ENTRIES.iter().position(is_free).map(Registration).ok_or_else(|| {
-        // SAFETY: `into_raw` above made the pointer, and no entry holds the pointer.
+        // SAFETY: the pointer is from `into_raw` above, and no entry holds it.
         drop(unsafe { Box::from_raw(served) });
         io::Error::other(format!("more than {PAGERS} pagers serve faults in signals"))
     })
 }
 
-/// Replaces the entry of the parent's pager by `served`, in a forked child.
+/// In a forked child, replaces the state of the parent's pager in the table by `served`.
 pub(crate) fn replace(registration: &Registration, served: Served) {
     let entry = &ENTRIES[registration.0];
     // Threads of the parent that were in a handler do not exist in the child, so the number of
-    // users restarts at 0. The parent's value is leaked, because a thread of the parent may hold
-    // the lock of its fault server.
+    // users restarts at 0. The parent's state is leaked: a thread of the parent may have held the
+    // lock of its fault server at the fork.
     entry.served.store(Box::into_raw(Box::new(served)), SeqCst);
     entry.users.store(0, SeqCst);
 }
 
-/// Removes the entry of a pager. Threads that still wait for a page of the pager receive SIGBUS as
-/// if no handler existed.
+/// Removes the entry of a pager. Threads that still wait for a page of the pager then handle their
+/// SIGBUS as if the pager had no handler.
 pub(crate) fn unregister(registration: &Registration) {
     let entry = &ENTRIES[registration.0];
     let served = entry.served.swap(ptr::null_mut(), SeqCst);
@@ -137,8 +137,8 @@ fn serve(address: usize, is_write: bool) -> bool {
             return false;
         }
         entry.users.fetch_add(1, SeqCst);
-        // SAFETY: `unregister` first clears the pointer, and then drops the value only when `users`
-        // is 0. This thread was counted in `users` before it loaded the pointer.
+        // SAFETY: this thread was counted in `users` before it loads the pointer. `unregister`
+        // first clears the pointer, and drops the value only when `users` is 0.
         let served = unsafe { entry.served.load(SeqCst).as_ref() };
         let served = served.filter(|served| served.addresses.contains(&address));
         let is_ours = served.is_some_and(|served| served.serve(address, is_write));
@@ -178,8 +178,8 @@ impl Served {
     }
 }
 
-/// The program's own action for SIGBUS. The fields are stored one by one, so a reader may see
-/// fields of two successive actions. Any mixture works, because each handler is called with all
+/// The program's own action for SIGBUS. The fields are stored one by one, so a reader may see a
+/// mixture of two successive actions. Any mixture works, because each handler is called with all
 /// three arguments of `SA_SIGINFO`.
 struct ProgramAction {
     handler: AtomicUsize,
@@ -199,7 +199,8 @@ fn install() -> io::Result<()> {
     if IS_INSTALLED.swap(true, SeqCst) {
         return Ok(());
     }
-    // SAFETY: all zeros is a valid action, and the handler may interrupt any code.
+    // SAFETY: all zeros is a valid action. `on_sigbus` may interrupt any code: it allocates nothing
+    // and blocks on no lock.
     unsafe {
         let (mut action, mut before): (libc::sigaction, _) =
             (std::mem::zeroed(), std::mem::zeroed());
@@ -215,9 +216,9 @@ fn install() -> io::Result<()> {
     Ok(())
 }
 
-/// Sets the program's own action for SIGBUS, and returns the former action. The action handles each
-/// SIGBUS that is not caused by a fault on a missing page of a region, for example that of an
-/// access to a poisoned page.
+/// Sets the program's own action for SIGBUS, and returns the former action. The program's action
+/// handles each SIGBUS that is not caused by a fault on a missing page of a region. An example is
+/// an access to a poisoned page.
 pub fn set_program_action(action: Option<&libc::sigaction>) -> libc::sigaction {
     // SAFETY: all zeros is a valid `sigaction`.
     let mut before: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -249,8 +250,8 @@ const fn set_mask(set: &mut libc::sigset_t, mask: u64) {
     unsafe { *ptr::from_mut(set).cast::<u64>() = mask }
 }
 
-/// Sets the signal mask of the calling thread: the thread then blocks the signals in `mask`, and no
-/// others.
+/// Sets the signal mask of the calling thread: the thread then blocks exactly the signals in
+/// `mask`.
 fn block(mask: u64) {
     let size = size_of::<u64>();
     let none = ptr::null_mut::<u64>();
@@ -265,8 +266,8 @@ extern "C" fn on_sigbus(
     info: *mut libc::siginfo_t,
     context: *mut libc::c_void,
 ) {
-    // SAFETY: the kernel passes valid arguments, and no other thread uses the `errno` of this
-    // thread.
+    // SAFETY: the kernel passes valid arguments to the handler. No other thread uses the `errno` of
+    // this thread.
     unsafe {
         let errno = libc::__errno_location();
         let before = *errno;
@@ -279,14 +280,15 @@ extern "C" fn on_sigbus(
     }
 }
 
-/// True if the interrupted access was a write. Always false on processors other than x86-64, whose
-/// context is not decoded. The pager then finds dirty pages by their content alone.
+/// True if the interrupted access was a write. Always false on processors other than x86-64,
+/// because their context is not decoded. The pager then finds dirty pages by their content alone.
 ///
 /// # Safety
-/// The kernel passed the context.
+/// The kernel passed `context` to a handler of SIGBUS.
 #[cfg(target_arch = "x86_64")]
 unsafe fn is_write(context: *const libc::ucontext_t) -> bool {
-    // SAFETY: the kernel passed the context. Bit 1 of a page fault's error code means a write.
+    // SAFETY: the kernel passed the context to a handler. Bit 1 of the error code of a page fault
+    // means a write.
     unsafe { (*context).uc_mcontext.gregs[libc::REG_ERR as usize] & 2 != 0 }
 }
 
@@ -295,27 +297,29 @@ unsafe fn is_write(_: *const libc::ucontext_t) -> bool {
     false
 }
 
-/// Handles a SIGBUS that is not caused by a fault on a missing page of a region: carries out the
-/// program's own action for SIGBUS, as if the handler of this module did not exist.
+/// Carries out the program's own action for SIGBUS, as if the handler of this module did not exist.
+/// Called for a SIGBUS that is not caused by a fault on a missing page of a region.
 ///
 /// # Safety
 /// The kernel passed the arguments, and the caller has nothing to clean up afterwards: the
 /// program's handler may leave by `longjmp(3)` instead of returning.
 unsafe fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     let (handler, flags) = (PROGRAM_ACTION.handler.load(SeqCst), PROGRAM_ACTION.flags.load(SeqCst));
-    // SAFETY: the kernel passed the arguments, and the handler is the program's.
+    // SAFETY: the kernel passed the arguments, and the handler is a function that the program has
+    // set for SIGBUS.
     unsafe {
-        // True if `kill(2)` or a similar call sent the signal, false if an access of the thread
-        // caused it.
+        // True if `kill(2)` or a similar call sent the signal; false if an access to memory caused
+        // it.
         let is_sent = (*info).si_code <= 0;
         match handler {
             libc::SIG_IGN if is_sent => {}
             libc::SIG_DFL | libc::SIG_IGN => {
-                // `struct sigaction` of the kernel, not of the C library: all zeros mean `SIG_DFL`.
+                // The argument is the kernel's `struct sigaction`, not that of the C library: all
+                // zeros mean `SIG_DFL`.
                 let (action, none) = ([0_u64; 4], ptr::null_mut::<u64>());
                 libc::syscall(libc::SYS_rt_sigaction, signal, &raw const action, none, 8);
-                // After the return, a faulting access repeats and ends the process. A signal that
-                // was sent does not repeat, and is sent again here.
+                // After the return from the handler, a faulting access repeats, and ends the
+                // process. A signal that was sent does not repeat, so it is raised again here.
                 if is_sent {
                     libc::raise(signal);
                 }

@@ -23,17 +23,19 @@ use std::{
     os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd},
 };
 
-/// The type of the ioctls (`UFFDIO`). The version of the protocol (`UFFD_API`) is the same number.
+/// The type byte of the ioctls (`UFFDIO`). The version of the protocol (`UFFD_API`) is the same
+/// number.
 const GROUP: u8 = 0xaa;
 
-/// `UFFD_FEATURE_SIGBUS`: a fault raises SIGBUS in the thread, and causes no message.
+/// `UFFD_FEATURE_SIGBUS`: a fault raises SIGBUS in the faulting thread, instead of sending a
+/// message.
 const SIGBUS: u64 = 1 << 7;
 
 /// The features that each userfaultfd needs: `UFFD_FEATURE_THREAD_ID`, `UFFD_FEATURE_EXACT_ADDRESS`
 /// (Linux 5.18), `UFFD_FEATURE_POISON` (Linux 6.6) and `UFFD_FEATURE_MOVE` (Linux 6.8).
 const FEATURES: u64 = 1 << 8 | 1 << 11 | 1 << 14 | 1 << 16;
 
-/// The features for memory that processes share: those of [`FEATURES`],
+/// The features that a userfaultfd for memory of several processes needs: those of [`FEATURES`],
 /// `UFFD_FEATURE_PAGEFAULT_FLAG_WP`, `UFFD_FEATURE_MISSING_SHMEM`, `UFFD_FEATURE_MINOR_SHMEM`
 /// (Linux 5.14) and `UFFD_FEATURE_WP_HUGETLBFS_SHMEM` (Linux 5.19).
 const SHARED_FEATURES: u64 = FEATURES | 1 | 1 << 5 | 1 << 10 | 1 << 12;
@@ -41,11 +43,12 @@ const SHARED_FEATURES: u64 = FEATURES | 1 | 1 << 5 | 1 << 10 | 1 << 12;
 /// `UFFDIO_REGISTER_MODE_MISSING`: report faults on missing pages.
 const MISSING: u64 = 1;
 
-/// `MISSING`, `UFFDIO_REGISTER_MODE_WP` and `UFFDIO_REGISTER_MODE_MINOR`: also report writes to
+/// `MISSING`, `UFFDIO_REGISTER_MODE_WP` and `UFFDIO_REGISTER_MODE_MINOR`: report also writes to
 /// write-protected pages, and minor faults.
 const ALL_MODES: u64 = MISSING | 1 << 1 | 1 << 2;
 
-/// `UFFDIO_WRITEPROTECT_MODE_WP`: write-protect the pages. Without the flag, unprotect the pages.
+/// `UFFDIO_WRITEPROTECT_MODE_WP`: write-protect the pages. Without this flag, the ioctl removes the
+/// write protection.
 const PROTECTED: u64 = 1;
 
 /// The device that opens a userfaultfd for users who may not call `userfaultfd(2)`.
@@ -54,7 +57,7 @@ const DEVICE: &str = "/dev/userfaultfd";
 /// `UFFD_EVENT_PAGEFAULT`: the event of a message about a page fault.
 const PAGEFAULT: u8 = 0x12;
 
-/// `UFFD_PAGEFAULT_FLAG_WRITE`: the flag of a page fault by a write.
+/// `UFFD_PAGEFAULT_FLAG_WRITE`: the faulting access was a write.
 const WRITE: u64 = 1;
 
 #[repr(C)]
@@ -115,7 +118,8 @@ struct Continue {
     mapped: i64,
 }
 
-/// `struct uffd_msg` of a page fault. Messages of other events differ after the first byte.
+/// `struct uffd_msg` of a page fault. Messages about other events have the same first byte, and
+/// differ after it.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 struct FaultMessage {
@@ -140,7 +144,7 @@ const POISON: Opcode = opcode::read_write::<Poison>(GROUP, 0x08);
 /// Maximum number of messages that one `read(2)` of the pager returns.
 const MESSAGES: usize = 64;
 
-/// A buffer for the messages that one `read(2)` returns. The caller reuses the buffer for further
+/// A buffer for the messages that one `read(2)` returns. The caller keeps the buffer for further
 /// calls.
 #[derive(Clone, Debug)]
 pub struct Messages([FaultMessage; MESSAGES]);
@@ -168,10 +172,10 @@ pub enum FaultMode {
 pub struct Fault {
     /// The address of the page.
     pub address: usize,
-    /// Offset of the access within the page, bytes. The lowest bit is 0 if the fault was queued in
-    /// `Waiters`, which uses this bit of the address to store whether the access was a write.
+    /// Offset of the access within the page, bytes. For a fault that was queued in `Waiters`, the
+    /// lowest bit is always 0, because `Waiters` stores in this bit of the address whether the
+    /// access was a write.
     pub offset: u16,
-    /// True if the access was a write.
     pub is_write: bool,
     pub thread: u32,
 }
@@ -184,16 +188,15 @@ impl Fault {
     }
 }
 
-/// A userfaultfd of one process, which reports faults on registered memory and maps the missing
-/// pages.
+/// A userfaultfd of one process: reports faults on registered memory, and maps the missing pages.
 #[derive(Debug)]
 pub struct Userfault {
     fd: OwnedFd,
 }
 
 impl Userfault {
-    /// Opens a userfaultfd. In thread mode, the pager also handles page faults of system calls, so
-    /// that system calls may access the registered memory.
+    /// Opens a userfaultfd. In thread mode, it also reports faults of system calls, so that system
+    /// calls may access the registered memory.
     ///
     /// # Errors
     /// `EPERM` if this user has no right to handle faults of the kernel (`CAP_SYS_PTRACE`, or
@@ -202,7 +205,7 @@ impl Userfault {
         Self::with(FEATURES | if mode == FaultMode::Signal { SIGBUS } else { 0 })
     }
 
-    /// Opens a userfaultfd for memory that processes share.
+    /// Opens a userfaultfd for memory that several processes map.
     ///
     /// # Errors
     /// The errors of [`Userfault::open`].
@@ -212,10 +215,10 @@ impl Userfault {
 
     fn with(features: u64) -> io::Result<Self> {
         let flags = UserfaultfdFlags::CLOEXEC | UserfaultfdFlags::NONBLOCK;
-        // SAFETY: the call makes a descriptor, with which no memory is registered yet.
+        // SAFETY: the call makes a descriptor. No memory is registered with it yet.
         let fd = match unsafe { userfaultfd(flags) } {
-            // A user who may not call `userfaultfd(2)` may be allowed to open the device (Linux
-            // 6.1).
+            // Without the right to call `userfaultfd(2)`, this user may still be allowed to open
+            // the device (Linux 6.1).
             Err(Errno::PERM) => open_device(flags).map_err(|_| Errno::PERM)?,
             made => made?,
         };
@@ -245,8 +248,8 @@ impl Userfault {
         self.call::<REGISTER, _>(&mut register)
     }
 
-    /// Maps pages that are in the page cache of their file, and wakes the threads that wait for
-    /// these pages.
+    /// Maps pages that are already in their memory file, and wakes the threads that wait for these
+    /// pages.
     ///
     /// # Errors
     /// When a page is mapped already (`EXIST`), when a page is missing in the file (`FAULT`), or
@@ -258,7 +261,7 @@ impl Userfault {
             let mut mapping = Continue { range, mode: 0, mapped: 0 };
             match self.call::<CONTINUE, _>(&mut mapping) {
                 Ok(()) => return Ok(()),
-                // The call was interrupted after `mapped` bytes: retry the rest.
+                // The kernel has interrupted the call after `mapped` bytes: retry the rest.
                 Err(Errno::AGAIN) => start += usize::try_from(mapping.mapped).unwrap_or(0),
                 Err(why) => return Err(why),
             }
@@ -266,7 +269,7 @@ impl Userfault {
         Ok(())
     }
 
-    /// If `on` is true, write-protects all pages at `addresses`, also absent pages. Otherwise
+    /// Write-protects all pages at `addresses`, also absent pages, if `on` is true. Otherwise
     /// removes the write protection, and wakes the threads that wait to write.
     ///
     /// # Errors
@@ -282,7 +285,7 @@ impl Userfault {
         }
     }
 
-    /// Unregisters `addresses`, and wakes the threads that wait for pages there.
+    /// Unregisters `addresses`, and wakes the threads that wait for pages at these addresses.
     ///
     /// # Errors
     /// When the addresses were not registered.
@@ -290,7 +293,7 @@ impl Userfault {
         self.call::<UNREGISTER, _>(&mut to_range(addresses))
     }
 
-    /// Wakes the threads that wait for pages at `addresses`; these threads repeat the access.
+    /// Wakes the threads that wait for pages at `addresses`. These threads repeat their accesses.
     ///
     /// # Errors
     /// When the addresses are not registered.
@@ -323,17 +326,17 @@ impl Userfault {
             let mut moving = Move { dst, src, len: rest, mode: 0, moved: 0 };
             match self.call::<MOVE, _>(&mut moving) {
                 Ok(()) => return Ok(()),
-                // The call was interrupted after `moved` bytes: retry the rest.
+                // The kernel has interrupted the call after `moved` bytes: retry the rest.
                 Err(Errno::AGAIN) => (done, tries) = (done + bytes(moving.moved), 0),
-                // The first page is pinned. A transfer that has just ended may still pin its pages
-                // for a moment.
+                // The first page of the rest is pinned. A transfer that has just ended may still
+                // pin its pages for a moment.
                 Err(Errno::BUSY) if tries < tries_max => {
                     tries += 1;
                     std::thread::yield_now();
                 }
-                // Linux 6.18 moves the shared zero page, but does not count the page as moved. The
-                // retry then fails, because the page is already at `dst`. (The kernel maps the
-                // shared zero page when it splits a huge page of zeros.)
+                // Linux 6.18 moves the shared zero page, but does not count it as moved, so the
+                // retry finds the page at `dst` already. (The kernel maps the shared zero page when
+                // it splits a huge page of zeros.)
                 Err(Errno::EXIST) if !is_resident(src as usize) && is_resident(dst as usize) => {
                     let _ = self.wake(&(dst as usize..dst as usize + PAGE_BYTES));
                     done += PAGE_BYTES;
@@ -344,8 +347,8 @@ impl Userfault {
         Ok(())
     }
 
-    /// Copies `len` bytes from `src` to new pages at `dst`, even if `dst` is not writable, and
-    /// wakes the threads that wait for these pages. No page may be mapped at `dst`.
+    /// Copies `len` bytes from `src` to new pages at `dst`, and wakes the threads that wait for
+    /// these pages. Works even if `dst` is not writable. No page may be mapped at `dst`.
     ///
     /// # Errors
     /// When a page is mapped at `dst`, or the addresses are not registered.
@@ -357,7 +360,7 @@ impl Userfault {
             let mut copy = Copy { dst, src, len: rest, mode: 0, copied: 0 };
             match self.call::<COPY, _>(&mut copy) {
                 Ok(()) => return Ok(()),
-                // The call was interrupted after `copied` bytes: retry the rest.
+                // The kernel has interrupted the call after `copied` bytes: retry the rest.
                 Err(Errno::AGAIN) => done += usize::try_from(copy.copied).unwrap_or(0),
                 Err(why) => return Err(why),
             }
@@ -365,8 +368,8 @@ impl Userfault {
         Ok(())
     }
 
-    /// Poisons pages: each access to the pages raises SIGBUS, also in threads that already wait for
-    /// the pages.
+    /// Poisons the pages at `addresses`: each access to them raises SIGBUS, also in threads that
+    /// already wait for them.
     ///
     /// # Errors
     /// When the addresses are not registered, or a page is mapped.
@@ -377,14 +380,14 @@ impl Userfault {
     /// Reads up to `MESSAGES` pending faults into `messages`, by one `read(2)`.
     ///
     /// # Errors
-    /// The error of `read(2)`; an empty queue is not an error.
+    /// The error of `read(2)`. An empty queue is not an error.
     pub fn faults<'a>(
         &self,
         messages: &'a mut Messages,
     ) -> io::Result<impl Iterator<Item = Fault> + use<'a>> {
         let read = {
-            // SAFETY: messages are numbers without padding: their bytes are initialized, and any
-            // bytes are valid messages.
+            // SAFETY: messages consist of numbers without padding, so all their bytes are
+            // initialized, and any bytes are a valid message.
             let bytes = unsafe {
                 std::slice::from_raw_parts_mut(
                     messages.0.as_mut_ptr().cast::<u8>(),
@@ -407,15 +410,15 @@ impl Userfault {
 
     fn call<const OPCODE: Opcode, T>(&self, argument: &mut T) -> io::Result<()> {
         // SAFETY: the kernel reads and writes only the structure whose size is encoded in `OPCODE`.
-        // The only ioctl that can take pages away from memory in use is `UFFDIO_MOVE`, so
-        // `uffdio_move` is unsafe.
+        // Only `UFFDIO_MOVE` can take pages away from memory in use, and `uffdio_move`, which calls
+        // it, is unsafe.
         unsafe { ioctl(&self.fd, Updater::<OPCODE, T>::new(argument)) }
     }
 }
 
 impl From<OwnedFd> for Userfault {
-    /// Takes over a userfaultfd that another process made for its own memory, and passed to this
-    /// one.
+    /// Takes over a userfaultfd that another process has made for its own memory and has passed to
+    /// this process.
     fn from(fd: OwnedFd) -> Self {
         Self { fd }
     }
@@ -427,7 +430,7 @@ impl AsFd for Userfault {
     }
 }
 
-/// Opens a userfaultfd through the device. The file permissions of the device decide whether this
+/// Opens a userfaultfd through [`DEVICE`]. The file permissions of the device decide whether this
 /// user may do so.
 fn open_device(flags: UserfaultfdFlags) -> io::Result<OwnedFd> {
     let device = rustix::fs::open(DEVICE, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
@@ -435,8 +438,8 @@ fn open_device(flags: UserfaultfdFlags) -> io::Result<OwnedFd> {
     unsafe { ioctl(&device, NewDescriptor(flags)) }
 }
 
-/// `USERFAULTFD_IOC_NEW`: the ioctl of [`DEVICE`] that opens a userfaultfd. The field has the flags
-/// of the new descriptor.
+/// `USERFAULTFD_IOC_NEW`: the ioctl of [`DEVICE`] that opens a userfaultfd. The field holds the
+/// flags of the new descriptor.
 struct NewDescriptor(UserfaultfdFlags);
 
 // SAFETY: `USERFAULTFD_IOC_NEW` takes its flags by value, and returns a new descriptor.
@@ -454,7 +457,7 @@ unsafe impl Ioctl for NewDescriptor {
     }
 
     unsafe fn output_from_ptr(out: IoctlOutput, _: *mut c_void) -> io::Result<OwnedFd> {
-        // SAFETY: the call has succeeded, so `out` is the new descriptor.
+        // SAFETY: the ioctl has succeeded, so `out` is a new descriptor.
         Ok(unsafe { OwnedFd::from_raw_fd(out) })
     }
 }

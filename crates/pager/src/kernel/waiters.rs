@@ -1,5 +1,5 @@
-//! Threads in a handler of SIGBUS that could not map a page themselves, and therefore wait for the
-//! fault server. [`Waiters::wait_for`] may be called in a signal handler, because the function
+//! Threads that wait for the fault server in a handler of SIGBUS, because they could not map a page
+//! themselves. [`Waiters::wait_for`] may be called in a signal handler, because the function
 //! allocates no memory and takes no lock: it uses a fixed table of slots, atomic operations, and
 //! futexes.
 
@@ -12,15 +12,14 @@ use std::{
     thread,
 };
 
-/// Number of slots: the maximum number of threads that wait at the same time. Further threads poll
-/// until a slot is free.
+/// Number of slots: the maximum number of threads that wait in a slot at the same time. Further
+/// threads poll until a slot is free.
 const SLOTS: usize = 512;
 
-/// The function of the fault server by which a faulting thread maps a resident page itself, in a
+/// The interface of the fault server by which a faulting thread maps a resident page itself, in a
 /// handler of SIGBUS.
 pub(crate) trait TryMap: Send {
-    /// Maps a page if its content is in a frame. The function allocates nothing and waits for
-    /// nothing.
+    /// Maps a page if its content is in a frame. Allocates no memory, and waits for nothing.
     fn try_map(&mut self, page: Page, fault: Fault) -> MapOutcome;
 }
 
@@ -28,9 +27,10 @@ pub(crate) trait TryMap: Send {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MapOutcome {
     Mapped,
-    /// The page is mapped, and the fault server must be woken to process the log of mapped extents.
+    /// The page is mapped, but the thread must wake the fault server, which processes the log of
+    /// mapped extents.
     MappedAndNotify,
-    /// The page was not mapped: the fault must be deferred to the fault server.
+    /// The page was not mapped: the fault server must handle the fault.
     Defer,
 }
 
@@ -48,13 +48,14 @@ pub(crate) struct Waiters {
 struct WaiterSlot {
     state: AtomicU32,
     thread: AtomicU32,
-    /// The address of the fault; the lowest bit is set for a write.
+    /// The address of the fault. The lowest bit is set if the access was a write.
     address: AtomicUsize,
 }
 
-/// States of a slot: unused (`FREE`), being filled by a thread (`CLAIMED`), fault queued for the
-/// fault server (`QUEUED`), fault read by the fault server (`READ`), access can be repeated
-/// (`DONE`), address in no region or on a poisoned page (`DENIED`).
+/// States of a slot: unused (`FREE`), being filled by a thread (`CLAIMED`), holding a fault that
+/// the fault server has not read (`QUEUED`) or has read (`READ`). The last two are answers of the
+/// fault server: the access can be repeated (`DONE`), or its address is in no region or on a
+/// poisoned page (`DENIED`).
 const FREE: u32 = 0;
 const CLAIMED: u32 = 1;
 const QUEUED: u32 = 2;
@@ -78,8 +79,8 @@ impl Default for Waiters {
 }
 
 impl Waiters {
-    /// Queues a fault, and waits until the fault server has answered the fault. Returns true if the
-    /// access can be repeated, and false if the address is in no region or on a poisoned page.
+    /// Queues a fault, and waits for the answer of the fault server. Returns true if the access can
+    /// be repeated, and false if the address is in no region or on a poisoned page.
     pub(crate) fn wait_for(&self, handle: &FaultHandle, fault: Fault) -> bool {
         let claim = |slot: &&WaiterSlot| {
             slot.state.compare_exchange(FREE, CLAIMED, Acquire, Relaxed).is_ok()
@@ -93,8 +94,8 @@ impl Waiters {
         slot.thread.store(fault.thread, Relaxed);
         let at = fault.address + usize::from(fault.offset);
         slot.address.store(at & !1 | usize::from(fault.is_write), Relaxed);
-        // Count the thread before the fault server may see the fault, because the server wakes no
-        // thread while the count is 0.
+        // Count the thread before the fault server can see the fault, because the fault server
+        // wakes no thread while the count is 0.
         self.count.fetch_add(1, SeqCst);
         slot.state.store(QUEUED, Release);
         self.queued.fetch_add(1, SeqCst);
@@ -103,8 +104,7 @@ impl Waiters {
             match slot.state.load(Acquire) {
                 DONE => break true,
                 DENIED => break false,
-                // A futex wait may return before `state` has changed, so the loop checks `state`
-                // again.
+                // A futex wait may return before `state` has changed, so check `state` again.
                 waits => drop(futex::wait(&slot.state, futex::Flags::PRIVATE, waits, None)),
             }
         };
@@ -131,8 +131,8 @@ impl Waiters {
     }
 
     /// Wakes the threads that wait for pages at `addresses`, if [`Waiters::faults`] has returned
-    /// their faults. `may_access` is true if the threads can repeat their accesses, and false if
-    /// the addresses are in no region or on poisoned pages.
+    /// their faults already. `may_access` is true if the threads can repeat their accesses, and
+    /// false if the addresses are in no region or on poisoned pages.
     pub(crate) fn wake(&self, addresses: &Range<usize>, may_access: bool) {
         if self.count.load(SeqCst) == 0 {
             return;

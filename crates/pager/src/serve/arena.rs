@@ -12,12 +12,12 @@ use std::{
     ops::Range,
 };
 
-/// Regions of fewer bytes than `SPACING`, a huge page, are small. A large region begins at the
-/// boundary of a huge page, and at least `SPACING` bytes after it stay free, so that no stream of
-/// accesses goes from one region to the next.
+/// Limit between small and large regions, bytes: the size of a huge page. A region of fewer bytes
+/// is small. A large region begins at the boundary of a huge page, and at least `SPACING` bytes
+/// after it stay free, so that no stream of accesses goes from one region to the next.
 pub(crate) const SPACING: usize = HUGE_BYTES;
 
-/// Size of a slab, a range of addresses for many small regions, bytes.
+/// Size of a slab, bytes. A slab is a range of addresses for many small regions.
 const SLAB: usize = 64 << 20;
 
 /// The owner of a piece (a range of whole pages) of the address range that the pager reserves.
@@ -33,8 +33,8 @@ pub enum Owner {
 /// The owner of each page of the reserved address range.
 #[derive(Clone, Debug)]
 pub struct Arena {
-    /// Remembered searches: `small` for small regions, `growing` for large regions that can double
-    /// their length, and `tight` for other large regions.
+    /// Earlier searches for free ranges: `small` for small regions, `growing` for large regions
+    /// that can double their length, and `tight` for other large regions.
     small: Searches,
     growing: Searches,
     tight: Searches,
@@ -44,8 +44,8 @@ pub struct Arena {
     used: BTreeMap<usize, (usize, Owner)>,
     /// The start of each slab.
     slabs: BTreeSet<usize>,
-    /// The pages of each block that the program has allocated (`malloc(3)`), keyed by the block's
-    /// address.
+    /// The pages of each block that the program has allocated (`malloc(3)`), keyed by the address
+    /// of the block.
     blocks: BTreeMap<usize, Range<usize>>,
 }
 
@@ -68,8 +68,8 @@ impl Arena {
         self.addresses.contains(&address)
     }
 
-    /// Allocates whole pages for a new region, aligned to `align`, a power of two; `None` when no
-    /// free range is large enough.
+    /// Allocates whole pages for a new region; `None` when no free range is large enough. `align`,
+    /// a power of two, is the alignment of the region's address.
     pub fn allocate(&mut self, bytes: usize, align: usize) -> Option<Range<usize>> {
         let bytes = bytes.max(1).checked_next_multiple_of(PAGE_BYTES)?;
         let small =
@@ -82,8 +82,8 @@ impl Arena {
         Some(start..start + bytes)
     }
 
-    /// The address of a free range for a small region. The range is in an existing slab, or in a
-    /// new slab if no existing slab has room.
+    /// Finds a free range for a small region, and returns its address. The range is in an existing
+    /// slab, or in a new slab if no existing slab has room.
     fn find_small(&mut self, bytes: usize, align: usize) -> Option<usize> {
         let from = self.small.start(bytes, align);
         let first = self.slabs.range(..=from).next_back().copied().unwrap_or(0);
@@ -102,7 +102,8 @@ impl Arena {
     }
 
     fn find_in_slab(&self, slab: usize, bytes: usize, align: usize) -> Option<usize> {
-        // A large region before the slab may have grown into the slab.
+        // A large region before the slab may have grown into the slab, so the free addresses may
+        // begin after the start of the slab.
         let before = self.used.range(..slab).next_back().map_or(slab, |(_, (end, _))| *end);
         let mut free = before.max(slab);
         for (start, (end, _)) in self.used.range(slab..slab + SLAB) {
@@ -117,8 +118,8 @@ impl Arena {
     }
 
     /// The first address range from `from` on that large regions cannot use, because it has an
-    /// owner or is a slab. The range of a slab includes regions that have grown into or out of the
-    /// slab.
+    /// owner or is a slab. The range of a slab also covers regions that have grown into or out of
+    /// the slab.
     fn occupied_from(&self, from: usize) -> Option<Range<usize>> {
         let used = self.used.range(from..).next().map(|(start, (end, _))| *start..*end);
         let slab = self.slabs.range(from..).next().map(|slab| self.slab_addresses(*slab));
@@ -128,7 +129,8 @@ impl Arena {
         }
     }
 
-    /// The last address range that begins before `from` and that large regions cannot use.
+    /// The last address range that begins before `from` and that large regions cannot use, because
+    /// it has an owner or is a slab.
     fn occupied_before(&self, from: usize) -> Option<Range<usize>> {
         let slab = self.slabs.range(..from).next_back().map(|slab| self.slab_addresses(*slab));
         let used = self.used.range(..from).next_back().map(|(start, (end, _))| *start..*end);
@@ -143,11 +145,10 @@ impl Arena {
         slab..last.max(slab + SLAB)
     }
 
-    /// The address of a free range for a region. At least [`SPACING`] bytes stay free after each
-    /// region. If `grows` is true, the gap before the new region is at least as long as the region
-    /// before the gap, and the gap after the new region at least as long as the new region, so that
-    /// both regions can double their length. At the end of the reserved range, a gap of [`SPACING`]
-    /// bytes suffices.
+    /// Finds a free range for a region, and returns its address. At least [`SPACING`] bytes stay
+    /// free after each region. If `grows` is true, both the new region and the region before it can
+    /// double their length: the gap after each of them is at least as long as the region itself. At
+    /// the end of the reserved range, a gap of [`SPACING`] bytes suffices.
     fn find(&mut self, bytes: usize, align: usize, grows: bool) -> Option<usize> {
         let searches = if grows { &self.growing } else { &self.tight };
         let found = self.find_from(searches.start(bytes, align), bytes, align, grows);
@@ -175,9 +176,9 @@ impl Arena {
         (at.checked_add(bytes)?.checked_add(SPACING)? <= self.addresses.end).then_some(at)
     }
 
-    /// Updates the slabs and the remembered searches after the owner of `pages` has become `owner`:
-    /// slabs without regions are removed, so that large regions can use their addresses, and the
-    /// next searches include freed addresses.
+    /// Updates the slabs and the earlier searches after the owner of `pages` has become `owner`.
+    /// Removes slabs without regions, so that large regions can use their addresses. Makes the next
+    /// searches include freed addresses.
     fn on_owner_changed(&mut self, pages: &Range<usize>, owner: Owner) {
         let mut first = pages.start;
         if owner == Owner::Free {
@@ -196,7 +197,7 @@ impl Arena {
         }
     }
 
-    /// Sets the owner of pages.
+    /// Sets the owner of all pages in a range.
     pub fn set(&mut self, pages: Range<usize>, owner: Owner) {
         if pages.is_empty() {
             return;
@@ -224,7 +225,7 @@ impl Arena {
         self.on_owner_changed(&pages, owner);
     }
 
-    /// The pieces of a range of addresses, each with one owner, in order.
+    /// The pieces of a range of addresses in ascending order. Each piece has one owner.
     pub fn pieces(&self, pages: Range<usize>) -> Vec<(Range<usize>, Owner)> {
         let mut pieces = vec![];
         let mut at = pages.start;
@@ -244,14 +245,14 @@ impl Arena {
         pieces
     }
 
-    /// The pieces that belong to regions, in order.
+    /// The pieces that belong to regions, in ascending order.
     pub fn regions(&self) -> impl Iterator<Item = Range<usize>> {
         let regions = self.used.iter().filter(|(_, (_, owner))| *owner == Owner::Region);
         regions.map(|(start, (end, _))| *start..*end)
     }
 
-    /// Extends the region that ends at `end` by `bytes`, if the addresses of the extension and the
-    /// [`SPACING`] bytes after it are free. Returns true on success.
+    /// Extends the region that ends at `end` by `bytes` bytes, if these bytes and the [`SPACING`]
+    /// bytes after them are free. Returns true on success.
     pub fn grow(&mut self, end: usize, bytes: usize) -> bool {
         let Some(last) = end.checked_add(bytes) else { return false };
         let Some(behind) = last.checked_add(SPACING) else { return false };
@@ -263,12 +264,12 @@ impl Arena {
         is_free
     }
 
-    /// The pages of the allocated block at `address`.
+    /// The pages of the block that the program has allocated at `address`.
     pub fn block(&self, address: usize) -> Option<Range<usize>> {
         self.blocks.get(&address).cloned()
     }
 
-    /// Records the pages of the block that the program has allocated at `address`; `None` removes
+    /// Records the pages of the block that the program has allocated at `address`. `None` removes
     /// the entry of a freed block.
     pub fn set_block(&mut self, address: usize, region: Option<Range<usize>>) {
         match region {
@@ -278,11 +279,11 @@ impl Arena {
     }
 }
 
-/// Maximum number of searches that are remembered.
+/// Maximum number of earlier searches that are remembered.
 const SEARCHES_MAX: usize = 16;
 
-/// Remembered searches of the arena: the next search skips the addresses in which an earlier search
-/// has found no free range.
+/// Results of earlier searches of the arena. A search skips the addresses in which an earlier
+/// search has found no free range.
 #[derive(Clone, Debug)]
 struct Searches(Vec<Search>);
 
@@ -300,16 +301,17 @@ impl Searches {
         Self(vec![])
     }
 
-    /// The address at which a search for `bytes` bytes, aligned to `align`, begins.
+    /// The address at which a search for a region of `bytes` bytes, aligned to `align`, begins.
     fn start(&self, bytes: usize, align: usize) -> usize {
         let known = self.0.iter().filter(|other| other.bytes <= bytes && other.align <= align);
         known.map(|other| other.from).max().unwrap_or(0)
     }
 
-    /// Remembers a search that has found the first free range at the address `from`.
+    /// Remembers a search for `bytes` bytes, aligned to `align`. The first free range that it has
+    /// found begins at the address `from`.
     fn end(&mut self, bytes: usize, align: usize, from: usize) {
-        // Keep an older search only if it excludes more addresses than the new one: for fewer
-        // bytes, less alignment, or up to a later address.
+        // Keep an older search only if it says more than the new one: it was for fewer bytes or
+        // less alignment, or excludes addresses up to a later one.
         let says_more =
             |other: &Search| other.bytes < bytes || other.align < align || other.from > from;
         self.0.retain(says_more);
@@ -319,7 +321,7 @@ impl Searches {
         self.0.push(Search { bytes, align, from });
     }
 
-    /// Lets all later searches begin at `from` or before, because a free range may begin at `from`
+    /// Makes all later searches begin at `from` or before, because a free range may begin at `from`
     /// now.
     fn begin_at(&mut self, from: usize) {
         self.0.iter_mut().for_each(|search| search.from = search.from.min(from));
@@ -347,7 +349,7 @@ mod tests {
                     arena.set(region, Owner::Free);
                     continue;
                 }
-                // A search finds the same addresses without the earlier searches.
+                // Without the earlier searches, the arena must allocate the same addresses.
                 let mut other = Arena {
                     small: Searches::new(),
                     growing: Searches::new(),
@@ -394,7 +396,8 @@ mod tests {
         }
     }
 
-    /// A search begins at the last region of the same size, and not at the first of all regions.
+    /// A search for a region begins at the last region of the same size, not at the first of all
+    /// regions.
     #[test]
     fn searches_begin_where_there_may_be_room() {
         let mut arena = Arena::new(0..10_000 * SPACING);
@@ -407,7 +410,7 @@ mod tests {
             }
         }
         assert_eq!(large.last().map(|it| it.len()), Some(3 * SPACING));
-        // A freed region is used again.
+        // A freed region must be used again, although it is before the start of the search.
         arena.set(large[600].clone(), Owner::Free);
         assert_eq!(arena.allocate(SPACING, 1), Some(large[600].clone()));
     }

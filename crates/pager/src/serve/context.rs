@@ -35,7 +35,7 @@ use std::{
 /// The state that the threads of a program share with the pager's thread.
 #[derive(Debug)]
 pub(crate) struct Context {
-    /// The kernel objects of the pager. A forked child replaces these objects with new ones.
+    /// The kernel objects of the pager. A forked child replaces them with new ones.
     pub(crate) handle: RwLock<Arc<FaultHandle>>,
     pub(crate) memory: Memory,
     pub(crate) arena: Mutex<Arena>,
@@ -48,8 +48,8 @@ pub(crate) struct Context {
     pub(crate) pinned: Mutex<Ranges<()>>,
     /// Maximum number of pages that may be pinned.
     pub(crate) pinned_max: u64,
-    /// ID of the process whose faults the pager handles. In a forked child, the field has the ID of
-    /// the parent until the child has a fault server of its own.
+    /// ID of the process whose faults the pager handles. A forked child has the ID of its parent
+    /// here until the child has a fault server of its own.
     pub(crate) process: AtomicI32,
     pub(crate) mode: FaultMode,
     /// The NUMA nodes to which the frames are bound.
@@ -59,21 +59,22 @@ pub(crate) struct Context {
 /// A request to the fault server.
 #[derive(Debug)]
 pub(crate) enum Request {
-    /// Adds pages to the regions: the pages of a new region, pages at the end of a region, or pages
-    /// that the program maps at an address of its choice.
+    /// Adds pages to the regions. These are the pages of a new region, pages at the end of a
+    /// region, or pages that the program maps at an address of its choice.
     Add(Range<Page>),
     /// Discards pages of a region that the program does not use any more, and returns their
     /// addresses to the arena.
     Free(Range<Page>),
-    /// Discards pages, and replies when the pages read as zeros.
+    /// Discards pages, and sends a reply as soon as the pages read as zeros.
     Discard(Range<Page>, Sender<()>),
     /// Removes discarded pages from their region.
     Remove(Range<Page>),
-    /// The share of the budget that the ledger assigns to this process may have changed.
+    /// Adopts the share of the budget that the ledger assigns to this process. The share may have
+    /// changed.
     Budget,
-    /// Applies the advice about pages that a thread on this node gives.
+    /// Applies advice about pages. The thread that gives the advice runs on this node.
     Advise(Range<Page>, Advice, Node),
-    /// The process is about to fork.
+    /// Prepares a fork of the process.
     Freeze(Freeze),
     /// Ends the fault server.
     Stop,
@@ -82,10 +83,10 @@ pub(crate) enum Request {
 /// A fork that the fault server prepares.
 #[derive(Debug)]
 pub(crate) struct Freeze {
-    /// The fault server sends the child's state here when no page is mapped any more.
+    /// Sends the child's initial state to the forking thread when no page is mapped any more.
     pub(crate) frozen: Sender<io::Result<Child>>,
-    /// The fault server continues after the fork, when it receives a value here or the channel is
-    /// closed.
+    /// The end of the fork. The fault server continues when it receives a value here, or when the
+    /// channel is closed.
     pub(crate) thaw: Receiver<()>,
 }
 
@@ -131,7 +132,7 @@ impl Context {
         ((address - self.memory.start()) / PAGE_BYTES) as Page
     }
 
-    /// The pages that a range of addresses covers as a whole or in part.
+    /// The pages that a range of addresses covers, wholly or in part.
     pub(crate) fn pages(&self, region: &Range<usize>) -> Range<Page> {
         self.page(region.start)..self.page(region.end.next_multiple_of(PAGE_BYTES))
     }
@@ -140,7 +141,6 @@ impl Context {
         self.memory.start() + page as usize * PAGE_BYTES
     }
 
-    /// The addresses of pages.
     pub(crate) fn addresses(&self, pages: &Range<Page>) -> Range<usize> {
         self.address(pages.start)..self.address(pages.end)
     }
@@ -154,24 +154,24 @@ impl Context {
         Arc::clone(&self.handle.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Forgets two settings of pages that the program frees or unmaps: their pins, and their
-    /// treatment in a forked child.
+    /// Forgets the pins of `pages`, and their treatment in a forked child, because the program
+    /// frees or unmaps the pages.
     pub(crate) fn forget_advice(&self, pages: &Range<Page>) {
         lock(&self.pinned).set(pages, None);
         lock(&self.inherit).set(pages, None);
     }
 
-    /// Sets the protection of pages of regions.
+    /// Sets the protection (bits of `PROT_...`) of `pages`, which belong to regions.
     pub(crate) fn protect(&self, pages: &Range<usize>, protection: u32) -> io::Result<()> {
         debug_assert!(self.memory.addresses().contains(&pages.start));
         // SAFETY: the pages belong to regions, whose protection the program may choose.
         Ok(unsafe { memory::protect(pages, protection) }?)
     }
 
-    /// Reserves addresses again after the program had mapped other memory at these addresses.
+    /// Reserves `pages` again, at which the program had mapped other memory.
     pub(crate) fn reserve_again(&self, pages: &Range<usize>) -> io::Result<()> {
-        // SAFETY: the addresses are in the range that the pager reserves, and the mapping of the
-        // program is not needed any more.
+        // SAFETY: the addresses are in the range that the pager reserves, and the program's mapping
+        // at these addresses is not needed any more.
         unsafe { memory::reserve_again(pages) }?;
         if !self.nodes.numbers().is_empty() {
             memory::keep_on_nodes(pages)?;
@@ -181,20 +181,21 @@ impl Context {
 
     /// Makes pages of a region inaccessible, and returns their addresses to the arena.
     pub(crate) fn release(&self, pages: &Range<usize>) {
-        // A failure is ignored. The call fails if the process has too many mappings, and the pages
-        // then stay accessible and read as zeros.
+        // The error is ignored. The call fails if the process has too many mappings. The pages then
+        // stay accessible, and read as zeros.
         let _ = self.protect(pages, 0);
         lock(&self.arena).set(pages.clone(), Owner::Free);
     }
 
-    /// Sets the slot of this process, and starts to follow the process's share of the budget.
+    /// Sets the slot of this process in the ledger, and starts to follow the process's share of the
+    /// budget.
     pub(crate) fn set_slot(self: &Arc<Self>, slot: SlotGuard) -> io::Result<()> {
         let slot = Arc::new(slot);
         *lock(&self.slot) = Some(Arc::clone(&slot));
         self.follow_share(slot)
     }
 
-    /// Starts a thread that notifies the fault server whenever shares in the ledger change, or a
+    /// Starts a thread that notifies the fault server whenever a share in the ledger changes, or a
     /// process releases frames.
     pub(crate) fn follow_share(self: &Arc<Self>, slot: Arc<SlotGuard>) -> io::Result<()> {
         let context = Arc::downgrade(self);
@@ -219,8 +220,8 @@ impl Context {
         }
     }
 
-    /// Queues a request without waking the fault server, which handles the request before the next
-    /// fault.
+    /// Queues a request without waking the fault server. The fault server handles the request
+    /// before the next fault.
     pub(crate) fn queue(&self, request: Request) {
         lock(&self.requests).push(request);
     }

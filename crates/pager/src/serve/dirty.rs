@@ -1,10 +1,10 @@
 //! Finds the dirty pages of unmapped extents by hashes of their content.
 //!
-//! The kernel reports writes only to write-protected pages. A page that moves into a region is
-//! writable until the pager can write-protect the page. The kernel would not report writes in this
-//! interval. So the pager compares the content of pages, by 64-bit hashes (XXH3). Two different
-//! contents of a page have the same hash with a probability of 2^-64. With a million dirty pages a
-//! second, a dirty page is mistaken for clean once in half a million years.
+//! The kernel could report writes, but only to write-protected pages. A page that moves into a
+//! region is writable until the pager can write-protect it, and writes in this interval would not
+//! be reported. Therefore the pager compares the content of pages, by 64-bit hashes (XXH3). Two
+//! different contents of a page have the same hash with a probability of 2^-64. With a million
+//! dirty pages a second, a dirty page is mistaken for clean once in half a million years.
 
 use crate::{
     cache::{DirtyPages, Span, index::PAGES_PER_HUGE_PAGE},
@@ -15,18 +15,18 @@ use interleaf_procfs::page::PAGE_BYTES;
 use std::{collections::HashMap, ops::Range};
 use twox_hash::XxHash3_64;
 
-/// The value that replaces the hash of a page whose content in the store is unknown. Such a page
+/// The value in place of a hash if the content of a page in the store is unknown. Such a page
 /// counts as dirty.
 const UNKNOWN: u64 = 0;
 
-/// For each page, the hash of the content that the store has. The hash is kept while the page is
-/// absent, so that a page is hashed once for each eviction, and not again when it is read back.
+/// For each page, the hash of its content in the store. The hash is kept while the page is absent.
+/// Therefore a page is hashed once at each eviction, and not again when it is read back.
 #[derive(Debug)]
 pub(crate) struct DirtyTracker {
     /// For each huge page, the hashes of its pages; `None` if all are unknown.
     stored: Vec<Option<Box<Hashes>>>,
-    /// Hashes of the pages of dirty extents whose write-back has not ended, keyed by the first page
-    /// of the extent. After the write-back, these hashes are moved to `stored`.
+    /// Hashes of the pages of extents that are being written back, keyed by the first page of the
+    /// extent. After the write-back, the hashes move to `stored`.
     unsaved: HashMap<Page, Vec<u64>>,
     hash_of_zeros: u64,
 }
@@ -41,14 +41,14 @@ impl DirtyTracker {
         Self { stored: vec![], unsaved: HashMap::new(), hash_of_zeros }
     }
 
-    /// Records that the pages of a span are zeros, in the frames and in the store.
+    /// Records that the pages of a span are zeros, both in the frames and in the store.
     pub(crate) fn record_zeros(&mut self, span: Span) {
         let zeros = self.hash_of_zeros;
         self.stored_mut(span).fill(zeros);
     }
 
-    /// Records that the frames of a span were just read from the store. Only pages whose stored
-    /// hash is unknown are hashed.
+    /// Records that the pages of a span were just read from the store into their frames. Hashes
+    /// only the pages whose stored hash is unknown.
     pub(crate) fn record_read(&mut self, memory: &Frames, span: Span) {
         for (stored, frame) in self.stored_mut(span).iter_mut().zip(frames(span)) {
             if *stored == UNKNOWN {
@@ -57,7 +57,7 @@ impl DirtyTracker {
         }
     }
 
-    /// Records that the frames of a span were written back. The frames still have the content that
+    /// Records that the pages of a span were written back. The frames still have the content that
     /// [`DirtyTracker::find`] has hashed.
     pub(crate) fn record_written(&mut self, span: Span) {
         match self.unsaved.remove(&span.page) {
@@ -68,7 +68,7 @@ impl DirtyTracker {
         }
     }
 
-    /// Records that the store's content of pages is unknown.
+    /// Records that the content of `pages` in the store is unknown.
     pub(crate) fn forget(&mut self, pages: Range<Page>) {
         self.unsaved.remove(&pages.start);
         let end = pages.end.min((self.stored.len() * PAGES_PER_HUGE_PAGE) as Page);
@@ -96,7 +96,8 @@ impl DirtyTracker {
         &mut hashes[first..first + (1 << span.order)]
     }
 
-    /// Finds the dirty pages of a span that was unmapped.
+    /// Finds the dirty pages of a span that was unmapped, and keeps the hashes of its pages until
+    /// the write-back.
     pub(crate) fn find(&mut self, memory: &Frames, span: Span) -> DirtyPages {
         let unsaved: Vec<u64> = frames(span).map(|frame| hash(memory, frame)).collect();
         let mut dirty = DirtyPages::EMPTY;
@@ -134,7 +135,7 @@ mod tests {
 
     const SPAN: Span = Span { page: 510, frame: 0, order: 1 };
 
-    /// Two plain frames in which each byte has the value `byte`.
+    /// Returns two plain frames in which each byte has the value `byte`.
     fn frames_of(byte: u8) -> Frames {
         let mut memory = Frames::plain(2).expect("memory");
         memory.part_mut(0..2 * PAGE_BYTES).fill(byte);

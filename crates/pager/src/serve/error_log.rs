@@ -8,11 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Minimum time between two messages about failed transfers, because a failed drive fails many
-/// transfers.
+/// Minimum time between two messages about failed transfers. A failed drive fails many transfers.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// A log on standard error. The log joins the failed transfers of each [`PAUSE`] into one message.
+/// A log on standard error. All failed transfers within [`PAUSE`] are reported in one message.
 #[derive(Debug, Default)]
 pub(crate) struct ErrorLog {
     last_message: Option<Instant>,
@@ -21,7 +20,8 @@ pub(crate) struct ErrorLog {
 }
 
 impl ErrorLog {
-    /// Logs a failed transfer.
+    /// Logs a failed transfer: at once, or in a later message if the last message is recent
+    /// ([`PAUSE`]).
     pub(crate) fn transfer_failed(&mut self, error: &TransferError) {
         let mut text = error.to_string();
         if matches!(error.why.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) {
@@ -35,8 +35,8 @@ impl ErrorLog {
         }
     }
 
-    /// Logs that each access to a page will raise SIGBUS. The failed transfer that has caused this
-    /// is logged first.
+    /// Logs that each access to the page at `address` will raise SIGBUS. First logs the failed
+    /// transfer that has caused this.
     pub(crate) fn page_poisoned(&mut self, address: usize) {
         self.flush();
         print(&format!("the page at {address:#x} is lost: an access to it raises SIGBUS"));
@@ -54,7 +54,7 @@ impl ErrorLog {
         ));
     }
 
-    /// Logs the failures since the last message.
+    /// Logs the transfers that have failed since the last message.
     pub(crate) fn flush(&mut self) {
         let Some((count, text)) = self.pending.take() else { return };
         self.last_message = Some(Instant::now());
@@ -65,8 +65,8 @@ impl ErrorLog {
     }
 }
 
-/// The hint if a store is full. `file_limit` is the limit of the size of files, bytes: a file in
-/// the store may be as long as the limit, and then counts as full.
+/// The hint for the user if a store is full. `file_limit` is the limit of the size of files, bytes
+/// (`RLIMIT_FSIZE`). A file in the store that has reached this limit also counts as full.
 fn hint_when_full(file_limit: Option<u64>) -> String {
     let limit = file_limit.map_or(String::new(), |bytes| {
         format!(

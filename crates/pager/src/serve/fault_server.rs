@@ -6,8 +6,8 @@
 //!   page moved     ->  Event::MovedIn    Action::MoveOut, Write  ->  address space, store
 //! ```
 //!
-//! The cache ([`crate::cache`]) makes all decisions. This module executes the decisions, and owns
-//! the descriptors and the memory through which it calls the kernel.
+//! The cache ([`crate::cache`]) makes all decisions. The fault server executes them. It owns the
+//! descriptors and the memory that it needs for calls of the kernel.
 
 #![expect(unsafe_code, reason = "pages are moved under the program")]
 
@@ -56,37 +56,39 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The time to spin before blocking in poll(2): about the time that blocking and waking take.
+/// Time to spin before blocking in poll(2). It is about the time that it takes to block and to be
+/// woken.
 const SPIN: Duration = Duration::from_micros(50);
 
-/// The time to spin while transfers are in flight: a fast drive reads a page within this time.
+/// Time to spin while transfers are in flight. A fast drive reads a page within this time.
 const SPIN_FOR_DRIVE: Duration = Duration::from_micros(200);
 
-/// The fault server reads new faults each time it has unmapped at least this number of pages. To
-/// unmap and hash 64 pages takes some 30 microseconds.
+/// Number of unmapped pages after which the fault server reads new faults. To unmap and hash 64
+/// pages takes about 30 microseconds.
 const MOVED_OUT_AT_ONCE: u64 = 64;
 
-/// Capacity of the log of extents that faulting threads have mapped, and the length at which these
-/// threads wake the fault server to drain the log.
+/// Capacity of the log of extents that faulting threads have mapped (`MAPPED_MAX`), and length of
+/// the log at which a faulting thread wakes the fault server, which empties the log
+/// (`MAPPED_NOTIFY`).
 const MAPPED_MAX: usize = 128;
 const MAPPED_NOTIFY: usize = 64;
 
-/// Maximum number of times that a faulting thread retries the move of a pinned page. After that,
-/// the thread leaves the move to the fault server.
+/// Maximum number of times that a faulting thread retries the move of a pinned page before it
+/// leaves the move to the fault server.
 const TRY_MAP_TRIES: u32 = 10;
 
 thread_local! {
     static IS_FAULT_SERVER: Cell<bool> = const { Cell::new(false) };
 }
 
-/// True if the calling thread is the thread of the fault server. This thread must not allocate from
-/// regions, because it would wait for itself.
+/// True if the calling thread is the thread of the fault server. This thread must not allocate
+/// memory from regions, because it would wait for itself.
 pub fn is_fault_server() -> bool {
     IS_FAULT_SERVER.get()
 }
 
-/// Starts the thread of a fault server, with all signals blocked, because the signal handlers of
-/// the program may touch pages that only this thread maps. If this thread fails, it ends the
+/// Starts the thread of a fault server. The thread blocks all signals, because the signal handlers
+/// of the program may touch pages that only this thread maps. If the thread fails, it ends the
 /// program, because the program's threads would wait for ever.
 pub(crate) fn start(server: Arc<Mutex<FaultServer>>) -> io::Result<Thread> {
     spawn("pager", move || {
@@ -99,20 +101,20 @@ pub(crate) fn start(server: Arc<Mutex<FaultServer>>) -> io::Result<Thread> {
     })
 }
 
-/// Serves faults until a request to stop.
+/// Serves faults until a request to stop arrives.
 ///
 /// # Errors
 /// When faults cannot be served any more.
 fn run(server: &Mutex<FaultServer>) -> io::Result<()> {
     IS_FAULT_SERVER.set(true);
-    // If the kernel refuses the short time slice, continue: on a busy machine, this thread then
+    // Continue even if the kernel refuses the short time slice. On a busy machine, this thread then
     // waits longer for a CPU.
     let mut scheduling = Scheduling::of_this_thread().ok();
     let mut contention = CpuContention::new(Instant::now());
     let mut actions = vec![];
     let mut last = Instant::now();
     loop {
-        // The wait for the lock is short: in signal mode, a faulting thread holds the lock for at
+        // This wait for the lock is short: in signal mode, a faulting thread holds the lock for at
         // most one move of pages.
         let mut own = lock(server);
         let Some(is_busy) = own.step(&mut actions)? else { return Ok(()) };
@@ -136,8 +138,8 @@ fn run(server: &Mutex<FaultServer>) -> io::Result<()> {
         } else {
             let sources = own.wake_sources();
             drop(own);
-            // SAFETY: the store and the address space live as long as the fault server, which is
-            // borrowed.
+            // SAFETY: the store and the address space belong to the fault server, which is borrowed
+            // and therefore still exists.
             unsafe { sources.wait() }?;
             last = Instant::now();
         }
@@ -154,42 +156,42 @@ pub(crate) struct FaultServer {
     cache: Cache,
     dirty: DirtyTracker,
     transfers: Transfers,
-    /// Extents that are to be unmapped, in the order of the requests of the cache.
+    /// Extents to be unmapped, in the order in which the cache has requested this.
     moving_out: VecDeque<(ExtentId, Span)>,
-    /// Pages that raise SIGBUS at an access.
+    /// Pages whose accesses raise SIGBUS.
     poisoned: BTreeSet<Page>,
     error_log: ErrorLog,
     stalls: Stalls,
     cpu_sharing: CpuSharing,
     thread_nodes: ThreadNodes,
     discards: Discards,
-    /// A fork that waits until all pages are unmapped.
+    /// A fork that waits until all pages are unmapped; `None` if no fork is being prepared.
     freeze: Option<Freeze>,
     /// True if a page could not be unmapped because the kernel has pinned it.
     has_pinned: bool,
-    /// Threads that wait for pages, in signal mode.
+    /// Threads that wait for pages in a handler of SIGBUS; `None` in thread mode.
     waiters: Option<Arc<Waiters>>,
-    /// Extents that faulting threads have mapped since the last drain. Never grows beyond its
-    /// capacity, because a signal handler must not allocate.
+    /// The log of extents that faulting threads have mapped since it was last emptied. It never
+    /// grows beyond its capacity, because a signal handler must not allocate.
     mapped: Vec<MappedExtent>,
-    /// Extents from `mapped` that the cache is processing.
+    /// Extents that were moved from `mapped`, and that the cache is processing.
     draining: Vec<MappedExtent>,
 }
 
 #[derive(Debug, Default)]
 struct Discards {
-    /// Threads that wait for a discard, each with the first page of the discard.
+    /// Threads that wait for the end of a discard, each with the first page of this discard.
     waiting: Vec<(Page, Sender<()>)>,
-    /// Freed pages. Their addresses return to the arena once the pages read as zeros.
+    /// Freed pages. Their addresses return to the arena as soon as the pages read as zeros.
     frees: Vec<Range<Page>>,
 }
 
-/// An extent that the faulting thread has mapped itself, without the pager's thread.
+/// An extent that the faulting thread has mapped without the pager's thread.
 #[derive(Clone, Copy, Debug)]
 struct MappedExtent {
     fault: PageFault,
     id: ExtentId,
-    /// Number of bytes that the thread has moved; the fault server moves the rest.
+    /// Number of bytes of the extent that the thread has moved. The fault server moves the rest.
     moved_bytes: usize,
 }
 
@@ -206,13 +208,13 @@ impl TryMap for FaultServer {
         let (to, part) = (self.context.address(span.page), bytes(span));
         let (frame, length) = (self.frames.start() + part.start, part.len());
         if length == HUGE_BYTES {
-            // A huge page does not move to an address that has a page table: see
+            // `UFFDIO_MOVE` moves a huge page only to an address without a page table: see
             // `PrivateSpace::map_in`.
             self.space.clear(&(to..to + length));
         }
         self.frames.note_move(&part);
-        // SAFETY: by the state machine of the cache the content is in the frames. The pages belong
-        // to a region.
+        // SAFETY: the cache returns `MapAttempt::Move` only for an extent whose content is in its
+        // frames and whose pages belong to a region.
         let moved = unsafe { self.handle.userfault.uffdio_move(to, frame, length, TRY_MAP_TRIES) };
         let moved_bytes = moved.map_or_else(|(bytes, _)| bytes, |()| length);
         let Fault { thread, offset, is_write, .. } = fault;
@@ -220,7 +222,8 @@ impl TryMap for FaultServer {
         let fault = PageFault { thread, page, offset, is_write, node };
         self.mapped.push(MappedExtent { fault, id, moved_bytes });
         if moved_bytes < length {
-            // The fault server maps the rest, if necessary by other means than a move.
+            // The fault server maps the rest of the extent, if necessary by a copy instead of a
+            // move.
             MapOutcome::Defer
         } else if is_prefetched || self.mapped.len() >= MAPPED_NOTIFY {
             MapOutcome::MappedAndNotify
@@ -279,8 +282,8 @@ impl FaultServer {
         }
     }
 
-    /// Puts the fault server behind a lock. Returns the lock, and in signal mode also the state
-    /// that the handlers of SIGBUS use.
+    /// Puts the fault server into a lock. Returns the lock, and in signal mode also the state that
+    /// the handlers of SIGBUS use.
     pub(crate) fn into_shared(self) -> (Arc<Mutex<Self>>, Option<Served>) {
         let (addresses, handle) = (self.context.memory.addresses(), Arc::clone(&self.handle));
         let waiters = self.waiters.clone();
@@ -292,8 +295,8 @@ impl FaultServer {
         (server, served)
     }
 
-    /// Reports to the cache, before all other events, the extents that faulting threads have
-    /// mapped. Returns true if there were any.
+    /// Reports to the cache the extents that faulting threads have mapped. This must happen before
+    /// all other events. Returns true if there were any.
     fn drain_mapped(&mut self, actions: &mut Vec<Action>) -> io::Result<bool> {
         if self.mapped.is_empty() {
             return Ok(false);
@@ -313,8 +316,8 @@ impl FaultServer {
         }
     }
 
-    /// Handles finished transfers, requests and faults. Returns true if any work was done; `None`
-    /// after a request to stop.
+    /// Handles finished transfers, requests and faults. Returns true if there was work to do, and
+    /// `None` after a request to stop.
     fn step(&mut self, actions: &mut Vec<Action>) -> io::Result<Option<bool>> {
         let mut is_busy = self.drain_mapped(actions)?;
         for (token, outcome) in self.store.done() {
@@ -327,7 +330,7 @@ impl FaultServer {
         if mem::take(&mut self.has_pinned) {
             self.cache.react(Event::RetryPinned, actions);
         }
-        // Serve known faults before polling for new ones.
+        // Execute the actions for known faults before reading new faults.
         is_busy |= !actions.is_empty();
         self.execute(actions)?;
         // Read no faults while a fork is prepared, because no page may be mapped in that time.
@@ -336,7 +339,7 @@ impl FaultServer {
             (None, Some(waiters)) => waiters.faults(),
             (None, None) => self.space.faults()?,
         };
-        // Requests are handled after the faults were read, so that the region of each fault has
+        // Handle requests after the faults were read: the region of each of these faults has then
         // been added.
         if self.handle_requests(actions) {
             return Ok(None);
@@ -365,8 +368,8 @@ impl FaultServer {
         is_busy |= !actions.is_empty();
         self.execute(actions)?;
         is_busy |= self.start_transfers(actions)?;
-        // Prefetch and evict while the drive reads the pages that threads wait for, and while other
-        // threads use mapped pages.
+        // Prefetch and evict only now, while the drive reads the pages that threads wait for, and
+        // while other threads use mapped pages.
         is_busy |= self.progress(actions)? | self.start_transfers(actions)?;
         is_busy |= self.evict(actions)?;
         is_busy |= self.progress(actions)? | self.start_transfers(actions)?;
@@ -379,9 +382,9 @@ impl FaultServer {
         Ok(Some(is_busy))
     }
 
-    /// Executes the actions that no thread waits for, but only once no extent is left to unmap. All
-    /// evicted frames are free then, and a prefetch into many free frames has long transfers.
-    /// Returns true if there is work.
+    /// Plans and executes the actions that no thread waits for, but only when no extent is left to
+    /// unmap. All evicted frames are then free, so a prefetch has many free frames and therefore
+    /// long transfers. Returns true if there is work, either done or left.
     fn progress(&mut self, actions: &mut Vec<Action>) -> io::Result<bool> {
         let mut is_busy = !self.moving_out.is_empty();
         while self.moving_out.is_empty() && self.cache.progress(actions) {
@@ -391,11 +394,11 @@ impl FaultServer {
         Ok(is_busy)
     }
 
-    /// Unmaps some of the extents that are to be evicted. So that a fault that arrives during the
-    /// call does not wait long, the call stops as soon as at least [`MOVED_OUT_AT_ONCE`] pages are
-    /// unmapped, or as soon as a transfer has finished while a thread waits for a page. While a
-    /// page is pinned, there is no limit, because the fault server then sleeps between two calls.
-    /// Returns true if any extent was unmapped.
+    /// Unmaps some of the extents in `moving_out`. A fault that arrives meanwhile must not wait
+    /// long. Therefore the call stops as soon as at least [`MOVED_OUT_AT_ONCE`] pages are unmapped,
+    /// or as soon as a transfer has finished while a thread waits for a page. While a page is
+    /// pinned, the call does not stop early, because the fault server then sleeps between two
+    /// calls. Returns true if any extent was unmapped.
     fn evict(&mut self, actions: &mut Vec<Action>) -> io::Result<bool> {
         let mut pages = 0;
         while let Some((id, span)) = self.moving_out.pop_front() {
@@ -416,8 +419,8 @@ impl FaultServer {
             return Ok(false);
         }
         while !self.transfers.are_started() {
-            // SAFETY: until the transfers are done, the frames belong to the extents, and their
-            // pages are not mapped.
+            // SAFETY: until a transfer is done, its frames belong to its extents, whose pages are
+            // not mapped.
             let failed = unsafe { self.transfers.start(self.frames.start(), &mut *self.store) };
             for token in failed {
                 self.finish_transfer(token, false, actions);
@@ -438,9 +441,10 @@ impl FaultServer {
         }
     }
 
-    /// True if the program has mapped other memory at an address. The function only tries to lock
-    /// the arena, because a signal handler may fault while its thread holds the lock. If the lock
-    /// is held, the result is `false`. A wrong `false` only makes the thread repeat its access.
+    /// True if the program has mapped other memory at an address. Only tries to lock the arena,
+    /// because the faulting thread may hold this lock itself: a signal handler may have interrupted
+    /// it. The result is false if the lock is held. A wrong `false` only makes the thread repeat
+    /// its access.
     fn is_foreign(&self, address: usize) -> bool {
         let is_foreign = |arena: MutexGuard<'_, Arena>| {
             let pieces = arena.pieces(address..address + PAGE_BYTES);
@@ -449,8 +453,9 @@ impl FaultServer {
         self.context.arena.try_lock().is_ok_and(is_foreign)
     }
 
-    /// Lets the process fork once no transfer is in flight and all pages are unmapped, and waits
-    /// until the fork is done.
+    /// Lets the process fork once all pages are unmapped and no transfer is in flight, and waits
+    /// until the fork has succeeded or failed. Returns false if no fork is requested, or if it is
+    /// not yet possible.
     fn continue_fork(&mut self, actions: &mut Vec<Action>) -> io::Result<bool> {
         let is_quiescent = self.cache.is_quiescent()
             && self.transfers.are_done()
@@ -461,7 +466,8 @@ impl FaultServer {
             None => Err(io::Error::other("some of it could not be stored")),
         };
         self.cpu_sharing.separate();
-        // Neither call fails: the forking thread waits for `frozen`, and later sends to `thaw`.
+        // Neither `send` nor `receive` fails: the forking thread waits for `frozen`, and later
+        // sends to `thaw`.
         freeze.frozen.send(child);
         let _ = freeze.thaw.receive();
         self.cache.react(Event::Thaw, actions);
@@ -496,7 +502,8 @@ impl FaultServer {
                     self.store.before_fork();
                     self.cache.react(Event::Freeze, actions);
                 }
-                // Another fork is in progress: this request is handled after that fork.
+                // Another fork is in progress. Queue this request again, so that it is handled
+                // after that fork.
                 Request::Freeze(freeze) => self.context.send(Request::Freeze(freeze)),
                 Request::Stop => {
                     self.error_log.flush();
@@ -508,7 +515,9 @@ impl FaultServer {
         false
     }
 
-    /// Completes a discard: the pages from `page` on read as zeros, in DRAM and in the store.
+    /// Completes the discard that begins at `page`, whose pages read as zeros now, in DRAM and in
+    /// the store. Returns the addresses of freed pages to the arena, and answers the thread that
+    /// waits for the discard.
     fn finish_discard(&mut self, page: Page, actions: &mut Vec<Action>) {
         if let Some(at) = self.discards.frees.iter().position(|pages| pages.start == page) {
             let pages = self.discards.frees.swap_remove(at);
@@ -530,7 +539,8 @@ impl FaultServer {
             match action {
                 Action::Zero(id, span) => {
                     self.frames.make(&bytes(span), &self.handle.userfault)?;
-                    // SAFETY: the frames are free, and not used by others.
+                    // SAFETY: the frames have pages, and belong to an extent that is being filled,
+                    // so no other code uses them.
                     unsafe { self.frames.zero(bytes(span)) };
                     self.dirty.record_zeros(span);
                     self.cache.react(Event::Filled(id, Ok(())), actions);
@@ -575,10 +585,10 @@ impl FaultServer {
                     self.error_log.page_poisoned(addresses.start);
                     self.poisoned.insert(page);
                     self.space.poison(&addresses);
-                    // In signal mode, `false` makes the waiting thread pass its SIGBUS to the
-                    // program. A repeated access could wait again: on a kernel without
-                    // `CONFIG_MEMORY_FAILURE`, the `si_code` of SIGBUS is the same for a poisoned
-                    // and for a missing page.
+                    // In signal mode, `false` makes the waiting thread pass its SIGBUS on to the
+                    // program. If it repeated the access instead, it could wait again: on a kernel
+                    // without `CONFIG_MEMORY_FAILURE`, the `si_code` of SIGBUS is the same for a
+                    // poisoned and for a missing page.
                     self.end_waits(page..page + 1, false);
                 }
             }
@@ -587,8 +597,8 @@ impl FaultServer {
         Ok(())
     }
 
-    /// Ends the waits for `pages`: wakes the threads in signal mode, and ends the stall time.
-    /// `may_access` is false if the pages are poisoned.
+    /// Ends the waits for `pages`: in signal mode wakes the threads that wait, and in each mode
+    /// ends their stall time. `may_access` is false if the pages are poisoned.
     fn end_waits(&mut self, pages: Range<Page>, may_access: bool) {
         if let Some(waiters) = &self.waiters {
             waiters.wake(&self.context.addresses(&pages), may_access);
@@ -596,7 +606,7 @@ impl FaultServer {
         self.stalls.end(pages);
     }
 
-    /// Maps an extent, or the rest of an extent that a faulting thread has begun to map.
+    /// Maps an extent, or the rest of an extent of which a faulting thread has mapped a part.
     fn move_in(&mut self, id: ExtentId, span: Span) {
         let (part, page) = (bytes(span), self.context.address(span.page));
         let mapped = self.draining.iter().position(|mapped| mapped.id == id);
@@ -610,8 +620,8 @@ impl FaultServer {
     fn move_out(&mut self, id: ExtentId, span: Span, to: &mut Vec<Action>) {
         let page = self.context.address(span.page);
         let event = match self.space.unmap_out(&mut self.frames, &bytes(span), page) {
-            // Some pages of the extent were not mapped, and their frames are now zeros.
-            // `unmap_out` does not report which pages, so all pages of the extent count as dirty.
+            // Some pages of the extent were missing, and their frames are zeros now. `unmap_out`
+            // does not report which pages, so all pages of the extent count as dirty.
             Ok(true) => {
                 self.dirty.forget(span.pages());
                 Event::MovedOut(id, DirtyPages::all(1 << span.order))
@@ -632,7 +642,8 @@ impl FaultServer {
         }
     }
 
-    /// Handles the end of a transfer. The end may complete the reads or writes of some extents.
+    /// Handles the end of the transfer `token`. The reads or writes of some extents may be complete
+    /// then.
     fn finish_transfer(&mut self, token: u64, is_done: bool, actions: &mut Vec<Action>) {
         for Finished { id, span, is_write, is_done } in self.transfers.finish(token, is_done) {
             let result = if is_done { Ok(()) } else { Err(Failed) };
@@ -647,7 +658,7 @@ impl FaultServer {
     }
 }
 
-/// The frames of a span, as bytes from the first frame.
+/// The frames of a span, as a range of bytes from the first frame of the pager.
 fn bytes(span: Span) -> Range<usize> {
     let start = span.frame as usize * PAGE_BYTES;
     start..start + (PAGE_BYTES << span.order)

@@ -35,18 +35,18 @@ use std::{
     sync::{Arc, MutexGuard, PoisonError, RwLockWriteGuard, atomic::Ordering},
 };
 
-/// `PROT_NONE`: each access to the pages raises SIGSEGV.
+/// `PROT_NONE`: each access raises SIGSEGV.
 const NO_ACCESS: u32 = 0;
 
-/// A process that is ready to fork. The value holds all locks of the pager at the fork. If another
-/// thread held one of the locks at the fork, the child could never take this lock, because the
+/// A process that is ready to fork. The value holds all locks of the pager during the fork. If
+/// another thread held one of them instead, the child could never take this lock, because that
 /// thread does not exist in the child.
 #[derive(Debug)]
 pub struct Fork<'a> {
     pager: &'a Pager,
     child: io::Result<Child>,
-    /// Resumes the fault server of the parent. Never dropped in a child, because the parent's fault
-    /// server, which does not exist in the child, may hold the channel's lock.
+    /// Resumes the fault server of the parent. Never dropped in a child: the parent's fault server,
+    /// which does not exist in the child, may hold the channel's lock.
     thaw: ManuallyDrop<Sender<()>>,
     arena: MutexGuard<'a, Arena>,
     requests: MutexGuard<'a, Vec<Request>>,
@@ -58,21 +58,21 @@ pub struct Fork<'a> {
 }
 
 impl Pager {
-    /// True if the pager handles faults of this process. False in a child that the program forked
-    /// by a system call of its own, which the preloaded library did not see: the pager then still
-    /// belongs to the parent.
+    /// True if the pager handles faults of this process. False in a child that the program has
+    /// forked by a system call that the preloaded library did not see. The pager then still belongs
+    /// to the parent.
     pub fn is_served(&self) -> bool {
         self.context.is_served()
     }
 
-    /// Sets the treatment of pages in a forked child. `None` is the default: the child has a copy
+    /// Sets how `pages` are treated in a forked child. `None` is the default: the child has a copy
     /// of the pages.
     pub fn set_inherit(&self, pages: &Range<usize>, inherit: Option<Inherit>) {
         lock(&self.context.inherit).set(&self.context.pages(pages), inherit);
     }
 
-    /// Prepares a fork; the caller must fork at once. Until `in_parent` or `in_child` is called,
-    /// the caller must not touch regions, and other threads that fault on regions wait.
+    /// Prepares a fork. The caller must fork at once. Until it calls `in_parent` or `in_child`, the
+    /// caller must not touch regions, and other threads that fault on regions wait.
     pub fn before_fork(&self) -> Fork<'_> {
         let (frozen, is_frozen) = channel::channel();
         let (thaw, is_thawed) = channel::channel();
@@ -100,29 +100,29 @@ impl Pager {
 
 impl Fork<'_> {
     /// Gives advice about the address range that the pager reserves, except where the program has
-    /// mapped other memory. Pages with [`Inherit::Omitted`] keep `MADV_DONTFORK`.
+    /// mapped other memory. Afterwards, pages with [`Inherit::Omitted`] have `MADV_DONTFORK` again.
     fn advise(&self, advice: Advice) {
         let context = &self.pager.context;
         for addresses in reserved(&self.arena, context) {
-            // SAFETY: advice of these kinds changes no content.
+            // SAFETY: the callers pass `MADV_DOFORK` or `MADV_DONTFORK`, which change no content.
             let _ = unsafe { memory::advise(&addresses, advice) };
         }
         for (pages, inherit) in self.inherit.iter() {
             if inherit == Inherit::Omitted {
                 let addresses = context.addresses(&pages);
-                // SAFETY: this advice changes no content.
+                // SAFETY: `MADV_DONTFORK` changes no content.
                 let _ = unsafe { memory::advise(&addresses, Advice::LinuxDontFork) };
             }
         }
     }
 
-    /// Resumes the pager in the parent, also after a failed fork.
+    /// Resumes the pager in the parent. Must also be called after a failed fork.
     pub fn in_parent(self) {
         self.advise(Advice::LinuxDontFork);
         ManuallyDrop::into_inner(self.thaw).send(());
     }
 
-    /// Sets up the pager in the child, with a fault server of its own.
+    /// Sets up the pager in the child: starts a fault server of its own.
     ///
     /// # Errors
     /// When the child's pager cannot be set up. The child then has no access to the extended
@@ -152,8 +152,8 @@ impl Fork<'_> {
         }
         let fds = [self.handle.userfault.as_fd().as_raw_fd(), self.handle.doorbell.as_raw_fd()];
         for request in &mut *self.requests {
-            // Forget the sender instead of dropping it. A drop takes the lock of the channel, which
-            // a thread that exists only in the parent may hold.
+            // Forget the sender instead of dropping it. A drop takes the lock of the channel, and a
+            // thread that exists only in the parent may hold this lock.
             if let Request::Discard(_, done) = request {
                 mem::forget(mem::replace(done, channel::channel().0));
             }
@@ -178,9 +178,9 @@ impl Fork<'_> {
         let frames = Frames::new(cache.division(), context.nodes.numbers())?;
         let addresses = reserved(&self.arena, context);
         let handle = Arc::new(FaultHandle::new(addresses, &frames, context.mode)?);
-        // The parent's fault server holds a reference to the old handle, which is never dropped in
-        // the child. Therefore the old handle is not dropped here either, and its descriptors are
-        // closed by number.
+        // The parent's fault server holds a reference to the old handle that is never dropped in
+        // the child. So the old handle would never be freed. Forget it, and close its descriptors
+        // by number.
         mem::forget(mem::replace(&mut *self.handle, Arc::clone(&handle)));
         for fd in fds {
             // SAFETY: the descriptors belong to the parent's handle, which the child does not use
@@ -190,8 +190,8 @@ impl Fork<'_> {
         let mut store = store()?;
         for (pages, inherit) in self.inherit.iter() {
             if inherit == Inherit::Wiped {
-                // Erase the pages in the store too: a later read of an extent reads all pages of
-                // the extent from the store, also pages that the cache takes for zeros.
+                // Also erase the pages in the store. A later read of an extent reads all pages of
+                // the extent from the store, even those that the cache takes for zeros.
                 let bytes = |pages: u64| pages * PAGE_BYTES as u64;
                 store.erase(bytes(pages.start), bytes(pages.end - pages.start));
             }
@@ -202,8 +202,8 @@ impl Fork<'_> {
     }
 }
 
-/// The address ranges that the pager reserves, without the addresses at which the program has
-/// mapped other memory.
+/// The address ranges that the pager reserves, except those at which the program has mapped other
+/// memory.
 fn reserved(arena: &Arena, context: &Context) -> Vec<Range<usize>> {
     let mut reserved: Vec<Range<usize>> = vec![];
     for (piece, owner) in arena.pieces(context.memory.addresses()) {

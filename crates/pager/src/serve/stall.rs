@@ -1,4 +1,4 @@
-//! Sums the time for which threads wait for pages.
+//! Measures the stall time: the time for which threads wait for pages.
 
 use interleaf_prefetch::page::Page;
 use std::{
@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Minimum length of a period. [`Stalls::end_period`] returns the stall time of each period,
+/// Minimum length of a period. For each period, [`Stalls::end_period`] returns the stall time
 /// divided by the length of the period.
 const PERIOD: Duration = Duration::from_secs(1);
 
@@ -17,12 +17,13 @@ pub(crate) struct Stalls {
     /// The start of each thread's wait, keyed by the page that the thread waits for.
     waiting: BTreeMap<Page, Vec<Instant>>,
     total: Duration,
-    /// Start of the current period, and the total stall time at that start.
+    /// The start of the current period, and the value of `total`, plus the waits in progress, at
+    /// that time.
     period: Option<(Instant, Duration)>,
 }
 
 impl Stalls {
-    /// A thread begins to wait for a page.
+    /// Notes that a thread begins to wait for a page.
     pub(crate) fn begin(&mut self, page: Page, now: Instant) {
         self.waiting.entry(page).or_default().push(now);
     }
@@ -43,14 +44,14 @@ impl Stalls {
         !self.waiting.is_empty()
     }
 
-    /// The sum of all waits that have ended.
+    /// The sum of the lengths of all waits that have ended.
     pub(crate) const fn total(&self) -> Duration {
         self.total
     }
 
-    /// Ends the current period if the period has lasted for a second, and returns the stall time of
-    /// the period divided by its length. The result is 1 if one thread waits all the time. Waits
-    /// that have not ended are included. `None` if the period has not lasted for a second.
+    /// Ends the current period if it has lasted for a second. Returns the stall time in the period
+    /// divided by the length of the period: 1 if one thread has waited all the time. Waits that
+    /// have not ended are included. `None` if the period has not lasted for a second.
     pub(crate) fn end_period(&mut self, now: Instant) -> Option<f64> {
         let (began, before) = *self.period.get_or_insert((now, self.total));
         let time = now.saturating_duration_since(began);

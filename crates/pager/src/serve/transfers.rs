@@ -1,5 +1,5 @@
-//! Transfers between frames and the store. Pages that are neighbours in the store are joined into
-//! one transfer, even if their frames are not neighbours.
+//! Transfers between frames and the store. One transfer joins pages that are neighbours in the
+//! store, even if their frames are not neighbours.
 
 use crate::cache::{DirtyPages, Span, index::ExtentId};
 use interleaf_prefetch::page::Page;
@@ -7,19 +7,19 @@ use interleaf_procfs::page::PAGE_BYTES;
 use interleaf_store::{Piece, Store, Transfer};
 use std::{collections::BTreeMap, ops::Range};
 
-/// Maximum number of bytes of a transfer that joins neighbouring pages: a drive gives most of its
+/// Maximum size of a transfer that joins neighbouring pages, bytes. A drive gives most of its
 /// bandwidth at this size.
 const JOINED_MAX: usize = 1 << 20;
 
-/// Maximum number of pieces of a transfer. A piece is a range of frames that the transfer reads
+/// Maximum number of pieces of a transfer. Each piece is a range of frames that the transfer reads
 /// into or writes from.
 const PIECES: usize = 128;
 
-/// Maximum number of clean pages between two dirty pages that one transfer writes together with the
-/// dirty pages. A second transfer would cost at least as much as writing the clean pages.
+/// Maximum number of clean pages between two dirty pages that one write includes. A separate write
+/// for the second dirty page would cost at least as much as writing the clean pages.
 const GAP: usize = 8;
 
-/// An extent that was completely read or written back, or whose transfer failed.
+/// An extent whose read or write-back has ended, successfully or not.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Finished {
     pub(crate) id: ExtentId,
@@ -29,7 +29,7 @@ pub(crate) struct Finished {
     pub(crate) is_done: bool,
 }
 
-/// Neighbouring pages of an extent that are read or written together.
+/// Consecutive pages of an extent that are read or written together.
 #[derive(Clone, Debug)]
 struct PageRun {
     first: Page,
@@ -38,8 +38,8 @@ struct PageRun {
     bytes: Range<usize>,
 }
 
-/// An extent of which `runs` page runs are queued or in flight. `is_done` becomes false when the
-/// transfer of a run fails.
+/// An extent that is being read or written back. `runs` is the number of its page runs that are
+/// queued or in flight. `is_done` becomes false when the transfer of a run fails.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     span: Span,
@@ -48,15 +48,15 @@ struct Pending {
     is_done: bool,
 }
 
-/// A transfer in flight: the extents of its runs, and the number of bytes that it writes, 0 for a
-/// read.
+/// A transfer in flight: the extents whose pages it transfers, and the number of bytes that it
+/// writes (0 for a read).
 #[derive(Debug, Default)]
 struct InFlight {
     ids: Vec<ExtentId>,
     write_bytes: usize,
 }
 
-/// Transfers that wait to be started, and transfers in flight.
+/// The transfers that wait to be started, and the transfers in flight.
 #[derive(Debug, Default)]
 pub(crate) struct Transfers {
     reads: Vec<PageRun>,
@@ -64,7 +64,7 @@ pub(crate) struct Transfers {
     extents: BTreeMap<ExtentId, Pending>,
     in_flight: BTreeMap<u64, InFlight>,
     last: u64,
-    /// Bytes of the writes that have succeeded.
+    /// Number of bytes that successful writes have written.
     written_bytes: u64,
 }
 
@@ -96,7 +96,7 @@ impl Transfers {
         self.reads.is_empty() && self.writes.is_empty()
     }
 
-    /// True if no transfer waits or is in flight.
+    /// True if no transfer is queued or in flight.
     pub(crate) fn are_done(&self) -> bool {
         self.extents.is_empty()
     }
@@ -111,7 +111,7 @@ impl Transfers {
     /// of the transfers that could not be started.
     ///
     /// # Safety
-    /// Until the transfers are done, no code writes to the frames, and no code uses frames that a
+    /// Until the transfers are done, no code writes to their frames, and no code uses frames that a
     /// transfer reads into.
     #[expect(unsafe_code, reason = "frames are handed to the store")]
     pub(crate) unsafe fn start(&mut self, frames: usize, store: &mut dyn Store) -> Vec<u64> {
@@ -132,7 +132,8 @@ impl Transfers {
                 let write_bytes = if is_write { bytes } else { 0 };
                 self.in_flight.insert(token, InFlight { ids, write_bytes });
                 let transfer = Transfer { token, is_write, offset, pieces: &pieces };
-                // SAFETY: the caller upholds the contract of this function.
+                // SAFETY: the caller guarantees that, until the transfer is done, no code writes to
+                // its frames, and no code uses frames that it reads into.
                 if unsafe { store.begin(transfer) }.is_err() {
                     failed.push(token);
                 }
@@ -141,7 +142,8 @@ impl Transfers {
         failed
     }
 
-    /// Ends a transfer. Returns the extents of this transfer that have no other transfer left.
+    /// Ends the transfer `token`. Returns those extents of this transfer that have no other
+    /// transfer queued or in flight.
     pub(crate) fn finish(&mut self, token: u64, is_done: bool) -> Vec<Finished> {
         let InFlight { ids, write_bytes } = self.in_flight.remove(&token).unwrap_or_default();
         self.written_bytes += if is_done { write_bytes as u64 } else { 0 };
@@ -160,12 +162,13 @@ impl Transfers {
     }
 }
 
-/// True if the run `before` ends in the store where the run `behind` begins.
+/// True if, in the store, the run `behind` begins where the run `before` ends.
 fn follows(before: &PageRun, behind: &PageRun) -> bool {
     before.first + (before.bytes.len() / PAGE_BYTES) as u64 == behind.first
 }
 
-/// Splits runs that are neighbours in the store into groups, each of which fits into one transfer.
+/// Splits `runs`, which are neighbours in the store, into groups. Each group fits into one
+/// transfer.
 fn split_runs(runs: &[PageRun]) -> impl Iterator<Item = &[PageRun]> {
     let mut rest = runs;
     std::iter::from_fn(move || {
@@ -187,7 +190,7 @@ mod tests {
     use interleaf_store::TransferError;
     use std::{io, os::fd::BorrowedFd};
 
-    /// A store without content, which begins every transfer.
+    /// A store that accepts every transfer, and has no content.
     struct NoStore;
 
     impl Store for NoStore {
@@ -226,11 +229,11 @@ mod tests {
         }
         transfers.read(3, span(128));
         #[expect(unsafe_code, reason = "the store touches no memory")]
-        // SAFETY: the store touches no memory.
+        // SAFETY: `NoStore` touches no memory.
         let failed = unsafe { transfers.start(0, &mut NoStore) };
         assert_eq!((failed.len(), transfers.written_pages()), (0, 0));
-        // Token 1 is the read. Tokens 2 to 5 are the writes: pages 0 to 2 and page 15 of each
-        // extent.
+        // Token 1 is the read. Tokens 2 to 5 are the writes: for each of the two extents, one of
+        // pages 0 to 2 and one of page 15.
         let finished: Vec<_> =
             (1..=5).flat_map(|token| transfers.finish(token, token != 5)).collect();
         assert!(transfers.are_done());

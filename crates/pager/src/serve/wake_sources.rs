@@ -16,7 +16,7 @@ use std::{
     sync::Arc,
 };
 
-/// Interval at which the fault server retries pinned pages, 5 ms, because the kernel does not
+/// Interval at which the fault server retries the unmap of pinned pages: 5 ms. The kernel does not
 /// report the end of a pin.
 const PINNED_RETRY: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
 
@@ -33,15 +33,15 @@ pub(crate) struct WakeSources {
 }
 
 impl WakeSources {
-    /// Blocks in poll(2) until a descriptor is readable, or until it is time to retry a pinned
-    /// page.
+    /// Blocks in poll(2) until a descriptor is readable, or until a pinned page must be retried.
     ///
     /// # Safety
     /// The store and the address space that the descriptors belong to still exist.
     pub(crate) unsafe fn wait(&self) -> io::Result<()> {
-        // SAFETY: the caller upholds the contract of this function.
+        // SAFETY: the caller guarantees that the store, which owns the descriptor, still exists.
         let store = unsafe { BorrowedFd::borrow_raw(self.store) };
-        // SAFETY: the caller upholds the contract of this function.
+        // SAFETY: the caller guarantees that the address space, which owns the descriptor, still
+        // exists.
         let faults = unsafe { BorrowedFd::borrow_raw(self.faults) };
         let flags = if self.reads_faults { PollFlags::IN } else { PollFlags::empty() };
         let mut fds = [
@@ -60,7 +60,7 @@ impl WakeSources {
             Err(why) => return Err(why.into()),
         };
         if is_rung {
-            // The read fails if the doorbell has not rung; it does not block.
+            // The read does not block. It fails if the doorbell has not rung.
             let _ = rustix::io::read(&self.handle.doorbell, &mut [0_u8; 8]);
         }
         Ok(())
@@ -70,7 +70,7 @@ impl WakeSources {
         self.has_pinned.then_some(&PINNED_RETRY)
     }
 
-    /// Waits by select(2), which the limit of descriptors does not affect. select(2) is slower than
+    /// Waits by select(2), which works with any limit of descriptors. select(2) is slower than
     /// poll(2): the kernel reads a bit for each number up to the highest descriptor.
     fn wait_by_select(&self) -> io::Result<()> {
         let faults = self.reads_faults.then_some(self.faults);
@@ -78,7 +78,8 @@ impl WakeSources {
         let end = fds.iter().flatten().max().map_or(0, |last| last + 1);
         let mut set = vec![FdSetElement::default(); fd_set_num_elements(fds.len(), end)];
         fds.into_iter().flatten().for_each(|fd| fd_set_insert(&mut set, fd));
-        // SAFETY: the descriptors are open: the caller upholds the contract of `wait`.
+        // SAFETY: the descriptors are open: the caller of `wait` guarantees that the store and the
+        // address space still exist, and `self.handle` owns the doorbell.
         match unsafe { select(end, Some(&mut set), None, None, self.timeout()) } {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(why) => Err(why.into()),

@@ -3,7 +3,7 @@
 use interleaf_procfs::{files::Files, stat::Stat};
 use std::{fs, io, os::unix::fs::MetadataExt};
 
-/// The value of `owner` in a slot of the ledger while the slot is cleared or prepared.
+/// The value of `owner` in a slot of the ledger while a process clears or prepares the slot.
 pub(crate) const CLEARING: u64 = u64::MAX;
 
 /// The ID and the start time of a process. The start time distinguishes the process from a later
@@ -12,14 +12,14 @@ pub(crate) const CLEARING: u64 = u64::MAX;
 pub struct Identity {
     /// The process ID.
     pub pid: u32,
-    /// The lower 32 bits of the process's start time, in ticks after boot.
+    /// The lower 32 bits of the start time of the process, in clock ticks after boot.
     pub start: u32,
 }
 
 impl Identity {
-    /// The identity of this process. Its process ID is the ID in the PID namespace to which `/proc`
-    /// belongs. This ID differs from `getpid(2)` after a fork into a new PID namespace, until the
-    /// child mounts its own `/proc`.
+    /// The identity of this process. The process ID is that of the PID namespace to which `/proc`
+    /// belongs. After a fork into a new PID namespace, it differs from `getpid(2)` until the child
+    /// mounts its own `/proc`.
     ///
     /// # Errors
     /// When `/proc` cannot be read.
@@ -30,7 +30,7 @@ impl Identity {
         own.ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// The identity of a running process; `None` when it has ended.
+    /// The identity of the running process `pid`; `None` if no such process runs any more.
     ///
     /// # Errors
     /// When `/proc` cannot be read.
@@ -44,7 +44,7 @@ impl Identity {
         Some(Self { pid: stat.pid, start: stat.start_ticks()? as u32 })
     }
 
-    /// True if the process still runs; `true` when `/proc` cannot be read.
+    /// True if the process still runs. Also true if `/proc` cannot be read.
     pub fn is_alive(&self) -> bool {
         match Self::of(self.pid) {
             Ok(found) => found == Some(*self),

@@ -1,5 +1,5 @@
-//! The resources of a process that joins its session: a slot in the ledger, its store, the nodes of
-//! its frames, and the settings of its cache.
+//! What a process needs to join its session: a slot in the ledger, a store, the nodes of its
+//! frames, and the settings of its cache.
 
 use super::{Children, Session};
 use crate::{
@@ -47,13 +47,13 @@ impl Session {
         Ok(store.released_by(Some(Releaser::in_folder(self.folder()))))
     }
 
-    /// The NUMA nodes whose memory holds the process's frames.
+    /// The NUMA nodes whose memory holds the frames of this process.
     pub fn nodes(&self) -> Nodes {
         Nodes::new(&self.settings.nodes)
     }
 
-    /// The settings of the process's cache. The cache has frames for the whole budget of the
-    /// session; the ledger limits the number of frames that the cache may use.
+    /// The settings of this process's cache. The cache has frames for the whole budget of the
+    /// session, but uses only as many of them as the ledger allows.
     ///
     /// # Errors
     /// When the budget is too large.

@@ -16,11 +16,11 @@
 //! ```
 //!
 //! The ledger has no lock, because the holder of a lock may be killed. A process that needs more
-//! pages takes three steps. First, the process writes the new number of pages into `held` of its
-//! slot. Second, the process sums `held` over all slots, and lowers its own `held` by the excess of
-//! the sum over the budget. Third, the process uses the pages that are left in `held`. Of two
-//! processes that do this at the same time, at least one sees the new number of the other.
-//! Therefore the pages that processes take in this way never exceed the budget.
+//! pages takes three steps. First, it writes the new number of pages into `held` of its slot.
+//! Second, it sums `held` over all slots, and lowers its own `held` by the excess of the sum over
+//! the budget. Third, it uses the pages that are left in `held`. If two processes do this at the
+//! same time, at least one of them sees the new number of the other. Therefore the pages that
+//! processes take in this way never exceed the budget.
 
 #![expect(unsafe_code, reason = "memory is shared with other processes")]
 
@@ -50,57 +50,57 @@ use std::{
     time::Duration,
 };
 
-/// Maximum number of processes that have a slot at the same time. Slots with an index above those
-/// that were ever in use are not read.
+/// Maximum number of processes that have a slot at the same time. A reader skips all slots after
+/// the last one that was ever in use.
 pub const SLOTS: usize = 4096;
 
-/// Number of 64-bit words in a slot for the counters of [`Counts`]. The last three words are not
-/// used yet.
+/// Number of 64-bit words that a slot has for the counters of [`Counts`]. The last three words are
+/// not used yet.
 const COUNTS: usize = 16;
 
 /// The index of [`Counts::footprint`] among the counter words of a slot.
 const FOOTPRINT: usize = 8;
 
 /// Minimum number of pages that a process holds, even if all processes together then exceed the
-/// budget. A process with fewer pages cannot hold both the pages in use and the pages being read.
+/// budget. With fewer pages, it could not hold both the pages in use and the pages being read.
 pub const PAGES_MIN: u64 = 1024;
 
-/// The value of `wanted` of a process whose pages are not part of the budget.
+/// The value of `wanted` of a process whose pages do not count for the budget.
 pub const OUTSIDE_BUDGET: u64 = u64::MAX;
 
-/// A new process that finds fewer than [`PAGES_MIN`] free pages checks at most this number of
-/// times, 1 ms apart, whether ending processes have released pages.
+/// Maximum number of times, 1 ms apart, that a new process checks whether ending processes have
+/// released pages, if it finds fewer than [`PAGES_MIN`] free pages.
 const POLLS_MAX: u32 = 200;
 
 /// The version of [`Layout`].
 const VERSION: u32 = 7;
 
-/// The error for a ledger with another [`VERSION`]. The versions can differ, because `interleaf`
-/// makes the file, and the library in the extended program opens it.
+/// The error for a ledger of another [`VERSION`]. It occurs because `interleaf` makes the file, and
+/// the library in the extended program opens it.
 const OTHER_VERSION: &str = "interleaf and libinterleaf_preload.so are of different versions; \
                              install both from the same build";
 
 #[repr(C)]
 struct Layout {
     version: AtomicU32,
-    /// Number of changes of targets and of releases of pages so far. Processes wait on this futex
+    /// Number of changes of targets, plus number of releases of pages. Processes wait on this futex
     /// for the next change or release.
     changes: AtomicU32,
     /// The budget, pages.
     budget: AtomicU64,
-    /// ID of the process that the session started first; 0 until the ID is recorded.
+    /// ID of the process that the session started first; 0 until it is recorded.
     first: AtomicU64,
     /// Device number of the `/proc` whose process IDs are in the slots.
     proc_device: AtomicU64,
-    /// The highest index of a slot that was ever in use, plus 1.
+    /// One more than the highest index of a slot that was ever in use.
     used_slots: AtomicU64,
     /// `content` is the number of pages with content in all slots together, and `footprint` is the
-    /// peak of `content`. If a process is killed while it publishes its counters, `content` may
-    /// keep the last change of this process for ever.
+    /// peak of `content`. If a process is killed while it publishes its counters, its last change
+    /// may stay in `content` for ever.
     content: AtomicU64,
     footprint: AtomicU64,
-    /// Sums of the counters of all slots that were cleared so far. The footprint is not a sum, but
-    /// the largest footprint of these slots.
+    /// Sums of the counters of all slots that were cleared. For the footprint, the largest value
+    /// instead of the sum.
     past: [AtomicU64; COUNTS],
     slots: [Slot; SLOTS],
 }
@@ -136,19 +136,19 @@ pub struct Process {
     pub identity: Identity,
     /// The process's name, at most 15 bytes.
     pub name: String,
-    /// Pages of the process's regions; [`OUTSIDE_BUDGET`] if the pages are not part of the budget.
+    /// Pages of the process's regions; [`OUTSIDE_BUDGET`] if they do not count for the budget.
     pub wanted: u64,
     /// The process's share of the budget, pages.
     pub target: u64,
     /// Pages of the budget that the process has reserved.
     pub held: u64,
-    /// Pages of the process's regions that are in DRAM, as its pager has published them.
+    /// Pages of the process's regions that are in DRAM, as the process has published them.
     pub resident: u64,
-    /// Bytes of allocations of 128 KiB and more that are not extended.
+    /// Bytes of the process's allocations of 128 KiB and more that are not extended.
     pub unextended_bytes: u64,
     /// Counters of the process's pager.
     pub counts: Counts,
-    /// Resident pages of each node of the budget, in the order of the nodes.
+    /// Resident pages of the process on each node of the budget, in the order of the nodes.
     pub by_node: [u64; NODES_MAX],
 }
 
@@ -159,14 +159,14 @@ pub struct SlotGuard {
     index: usize,
     identity: Identity,
     is_released: AtomicBool,
-    /// The counters of this process from before its last `execve(2)`.
+    /// The counters that this process had when it called `execve(2)` last.
     carried: [u64; COUNTS],
     /// Number of calls of [`SlotGuard::recover_next`] so far.
     checks: AtomicUsize,
 }
 
 impl BudgetLedger {
-    /// Makes the file of a new ledger at `path`, which only this user can open. `budget` is in
+    /// Makes the file of a new ledger at `path`. Only this user can open the file. `budget` is in
     /// pages.
     ///
     /// # Errors
@@ -207,12 +207,12 @@ impl BudgetLedger {
     }
 
     fn layout(&self) -> &Layout {
-        // SAFETY: the file is mapped as long as the value lives. The file is private to its owner,
-        // who does not truncate the file. Any bytes are a valid layout.
+        // SAFETY: the file is mapped as long as `self` lives. No other user can open the file, and
+        // its owner does not truncate it. Any bytes are a valid layout.
         unsafe { self.layout.as_ref() }
     }
 
-    /// The slots that may be in use.
+    /// The slots that were ever in use, as a range from the first slot on.
     fn slots(&self) -> &[Slot] {
         let used = self.layout().used_slots.load(SeqCst).min(SLOTS as u64) as usize;
         &self.layout().slots[..used]
@@ -244,28 +244,29 @@ impl BudgetLedger {
         let found = |slot: &Slot| {
             let owner = slot.owner.load(SeqCst);
             let process = slot.process(Identity::from_word(owner)?);
-            // Another process may have taken the slot while the slot was read.
+            // Skip a slot that another process has taken while this process read it.
             (slot.owner.load(SeqCst) == owner).then_some(process)
         };
         self.slots().iter().filter_map(found).collect()
     }
 
-    /// The footprint of the session: the peak of the pages with content in all processes together.
-    /// Pages that a forked child shares with its parent count for both.
+    /// The footprint of the session: the peak of the number of pages with content in all processes
+    /// together. A page that a forked child shares with its parent counts for both.
     pub fn footprint(&self) -> u64 {
         self.layout().footprint.load(SeqCst)
     }
 
-    /// Sums of the counters of processes whose slots were cleared. The footprint is not a sum, but
-    /// the largest footprint of these processes.
+    /// Sums of the counters of processes whose slots were cleared. For the footprint, the largest
+    /// value instead of the sum.
     pub fn past_counts(&self) -> Counts {
         counts(&self.layout().past)
     }
 
-    /// The identity of this process, for a slot of this ledger.
+    /// The identity of this process, as the owner of a slot of this ledger.
     ///
     /// # Errors
-    /// When `/proc` cannot be read, or has other process IDs than the slots.
+    /// When `/proc` cannot be read, or belongs to another PID namespace than the process IDs in the
+    /// slots.
     pub fn own_identity(&self) -> io::Result<Identity> {
         match self.has_ids_of_slots() {
             true => Identity::own(),
@@ -273,13 +274,13 @@ impl BudgetLedger {
         }
     }
 
-    /// True if the `/proc` of this process has the process IDs that are in the slots.
+    /// True if the `/proc` of this process belongs to the PID namespace of the IDs in the slots.
     fn has_ids_of_slots(&self) -> bool {
         proc_device().is_ok_and(|device| device == self.layout().proc_device.load(SeqCst))
     }
 
-    /// Clears the slots of processes that have ended, and returns these processes. A process in
-    /// another PID namespace cannot tell which processes have ended, and clears none.
+    /// Clears the slots of processes that have ended, and returns these processes. In another PID
+    /// namespace, this process cannot tell which processes have ended, and clears no slot.
     pub fn recover(&self) -> Vec<Process> {
         let mut gone = vec![];
         if !self.has_ids_of_slots() {
@@ -302,7 +303,8 @@ impl BudgetLedger {
     }
 
     /// Clears a slot, adds its counters to `past`, and returns its former content. `None` if
-    /// `identity` does not own the slot: of several concurrent callers, only one clears the slot.
+    /// `identity` does not own the slot. If several processes call this for one slot, only one
+    /// clears it.
     fn clear(&self, slot: &Slot, identity: Identity) -> Option<Process> {
         let (process, counts) = self.take_content(slot, identity)?;
         for (at, (past, count)) in self.layout().past.iter().zip(counts).enumerate() {
@@ -335,8 +337,8 @@ impl BudgetLedger {
     pub fn join(self: Arc<Self>, identity: Identity, name: &str, wanted: u64) -> Option<SlotGuard> {
         let mut carried = [0; COUNTS];
         for slot in self.slots() {
-            // A slot with this identity is from before an `execve(2)` of the process. The process
-            // ID and the start time are the same after the call, but the pages are gone. The
+            // A slot with this identity is left from before an `execve(2)` of the process, which
+            // changes neither process ID nor start time. The pages of that slot are gone, and its
             // counters continue in the new slot.
             if slot.owner.load(SeqCst) == identity.word()
                 && let Some((_, counts)) = self.take_content(slot, identity)
@@ -378,10 +380,9 @@ impl BudgetLedger {
         Some(index)
     }
 
-    /// Computes the share of each process anew, and wakes the processes if a share has changed. If
-    /// a process joined, left or changed `wanted` in the meantime, computes all shares again.
-    /// Otherwise, of two concurrent callers, the one with older values of `wanted` could store its
-    /// shares last.
+    /// Computes the share of each process, and wakes the processes if a share has changed. Starts
+    /// again if a process has joined, left or changed `wanted` in the meantime: otherwise, of two
+    /// concurrent callers, the one with older values of `wanted` could store its shares last.
     pub fn rebalance(&self) {
         let mut changed = false;
         let mut demand = self.demand();
@@ -416,7 +417,7 @@ impl BudgetLedger {
     fn notify(&self) {
         let changes = &self.layout().changes;
         changes.fetch_add(1, SeqCst);
-        // The result is ignored: the call fails only for invalid arguments.
+        // The error is ignored: the call fails only for invalid arguments.
         let _ = futex::wake(changes, futex::Flags::empty(), i32::MAX as u32);
     }
 }
@@ -457,8 +458,8 @@ impl SlotGuard {
         &self.ledger.layout().slots[self.index]
     }
 
-    /// The share of this process, pages. For a process whose pages are outside the budget, the
-    /// number of pages that it holds.
+    /// The share of this process, pages. If its pages do not count for the budget, the number of
+    /// pages that it holds.
     pub fn target(&self) -> u64 {
         match self.slot().wanted.load(SeqCst) {
             OUTSIDE_BUDGET => self.held(),
@@ -466,7 +467,7 @@ impl SlotGuard {
         }
     }
 
-    /// The budget of the session, pages; `None` for a process outside the budget.
+    /// The budget of the session, pages; `None` if the pages of this process do not count for it.
     pub fn session_budget(&self) -> Option<u64> {
         let is_inside = self.slot().wanted.load(SeqCst) != OUTSIDE_BUDGET;
         is_inside.then(|| self.ledger.budget())
@@ -477,10 +478,9 @@ impl SlotGuard {
         self.slot().held.load(SeqCst)
     }
 
-    /// Checks one slot, and clears the slot if its process has ended. Each call checks the next
-    /// slot. If the keeper of the session, which checks all slots, was killed, these calls recover
-    /// the shares of killed processes. The time of a call does not depend on the number of
-    /// processes.
+    /// Checks one slot, and clears it if its process has ended. The next call checks the next slot.
+    /// These calls recover the shares of killed processes even if the keeper of the session, which
+    /// checks all slots, was killed. A call takes the same time for any number of processes.
     pub fn recover_next(&self) {
         let slots = self.ledger.slots();
         let next = self.checks.fetch_add(1, SeqCst) % slots.len().max(1);
@@ -492,7 +492,7 @@ impl SlotGuard {
         }
     }
 
-    /// Sets the number of pages that this process can use, unless its pages are outside the budget.
+    /// Sets the number of pages that this process can use, unless they do not count for the budget.
     pub fn set_wanted(&self, pages: u64) {
         let wanted = self.slot().wanted.load(SeqCst);
         if wanted != OUTSIDE_BUDGET && wanted != pages {
@@ -501,8 +501,8 @@ impl SlotGuard {
         }
     }
 
-    /// Raises the number of held pages to `to`, or to a smaller number if the other processes leave
-    /// less of the budget. Returns the new number of held pages.
+    /// Raises the number of held pages to `to`, or less far if the other processes leave less of
+    /// the budget. Returns the new number of held pages.
     pub fn grow(&self, to: u64) -> u64 {
         let held = &self.slot().held;
         let was = held.load(SeqCst);
@@ -516,8 +516,8 @@ impl SlotGuard {
         has
     }
 
-    /// Takes the first pages of a new process: `part` pages, or fewer if fewer pages of the budget
-    /// are free, but at least [`PAGES_MIN`]. If fewer than [`PAGES_MIN`] are free, waits up to
+    /// Takes the first pages of a new process: `part` pages, or fewer if less of the budget is
+    /// free, but at least [`PAGES_MIN`]. If fewer than [`PAGES_MIN`] are free, first waits up to
     /// [`POLLS_MAX`] ms for pages of processes that have just ended or are about to end.
     pub fn take_first(&self, part: u64) -> u64 {
         let mut has = self.grow(part);
@@ -532,8 +532,8 @@ impl SlotGuard {
         self.hold(has.max(PAGES_MIN))
     }
 
-    /// Takes a slot for the calling process, a child that was just forked from the process of this
-    /// slot. Returns the slot and the child's initial number of held pages.
+    /// Takes a slot for the calling process, a child that the process of this slot has just forked.
+    /// Returns the child's slot and its initial number of held pages.
     ///
     /// # Errors
     /// When all slots are taken, or `own_identity` fails.
@@ -543,21 +543,21 @@ impl SlotGuard {
         let guard = Arc::clone(&self.ledger).join(self.ledger.own_identity()?, &name, wanted);
         let guard = guard.ok_or_else(|| io::Error::other("the session has no room for it"))?;
         let part = match wanted {
-            // The parent's pages are not part of the budget, and neither are the child's.
+            // If the parent's pages do not count for the budget, the child's do not either.
             OUTSIDE_BUDGET => guard.hold(self.held()),
-            // Most children soon call `execve(2)`, so the child does not wait for its share.
+            // Do not wait for a share, because most children soon call `execve(2)`.
             _ => guard.hold(guard.grow(self.held()).max(PAGES_MIN)),
         };
         Ok((guard, part))
     }
 
-    /// Sets the number of held pages regardless of the budget, and returns this number.
+    /// Sets the number of held pages, whatever the budget is, and returns this number.
     pub fn hold(&self, pages: u64) -> u64 {
         self.slot().held.store(pages, SeqCst);
         pages
     }
 
-    /// Lowers the number of held pages to `to`; a number below `to` stays unchanged.
+    /// Lowers the number of held pages to `to`. A number that is lower already stays unchanged.
     pub fn shrink(&self, to: u64) {
         if self.slot().held.fetch_min(to, SeqCst) > to {
             // Another process may wait for the released pages.
@@ -575,8 +575,8 @@ impl SlotGuard {
         }
     }
 
-    /// Publishes the counters of the pager, the number of pages with content, and the number of
-    /// resident pages of each node.
+    /// Publishes in the slot the counters of the pager, the number of pages with content, and the
+    /// number of resident pages of each node.
     pub fn publish(&self, counts: &Counts, content: u64, by_node: &[u64]) {
         self.slot().resident.store(by_node.iter().sum(), SeqCst);
         for (word, pages) in self.slot().by_node.iter().zip(by_node) {
@@ -592,7 +592,7 @@ impl SlotGuard {
         }
     }
 
-    /// Publishes the bytes of allocations of 128 KiB and more that are not extended.
+    /// Publishes in the slot the bytes of allocations of 128 KiB and more that are not extended.
     pub fn publish_unextended(&self, bytes: u64) {
         self.slot().unextended_bytes.store(bytes, SeqCst);
     }
@@ -602,10 +602,10 @@ impl SlotGuard {
         self.ledger.layout().changes.load(SeqCst)
     }
 
-    /// Waits until targets have changed or pages were released since [`SlotGuard::changes`]
+    /// Waits until a target has changed or pages were released since [`SlotGuard::changes`]
     /// returned `since`. The call may also return earlier.
     pub fn wait(&self, since: u32) {
-        // Errors and early returns are ignored: the caller checks its target again anyway.
+        // Errors and early returns are ignored: the caller checks its target again in any case.
         let _ = futex::wait(&self.ledger.layout().changes, futex::Flags::empty(), since, None);
     }
 }
@@ -616,8 +616,8 @@ impl Drop for SlotGuard {
     }
 }
 
-/// Sums of the counters of a process before and after an `execve(2)`. The footprint is not a sum
-/// but the larger of both, because the memory of the first program is gone.
+/// Sums of the counters of a process before and after an `execve(2)`. The footprint is the larger
+/// of both, not the sum, because the memory of the first program is gone.
 fn sum(before: &[u64; COUNTS], after: &[u64; COUNTS]) -> [u64; COUNTS] {
     let mut sum = *before;
     sum.iter_mut().zip(after).for_each(|(sum, count)| *sum += count);

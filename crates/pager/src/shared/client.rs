@@ -1,4 +1,5 @@
-//! The client of the server of shared memory: a process that shares memory.
+//! The client side of shared memory: a process that shares memory, and its connection to the
+//! server.
 
 #![expect(unsafe_code, reason = "memory files are mapped")]
 
@@ -34,17 +35,17 @@ pub struct Client {
     path: PathBuf,
     wire: Arc<Wire>,
     /// The userfaultfd of this process. The descriptor stays open as long as shared memory is
-    /// mapped, because after a close missing pages would read as zeros.
+    /// mapped: missing pages would read as zeros after it was closed.
     faults: Userfault,
     /// The number by which the server identifies the address space of this process.
     space: u64,
     pieces: MappedPieces,
 }
 
-/// The shared memory that a forked child has from its parent.
+/// The shared memory that a forked child takes over from its parent.
 #[derive(Debug)]
 pub struct Inheritance {
-    /// The connection of the child to the server, which keeps the parent's files for the child;
+    /// The child's connection to the server, which keeps the parent's files for this connection;
     /// `None` if the parent has no shared memory.
     wire: Option<io::Result<Wire>>,
     /// The address ranges of the shared memory, each with its protection (`PROT_...`).
@@ -72,7 +73,7 @@ impl Client {
         Ok(Self { path, wire, faults, space, pieces: MappedPieces::default() })
     }
 
-    /// Maps new memory of `bytes` that reads as zeros, and returns its address.
+    /// Maps `bytes` bytes of new shared memory, which reads as zeros, and returns its address.
     ///
     /// # Errors
     /// When the memory cannot be mapped, or the server refuses the request.
@@ -94,17 +95,17 @@ impl Client {
         !self.pieces.parts(addresses).is_empty()
     }
 
-    /// Reports to the server that `addresses` were unmapped, or mapped to other memory.
+    /// Tells the server that this process has unmapped `addresses`, or mapped other memory at them.
     pub fn unmapped(&mut self, addresses: &Range<usize>) {
         self.pieces.remove(addresses);
         let (address, bytes) = (addresses.start as u64, addresses.len() as u64);
-        // A failure is ignored: the request fails only if the server has ended.
+        // The error is ignored: the request fails only if the server has ended.
         let _ = request(&self.wire, Message::Unmap { address, bytes }, None);
     }
 
-    /// Prepares a fork. `protections` has the protection of each range of addresses. The server
-    /// then keeps the shared memory for the child, even if this process unmaps the memory before
-    /// the child has mapped it.
+    /// Prepares a fork. `protections` has the ranges of addresses of this process, each with its
+    /// protection. From now on, the server keeps the shared memory for the child, even if this
+    /// process unmaps it before the child has mapped it.
     pub fn before_fork(
         &self,
         protections: impl Iterator<Item = (Range<usize>, u32)>,
@@ -123,8 +124,8 @@ impl Client {
         Inheritance { wire, ranges }
     }
 
-    /// Maps in a child the memory that its parent shared at the fork. Returns the client of the
-    /// child, or `None` if the child shares no memory.
+    /// Maps the shared memory of the parent in its child. Returns the client of the child; `None`
+    /// if the child shares no memory.
     ///
     /// # Errors
     /// The first error, when a range cannot be mapped, or the server refuses a request. The ranges
@@ -133,10 +134,10 @@ impl Client {
         let Self { path, wire: parents, faults, pieces, .. } = self;
         drop(faults);
         let fd = parents.as_fd().as_raw_fd();
-        // A thread of the parent also holds a reference to the connection, which is never dropped
-        // in the child. Therefore the descriptor is closed by number.
+        // A thread of the parent, which does not exist in the child, holds a reference to the
+        // connection too. So a drop would never close the descriptor. Close it by number.
         mem::forget(parents);
-        // SAFETY: the descriptor is that of the parent's connection, which this process does not
+        // SAFETY: the descriptor belongs to the parent's connection, which this process does not
         // use any more.
         unsafe { descriptor::close(fd) };
         let Inheritance { wire, ranges } = inheritance;
@@ -157,8 +158,8 @@ impl Client {
         (Some(client), outcome.and(is_told).and(is_watched))
     }
 
-    /// Maps the shared pages from `page` on again, at `addresses` of a forked child. The server has
-    /// the file of these pages.
+    /// Maps the shared pages from `page` on in a forked child, at the same addresses as in its
+    /// parent. The server sends the file of these pages.
     fn map_again(
         &mut self,
         addresses: &Range<usize>,
@@ -169,18 +170,18 @@ impl Client {
         let (fd, offset) = (fd.ok_or(Errno::NOMEM)?, (page - first) as u64);
         let flags = MapFlags::SHARED | MapFlags::FIXED_NOREPLACE;
         let (to, bytes) = (addresses.start as *mut _, addresses.len());
-        // SAFETY: with `MAP_FIXED_NOREPLACE` the call fails if another mapping is at these
+        // SAFETY: with `MAP_FIXED_NOREPLACE`, the call fails if another mapping is at these
         // addresses.
         unsafe { mm::mmap(to, bytes, ProtFlags::empty(), flags, fd, offset) }?;
         self.serve(addresses, page, protection)
     }
 
-    /// Reports to the server that the shared pages from `page` on are newly mapped at `addresses`,
-    /// and makes the mapping accessible. Removes the mapping on failure.
+    /// Tells the server that the shared pages from `page` on are newly mapped at `addresses`, and
+    /// makes the mapping accessible. Removes the mapping on failure.
     fn serve(&mut self, addresses: &Range<usize>, page: usize, protection: u32) -> io::Result<()> {
         let served = self.start_serving(addresses, page, protection);
         if served.is_err() {
-            // SAFETY: the mapping was just made, and no other code knows the mapping.
+            // SAFETY: the mapping was just made, and no other code knows of it.
             let _ = unsafe { mm::munmap(addresses.start as *mut _, addresses.len()) };
             self.unmapped(addresses);
         }
@@ -194,7 +195,7 @@ impl Client {
         protection: u32,
     ) -> io::Result<()> {
         for advice in [Advice::LinuxNoHugepage, Advice::LinuxDontFork] {
-            // SAFETY: advice of these kinds changes no content.
+            // SAFETY: neither advice changes the content of the memory.
             let advised = unsafe { memory::advise(addresses, advice) };
             // A kernel without huge pages refuses `NOHUGEPAGE`, which is harmless.
             if advice == Advice::LinuxDontFork {
@@ -205,12 +206,12 @@ impl Client {
         let (address, bytes) = (addresses.start as u64, addresses.len() as u64);
         request(&self.wire, Message::Map { page: page as u64, address, bytes }, None)?;
         self.pieces.insert(addresses, page);
-        // SAFETY: no other code knows the mapping yet.
+        // SAFETY: the mapping was just made, and no other code knows of it.
         Ok(unsafe { memory::protect(addresses, protection) }?)
     }
 
-    /// Starts a thread that ends the process when the server has ended, because the other threads
-    /// would wait for ever on missing pages.
+    /// Starts a thread that ends this process when the server has ended. Otherwise the other
+    /// threads would wait for missing pages for ever.
     fn watch_server(&self) -> io::Result<()> {
         let wire = Arc::clone(&self.wire);
         interleaf_thread::spawn("pager-shared", move || {
@@ -229,7 +230,7 @@ impl Client {
     }
 }
 
-/// Connects to the server.
+/// Connects to the server whose socket is at `path`.
 fn connect(path: &Path) -> io::Result<Wire> {
     Ok(Wire::connect(path)?.renumbered(descriptor::protected))
 }

@@ -1,35 +1,36 @@
-//! The protocol between the server of shared memory and its clients, the processes that share
-//! memory.
+//! The protocol between the server of shared memory and its clients. A client is a process that
+//! shares memory.
 
 use interleaf_poll_server::wire::{Wire, Words};
 use rustix::io::{self, Errno};
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-/// A message of the protocol. A `page` is an address in the range that the server has reserved, and
-/// identifies the page for all processes.
+/// A message of the protocol. A field `page` is an address in the range that the server has
+/// reserved. It identifies a page in all processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
-    /// A new client greets the server; the client's userfaultfd is attached.
+    /// Greets the server. The userfaultfd of the new client is attached.
     Hello,
     /// Requests a new file of `bytes`.
     Allocate { bytes: u64 },
-    /// Requests the existing file that contains the page `page`.
+    /// Requests the file that contains the page `page`.
     Get { page: u64 },
-    /// The client has mapped a part of a file, from `page` on, at an address.
+    /// Reports that the client has mapped a part of a file: `bytes` bytes from the page `page` on,
+    /// at `address`.
     Map { page: u64, address: u64, bytes: u64 },
-    /// The client has unmapped `bytes` bytes at `address`.
+    /// Reports that the client has unmapped `bytes` bytes at `address`.
     Unmap { address: u64, bytes: u64 },
-    /// The process with the address space `space` is about to fork, and its child will use this
-    /// connection. Requests that the server keeps the files that the process maps now, until
+    /// Reports that the process with the address space `space` is about to fork, and that its child
+    /// will use this connection. The server must keep the files that the process maps now, until
     /// [`Message::Forked`].
     Fork { space: u64 },
-    /// The child has mapped the files of its parent.
+    /// Reports that the child has mapped the files of its parent.
     Forked,
-    /// The request was carried out. After [`Message::Hello`], `page` is the number of the client's
-    /// address space. After a request for a file, `page` is the first page of the file, and the
-    /// descriptor of the file is attached.
+    /// The answer to a request that was carried out. After [`Message::Hello`], `page` is the number
+    /// of the client's address space. After a request for a file, `page` is the first page of the
+    /// file, and the descriptor of the file is attached.
     Done { page: u64 },
-    /// The request was refused.
+    /// The answer to a request that was refused.
     Refused,
 }
 
@@ -64,8 +65,8 @@ impl Message {
     }
 }
 
-/// Sends a request with a descriptor, and waits for the answer. Returns the page and the descriptor
-/// of [`Message::Done`].
+/// Sends a request, with the descriptor `fd` if one is given, and waits for the answer. Returns the
+/// page and the descriptor in the answer [`Message::Done`].
 pub(crate) fn request(
     wire: &Wire,
     message: Message,

@@ -1,5 +1,5 @@
 //! The address spaces of the processes that share memory files. The server maps pages into these
-//! address spaces, and unmaps pages from them.
+//! address spaces and unmaps pages from them.
 
 use super::pieces::MappedPieces;
 use crate::{
@@ -34,17 +34,17 @@ use std::{
 /// Maximum number of processes whose faults one call of [`AddressSpace::faults`] reads.
 const EVENTS: usize = 16;
 
-/// The address at which [`Peers::has_ended`] removes write protection to test whether an address
-/// space still exists. No memory needs to be mapped at this address. A thread that happens to wait
-/// for a page at this address repeats its access.
+/// The address at which [`Peers::has_ended`] removes write protection, to test whether an address
+/// space still exists. No memory needs to be mapped at this address. If a thread happens to wait
+/// for a page at this address, the thread only repeats its access.
 const PROBE_ADDRESS: usize = 1 << 30;
 
-/// Number of bytes after the faulting page in which a fault also maps the pages that the file
-/// already contains. Together with the faulting page, the range has 64 KiB, like the fault-around
-/// of the kernel for files (`fault_around_bytes`).
+/// Size of the range after a faulting page in which pages are mapped too, if the file contains them
+/// already. Together with the faulting page, the range has 64 KiB, like the fault-around of the
+/// kernel for files (`fault_around_bytes`).
 const FAULT_AROUND: usize = 15 * PAGE_BYTES;
 
-/// A timeout of zero: the poll does not wait.
+/// A timeout of zero, with which a poll does not wait.
 const NO_WAIT: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
 /// The memory files and the processes that map them.
@@ -56,10 +56,10 @@ pub(super) struct Peers {
 
 #[derive(Debug, Default)]
 struct Table {
-    /// Files, keyed by their first address in the range that the server has reserved.
+    /// The memory files, keyed by their first address in the range that the server has reserved.
     files: BTreeMap<usize, MemoryFile>,
-    /// Address spaces of the processes that share files, keyed by the identifier that
-    /// [`Peers::add_space`] returned.
+    /// The address spaces of the processes that share files, keyed by the identifiers that
+    /// [`Peers::add_space`] has returned.
     spaces: BTreeMap<u64, PeerSpace>,
     last_id: u64,
 }
@@ -83,7 +83,7 @@ impl Peers {
     }
 
     /// Adds an address space, whose faults are read from `faults`. Returns the identifier of the
-    /// space.
+    /// address space.
     pub(super) fn add_space(&self, faults: Userfault) -> io::Result<u64> {
         let mut table = self.table();
         table.last_id += 1;
@@ -94,7 +94,8 @@ impl Peers {
         Ok(id)
     }
 
-    /// Makes a file for `pages`, which are addresses in the range that the server has reserved.
+    /// Makes the memory file of `pages`, which are addresses in the range that the server has
+    /// reserved.
     pub(super) fn add_file(&self, pages: &Range<usize>) -> io::Result<File> {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = memfd_create("interleaf-shared", flags)?;
@@ -106,15 +107,15 @@ impl Peers {
         Ok(other)
     }
 
-    /// Returns the file that contains `page`, and the first page of this file.
+    /// Returns the file that contains `page`, with the first page of this file.
     pub(super) fn file(&self, page: usize) -> Option<(usize, File)> {
         let table = self.table();
         let (file, offset) = table.file_of(page)?;
         Some((page - usize::try_from(offset).ok()?, file.try_clone().ok()?))
     }
 
-    /// Records that an address space maps the pages from `page` on at `addresses`. Returns false if
-    /// the space is unknown, or if no file contains all of the pages.
+    /// Records that the address space `space` maps the pages from `page` on at `addresses`. Returns
+    /// false if there is no such address space, or if no file contains all of the pages.
     pub(super) fn map(&self, space: u64, addresses: &Range<usize>, page: usize) -> bool {
         let mut table = self.table();
         let Some(last) = page.checked_add(addresses.len()).and_then(|end| end.checked_sub(1))
@@ -130,14 +131,15 @@ impl Peers {
         true
     }
 
-    /// Records that an address space has unmapped `addresses`.
+    /// Records that the address space `space` has unmapped `addresses`.
     pub(super) fn unmap(&self, space: u64, addresses: &Range<usize>) {
         if let Some(space) = self.table().spaces.get_mut(&space) {
             space.pieces.remove(addresses);
         }
     }
 
-    /// Returns the first page of each file of which an address space maps at least one page.
+    /// Returns the first page of each file of which the address space `space` maps at least one
+    /// page.
     pub(super) fn files_of(&self, space: u64) -> Vec<usize> {
         let table = self.table();
         let Some(space) = table.spaces.get(&space) else { return vec![] };
@@ -147,7 +149,8 @@ impl Peers {
         mapped.map(|(start, _)| *start).collect()
     }
 
-    /// True if an address space has ended: its process has exited, or runs another program.
+    /// True if the address space `space` has ended: its process has exited, or runs another
+    /// program.
     pub(super) fn has_ended(&self, space: u64) -> bool {
         let table = self.table();
         let Some(space) = table.spaces.get(&space) else { return true };
@@ -158,13 +161,13 @@ impl Peers {
     /// Removes an address space that has ended.
     pub(super) fn remove_space(&self, space: u64) {
         if let Some(space) = self.table().spaces.remove(&space) {
-            // Remove the userfaultfd from the epoll set explicitly. Closing the server's descriptor
-            // is not enough as long as another process has a copy of the descriptor open.
+            // Remove the userfaultfd from the epoll set explicitly. It is not enough to close the
+            // server's descriptor, because another process may still have a copy of it open.
             let _ = epoll::delete(&self.epoll, &space.faults);
         }
     }
 
-    /// Removes the files of which no process maps a page, except the files whose first page is in
+    /// Removes the files of which no process maps a page, except those whose first page is in
     /// `but`. Returns the page range of each removed file.
     pub(super) fn sweep(&self, but: &[usize]) -> Vec<Range<usize>> {
         let mut table = self.table();
@@ -192,35 +195,35 @@ impl Table {
 }
 
 impl PeerSpace {
-    /// Write-protects the pages at `addresses`, except where the process has unmapped them.
+    /// Write-protects the pages at `addresses`. Pages that the process has unmapped are skipped.
     fn protect(&self, addresses: &Range<usize>) -> Result<(), Pinned> {
         match self.faults.write_protect(addresses, true) {
             Ok(()) => Ok(()),
             // The process has ended, so no page is mapped any more.
             Err(Errno::SRCH) => Ok(()),
-            // The process has unmapped a part of the addresses, and the message that reports this
-            // has not arrived yet. Protect the remaining pages one by one.
+            // The process has unmapped a part of the addresses, and its message about this has not
+            // arrived yet. Protect the remaining pages one by one.
             Err(Errno::NOENT | Errno::INVAL) if addresses.len() > PAGE_BYTES => addresses
                 .clone()
                 .step_by(PAGE_BYTES)
                 .try_for_each(|page| self.protect(&(page..page + PAGE_BYTES))),
             Err(Errno::NOENT | Errno::INVAL) => Ok(()),
-            // The kernel has no memory for page tables. The pages count as pinned, so that the
+            // The kernel has no memory for page tables. Report the pages as pinned, so that the
             // unmap is retried.
             Err(_) => Err(Pinned),
         }
     }
 
-    /// Maps the faulting page, and the pages in the [`FAULT_AROUND`] bytes after it that the file
-    /// contains. If the faulting page is mapped already or missing in the file, wakes the thread,
-    /// which repeats the access.
+    /// Maps the faulting page at `address`, and those pages in the [`FAULT_AROUND`] bytes after it
+    /// that the file contains. If the faulting page is mapped already or missing in the file, only
+    /// wakes the thread, which repeats the access.
     fn map_resident(&self, address: usize) {
         let page = address..address + PAGE_BYTES;
         match self.faults.continue_pages(&page) {
             Ok(()) => {
                 for (part, _) in self.pieces.parts(&(page.end..page.end + FAULT_AROUND)) {
-                    // The call stops at the first page that is missing in the file or mapped
-                    // already.
+                    // The error is ignored: the call stops at the first page that is missing in the
+                    // file or mapped already.
                     let _ = self.faults.continue_pages(&part);
                 }
                 return;
@@ -234,7 +237,8 @@ impl PeerSpace {
     }
 }
 
-/// A thread of the address space `space` that waits for the page `page` at the address `address`.
+/// A thread of a process with the address space `space`. It waits for the page `page`, at the
+/// address `address`.
 #[derive(Clone, Copy, Debug)]
 struct Waiter {
     space: u64,
@@ -242,7 +246,7 @@ struct Waiter {
     page: usize,
 }
 
-/// The address spaces of all processes that share memory files. A pager uses them as one
+/// The address spaces of all processes that share memory files. To the server's pager, they are one
 /// [`AddressSpace`].
 #[derive(Debug)]
 pub(super) struct SharedSpace {
@@ -297,7 +301,7 @@ impl AddressSpace for SharedSpace {
     }
 
     fn move_memory(&mut self, frames: &mut Frames, from: &Range<usize>, _: &Range<usize>) {
-        // Nothing needs to be moved: the memory of the frames `from` is released, and the kernel
+        // Nothing needs to be moved: release the memory of the frames in `from`. The kernel
         // allocates memory for the destination frames at their first touch.
         frames.release(from);
     }
@@ -306,8 +310,7 @@ impl AddressSpace for SharedSpace {
         let pages = page..page + part.len();
         let waiters = self.take_waiters(&pages);
         let table = self.peers.table();
-        // If the file was removed, no process maps the page, and the content of the page is
-        // dropped.
+        // If the file was removed, no process maps the page, and its content is dropped.
         if let Some((file, offset)) = table.file_of(page)
             && let Err(why) = file.write_all_at(frames.part(part.clone()), offset)
         {
@@ -321,7 +324,7 @@ impl AddressSpace for SharedSpace {
             if mapped.iter().all(|range| space.faults.continue_pages(range).is_ok()) {
                 continue;
             }
-            // If the call above has failed for a range, map the pages that threads wait for one by
+            // The call above has failed for a range: map the pages that threads wait for one by
             // one.
             waiters
                 .iter()
@@ -356,7 +359,7 @@ impl AddressSpace for SharedSpace {
     }
 
     fn drop_pinned(&mut self, frames: &mut Frames, part: &Range<usize>, page: usize) {
-        // The cache takes the pages for pinned, because their write protection has failed
+        // The pages are only taken for pinned, because their write protection has failed
         // ([`Pinned`]). Pages are discarded only when no process maps their file any more, so the
         // unmap can succeed now.
         if self.unmap_out(frames, part, page).is_err() {
@@ -383,7 +386,7 @@ impl AddressSpace for SharedSpace {
         }
     }
 
-    /// Does nothing: pages are discarded only once no process maps their file, so no page table
-    /// entry needs to be cleared.
+    /// Does nothing. Pages are discarded only when no process maps their file any more, so there is
+    /// no page table entry to clear.
     fn clear(&mut self, _: &Range<usize>) {}
 }

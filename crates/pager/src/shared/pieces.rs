@@ -1,9 +1,9 @@
-//! The pieces of shared memory that one process has mapped in its address space.
+//! The pieces of shared memory that one process has mapped.
 
 use std::{collections::BTreeMap, ops::Range};
 
-/// The mapped pieces of an address space. A `page` is an address in the range that the server has
-/// reserved, and identifies the page for all processes.
+/// The mapped pieces of an address space, keyed by their addresses. A `page` is an address in the
+/// range that the server has reserved. It identifies a page in all processes.
 #[derive(Debug, Default)]
 pub(super) struct MappedPieces(BTreeMap<usize, MappedPiece>);
 
@@ -14,13 +14,15 @@ struct MappedPiece {
 }
 
 impl MappedPieces {
-    /// Records that the pages from `page` on are mapped at `addresses`, in place of earlier pieces.
+    /// Records that the pages from `page` on are mapped at `addresses`. They replace earlier pieces
+    /// at these addresses.
     pub(super) fn insert(&mut self, addresses: &Range<usize>, page: usize) {
         self.remove(addresses);
         self.0.insert(addresses.start, MappedPiece { end: addresses.end, page });
     }
 
-    /// Removes the pieces at `addresses`.
+    /// Removes the pieces at `addresses`. Of a piece that is only partly in this range, the rest
+    /// stays.
     pub(super) fn remove(&mut self, addresses: &Range<usize>) {
         for (part, page) in self.parts(addresses) {
             let Some((&start, &MappedPiece { end, page: first })) =
@@ -38,7 +40,7 @@ impl MappedPieces {
         }
     }
 
-    /// The parts of `addresses` that are mapped, each with its first page.
+    /// The parts of `addresses` at which pages are mapped, each with its first page.
     pub(super) fn parts(&self, addresses: &Range<usize>) -> Vec<(Range<usize>, usize)> {
         let over = self.0.range(..addresses.end).rev();
         let over = over.take_while(|(_, piece)| piece.end > addresses.start);
@@ -64,7 +66,7 @@ impl MappedPieces {
         !self.addresses(pages).is_empty()
     }
 
-    /// The page that is mapped at an address.
+    /// The page that is mapped at an address; `None` if none is.
     pub(super) fn page(&self, address: usize) -> Option<usize> {
         self.parts(&(address..address + 1)).first().map(|(_, page)| *page)
     }

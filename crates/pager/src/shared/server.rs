@@ -27,40 +27,42 @@ use std::{
     time::Duration,
 };
 
-/// The name of the server in the ledger, and in the tables of `interleaf extend`.
+/// The name of the server in the ledger and in the tables of `interleaf extend`.
 const NAME: &str = "shared memory";
 
-/// Interval at which the server checks whether processes without a connection have ended.
+/// Interval at which the server checks whether those processes have ended that have closed their
+/// connection.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// A process that shares memory, or is about to share memory.
 struct Connection {
-    /// The connection to the process; `None` after the process has closed its end. The server then
-    /// polls for the end of the process.
+    /// The connection to the process; `None` after the process has closed it. The server then polls
+    /// for the end of the process.
     wire: Option<Wire>,
     space: Option<u64>,
-    /// The first page of the file that the server has sent to the process, and that the process has
+    /// The first page of a file that the server has sent to the process and that the process has
     /// not mapped yet.
     file: Option<usize>,
     /// The first pages of the files that the process will map because its parent maps them. The
-    /// parent may unmap the files, or exit, before the process has mapped them.
+    /// server keeps these files: the parent may unmap them, or exit, before the process has mapped
+    /// them.
     inherited: Vec<usize>,
 }
 
 struct Server<'a> {
     session: &'a Session,
     peers: Arc<Peers>,
-    /// The pager of the shared memory; `None` before the first allocation of shared memory. The
-    /// pager starts so late, because each pager takes a share of the session's budget.
+    /// The pager of the shared memory; `None` before the first allocation of shared memory. It is
+    /// started only then, because each pager takes a share of the session's budget.
     pager: Option<Pager>,
     connections: Vec<Connection>,
 }
 
-/// Serves shared memory until all processes that share memory have ended, and the process that
-/// keeps the session running has closed its end of `keeper`. Writes one byte to `keeper` when the
-/// server is ready. If processes that share memory remain when `keeper` is closed, calls `stays`
-/// and writes a second byte. If another server of the session runs already, returns at once and
-/// writes no byte.
+/// Serves shared memory. Returns when all processes that share memory have ended, and the process
+/// that keeps the session running has closed its end of `keeper`. Writes one byte to `keeper` when
+/// the server is ready. If processes that share memory remain when `keeper` is closed, calls
+/// `stays` and writes a second byte. If another server of the session runs already, returns at once
+/// and writes no byte.
 ///
 /// # Errors
 /// When the socket cannot be polled.
@@ -77,7 +79,7 @@ pub fn serve(session: &Session, mut keeper: UnixStream, stays: impl FnOnce()) ->
     while !server.step(&listener, Some(&keeper))? {}
     if !server.connections.is_empty() {
         stays();
-        // The write fails if the keeper was killed.
+        // The error is ignored: the write fails if the keeper was killed.
         let _ = keeper.write_all(&[1]);
     }
     drop(keeper);
@@ -89,7 +91,7 @@ pub fn serve(session: &Session, mut keeper: UnixStream, stays: impl FnOnce()) ->
 }
 
 impl Server<'_> {
-    /// Waits for messages, and answers the messages. Returns true if the keeper has closed its end.
+    /// Waits for messages and answers them. Returns true if the keeper has closed its end.
     fn step(&mut self, listener: &OwnedFd, keeper: Option<&UnixStream>) -> io::Result<bool> {
         let connected: Vec<usize> =
             (0..self.connections.len()).filter(|at| self.connections[*at].wire.is_some()).collect();
@@ -121,7 +123,8 @@ impl Server<'_> {
         Ok(turn.control)
     }
 
-    /// Receives and answers one message. An invalid message ends the connection.
+    /// Receives and answers one message of the connection with the index `at`. An invalid message
+    /// ends the connection.
     fn handle_message(&mut self, at: usize) {
         let Some(wire) = &self.connections[at].wire else { return };
         let message = wire.receive().ok().flatten();
@@ -193,8 +196,8 @@ impl Server<'_> {
         })
     }
 
-    /// Makes a new file of at least `bytes`, and returns its first page and the file. Starts the
-    /// pager before the first file. `None` on failure.
+    /// Makes a new file of at least `bytes` bytes. Returns the first page of the file, and the
+    /// file; `None` on failure. Starts the pager before the first file.
     fn allocate(&mut self, bytes: usize) -> Option<(usize, fs::File)> {
         if self.pager.is_none() {
             match start_pager(self.session, &self.peers) {
@@ -206,8 +209,8 @@ impl Server<'_> {
             }
         }
         let pager = self.pager.as_ref()?;
-        // A file has at least `SPACING` bytes. The arena would put shorter ranges side by side, and
-        // an extent could then contain pages of several files.
+        // A file has at least `SPACING` bytes, because the arena puts shorter ranges side by side,
+        // and an extent could then contain pages of several files.
         let pages = pager.allocate_protected(bytes.max(SPACING), 1, 0)?;
         let file = self.peers.add_file(&pages);
         if file.is_err() {
@@ -216,7 +219,7 @@ impl Server<'_> {
         Some((pages.start, file.ok()?))
     }
 
-    /// Removes processes that have ended, and files that are not mapped any more.
+    /// Removes the processes that have ended, and the files that no process maps any more.
     fn remove_ended(&mut self) {
         let peers = &self.peers;
         self.connections.retain(|peer| {

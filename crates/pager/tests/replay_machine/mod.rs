@@ -1,6 +1,6 @@
 //! A simulated machine that completes each action of a page cache immediately. No transfer is late,
 //! so the traffic depends only on the cache's replacement and prefetch. [`replay`] counts the
-//! traffic of a workload.
+//! traffic that a workload causes.
 
 use interleaf_extend_forecast::{
     access::{BlockTraffic, Touch},
@@ -16,21 +16,21 @@ use interleaf_workload::{
 };
 use std::collections::VecDeque;
 
-/// Bytes of a page.
+/// Size of a page, bytes.
 pub const PAGE: usize = 4096;
 
-/// Number of rounds of the workload that warm up the cache before the measured rounds.
+/// Number of rounds of the workload that warm up the cache, before the measured rounds.
 const ROUNDS: usize = 2;
 
 /// Number of measured rounds of the workload.
 pub const COUNTED: usize = 4;
 
-/// The counters of the cache before and after the measured rounds, and the traffic of optimal
-/// replacement to compare with.
+/// The counters of the cache before and after the measured rounds, and the traffic with optimal
+/// replacement to compare them with.
 pub struct Replay {
     before: Counts,
     after: Counts,
-    /// Number of pages read in the first round, which does not count as a measured round.
+    /// Number of pages read in the first round, which is a warm-up round.
     pub read_in_first_round: u64,
     /// Number of wasted reads in all measured rounds: reads of a page that was not touched since
     /// its previous read.
@@ -40,7 +40,7 @@ pub struct Replay {
 }
 
 impl Replay {
-    /// The increase of the counter that `of` selects, over all measured rounds.
+    /// The increase of the counter that `of` selects, during all measured rounds.
     pub fn count(&self, of: fn(&Counts) -> u64) -> u64 {
         of(&self.after) - of(&self.before)
     }
@@ -92,14 +92,14 @@ struct ReplayMachine {
     is_dirty: Vec<bool>,
     /// True for each page that was touched since it was read.
     is_used: Vec<bool>,
-    /// Number of reads of a page that was not touched since its previous read.
+    /// Number of reads of pages that were not touched since their previous read.
     wasted_reads: u64,
     todo: VecDeque<Action>,
 }
 
 impl ReplayMachine {
-    /// A machine with a budget of `frames` frames, and `arrays` arrays of equal length with `pages`
-    /// pages in all.
+    /// A machine with a budget of `frames` frames, and with `arrays` arrays of equal length, which
+    /// together have `pages` pages.
     fn new(frames: u32, pages: usize, arrays: usize) -> Self {
         let mut cache = Cache::new(Settings::for_budget(frames));
         let array = pages.div_ceil(arrays) as Page;
@@ -116,7 +116,7 @@ impl ReplayMachine {
         self.todo.extend(actions);
     }
 
-    /// Touches a page. If the page is not mapped, the thread waits until the page is mapped.
+    /// Lets the thread touch a page. If the page is not mapped, the thread waits until it is.
     fn touch(&mut self, page: usize, offset: u16, is_write: bool) {
         if !self.is_mapped[page] {
             let fault = PageFault { thread: 1, page: page as Page, offset, is_write, node: 0 };
@@ -125,7 +125,7 @@ impl ReplayMachine {
             while let Some(action) = self.todo.pop_front() {
                 self.act(action);
                 // The thread resumes as soon as the page is mapped, even if a later action unmaps
-                // the page again.
+                // it again.
                 was_mapped |= self.is_mapped[page];
             }
             assert!(was_mapped, "page {page} was touched and is not mapped");

@@ -2,12 +2,12 @@
 
 use super::*;
 
-/// The smallest budget of these tests, frames. Each of the three threads can still load an extent
-/// of 4 pages.
+/// The smallest budget of these tests, frames. With this budget, each of the three threads can
+/// still load an extent of 4 pages.
 const BUDGET_MIN: usize = 32;
 
 impl Simulation {
-    /// Discards the content of released frames, as the kernel does.
+    /// Discards the content of released frames, as the kernel does when their memory is given back.
     pub(super) fn release(&mut self) {
         for (frame, order) in self.cache.newly_released() {
             self.frames[frame as usize..][..1 << order].fill(None);
@@ -29,8 +29,8 @@ fn every_page_holds_its_last_content_while_the_budget_changes() {
             simulation.release();
             mixed(simulation, thread)
         });
-        // Continue the run, because frames in use are released only by later events, after their
-        // pages were evicted.
+        // Continue the run. Frames in use are released only by later events, after their pages were
+        // evicted.
         simulation.run(1000, mixed);
         assert_eq!(simulation.cache.used_frames(), budget, "seed {seed}");
         simulation.release();

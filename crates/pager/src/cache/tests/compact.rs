@@ -1,4 +1,4 @@
-//! Tests of free frames that are made contiguous.
+//! Tests that fragmented free frames are made contiguous.
 
 use super::{
     super::{Settings, frame_pool::Frame},
@@ -8,8 +8,8 @@ use interleaf_prefetch::{Limits, page::Page};
 use std::mem;
 
 impl Simulation {
-    /// Moves the memory of free frames at once, because the fault server also does this before any
-    /// later action.
+    /// Moves the memory of free frames. The simulation calls this at once, because the fault server
+    /// also moves the memory before any later action.
     pub(super) fn move_memory(&mut self, from: Frame, to: Frame, order: u8) {
         for at in 0..1 << order {
             let content = self.frames[(from + at) as usize].take();
@@ -21,8 +21,9 @@ impl Simulation {
     }
 }
 
-/// Faults on single pages in random order fragment the free frames. A loop over other pages then
-/// makes free frames contiguous: the extents that it maps have at least 24 pages in the mean.
+/// Faults on single pages in random order fragment the free frames. A loop over other pages must
+/// then make free frames contiguous: in its last pass, the extents that it maps have at least 24
+/// pages in the mean.
 #[test]
 fn a_loop_makes_fragmented_frames_contiguous() {
     let frames = 32_768;

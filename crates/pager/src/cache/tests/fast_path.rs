@@ -2,20 +2,20 @@
 
 use super::*;
 
-/// The state of the fast path: extents that threads have mapped themselves.
+/// The simulated state of the fast path: the extents that threads have mapped themselves.
 #[derive(Default)]
 pub(super) struct FastPath {
-    /// Faults that were not committed to the cache yet: at most `log_max`.
+    /// Faults that were not committed to the cache yet; at most `log_max`.
     log: Vec<(PageFault, ExtentId)>,
     log_max: usize,
-    /// Extents that threads have mapped, and whose `MoveIn` was not carried out yet.
+    /// Extents that threads have mapped, and whose action `MoveIn` is still pending.
     moved: Vec<ExtentId>,
     count: usize,
 }
 
 impl Simulation {
-    /// Lets a thread map the extent of a page itself, if the cache allows it. Returns true if the
-    /// thread has mapped the extent.
+    /// Lets a thread map the extent of a page itself, if the cache and the length of the log allow
+    /// it. Returns true if the thread has mapped the extent.
     pub(super) fn try_map(&mut self, thread: usize, page: Page, is_write: bool) -> bool {
         let Some(fast_path) = &mut self.fast_path else { return false };
         if fast_path.log.len() == fast_path.log_max {
@@ -40,8 +40,8 @@ impl Simulation {
         }
     }
 
-    /// Reports to the cache the faults that threads have served themselves since the last call, and
-    /// queues the actions that follow.
+    /// Reports the faults in the log to the cache, and queues the actions that follow. The cache
+    /// must request one `MoveIn` for each fault.
     pub(super) fn commit_mapped(&mut self) {
         let Some(fast_path) = self.fast_path.as_mut().filter(|fast_path| !fast_path.log.is_empty())
         else {
@@ -58,8 +58,8 @@ impl Simulation {
         self.todo.extend(actions);
     }
 
-    /// True if a thread has already carried out the committed move of the extent. The extent is
-    /// then removed from `moved`, so the next call returns false.
+    /// True if a thread has mapped the extent itself, so that its action `MoveIn` has nothing left
+    /// to do. Also removes the extent from `moved`: the next call returns false.
     pub(super) fn has_moved(&mut self, id: ExtentId) -> bool {
         let Some(fast_path) = &mut self.fast_path else { return false };
         let at = fast_path.moved.iter().position(|moved| *moved == id);
@@ -67,8 +67,8 @@ impl Simulation {
     }
 }
 
-/// Threads map extents on the fast path, while extents are pinned, discarded, or evicted by advice.
-/// Each thread reads the content that was written last.
+/// Threads map extents on the fast path while other extents are pinned, discarded, or evicted by
+/// advice. Each thread must read the content that was written last.
 #[test]
 fn threads_on_the_fast_path_see_the_last_content() {
     for seed in 0..20 {

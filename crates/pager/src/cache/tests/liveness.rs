@@ -1,11 +1,10 @@
-//! Tests of liveness: each waiting fault is served, at the latest when all pending events have
-//! arrived.
+//! Tests of liveness: each waiting fault is served at the latest when all pending actions are
+//! carried out.
 
 use super::*;
 
-/// Once the program has touched all inactive pages again, a fault may find no free frame and no
-/// eviction in progress. The fault must then be served with frames of prefetched pages, which are
-/// dropped for the fault.
+/// When no page is inactive any more, a fault may find no free frame and no eviction in progress.
+/// The cache must then drop prefetched pages, and serve the fault with their frames.
 #[test]
 fn dropped_prefetches_serve_waiting_faults() {
     for seed in 8..12 {
@@ -30,11 +29,11 @@ fn dropped_prefetches_serve_waiting_faults() {
     }
 }
 
-/// No 128 contiguous frames are free: mapped pages keep 48 of each 128 frames of the first huge
-/// page, and pinned pages the first of each 128 frames of the second. New pages come into the
-/// second huge page, which has more free frames and is therefore compacted. Compaction must not
-/// evict each new page at the next fault: a thread that needs two pages at once, or runs late,
-/// would fault for ever.
+/// No 128 contiguous frames are free. In the first huge page of frames, mapped pages keep 48 of
+/// each 128 frames. In the second, pinned pages keep the first of each 128 frames. New pages come
+/// into the second huge page, which has more free frames and is therefore compacted. Compaction
+/// must not evict each new page at the next fault: a thread that needs two pages at once, or that
+/// runs late, would fault for ever.
 #[test]
 fn compaction_leaves_new_pages_mapped() {
     let settings = Settings { frames: 1024, order: 2, prefetch: Limits { initial: 16, max: 64 } };
@@ -58,7 +57,7 @@ fn compaction_leaves_new_pages_mapped() {
         }
         simulation.settle();
     }
-    // The pages are at irregular distances, so that they are no stream.
+    // The distances between the pages are irregular, so that the pages form no stream.
     let pages: [Page; 6] = [2048, 5300, 3100, 7700, 4000, 2600];
     for (at, page) in pages.into_iter().enumerate() {
         simulation.touch(0, page, false);

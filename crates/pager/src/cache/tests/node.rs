@@ -3,19 +3,19 @@
 use super::*;
 use crate::cache::node::Node;
 
-/// A budget of 1024 frames. The even share of each of two nodes is 512 frames. A share changes in
-/// steps of a sixteenth of the even share, 32 frames (`Shares`).
+/// Settings with a budget of 1024 frames. With two nodes, the even share of a node is 512 frames. A
+/// share changes in steps of a sixteenth of the even share: 32 frames (`Shares`).
 const BUDGET: Settings = Settings { frames: 1024, ..SETTINGS };
 
 /// Number of pages of each thread's own array: twice the even share of a node.
 const ARRAY: usize = 1024;
 
-/// Maximum number of pages of the second array on the first node. The stream of the first thread
-/// may prefetch these pages, past the end of its own array.
+/// Maximum number of pages of the second array that may be on the first node. The stream of the
+/// first thread may prefetch these pages, because they follow its own array.
 const PAST_THE_END: usize = 16;
 
 impl Simulation {
-    /// A simulation of two nodes, with one thread on each node. Each thread has its own array.
+    /// Simulates two nodes, with one thread on each. Each thread has its own array.
     fn on_two_nodes(division: Division, seed: u64) -> Self {
         Self::with_nodes(BUDGET, division, 2 * ARRAY, 2, seed)
     }
@@ -32,7 +32,7 @@ impl Simulation {
         found
     }
 
-    /// Each thread touches all pages of its own array in order, at least `rounds` times.
+    /// Lets each thread touch all pages of its own array in order, at least `rounds` times.
     fn sweep(&mut self, rounds: usize) {
         let mut next = [0; 2];
         let steps = rounds * 2 * ARRAY;
@@ -44,8 +44,8 @@ impl Simulation {
         assert!(next.iter().all(|touches| *touches >= rounds * ARRAY), "{next:?}");
     }
 
-    /// Asserts that frames and regions together hold at most as many pages as the budget, after the
-    /// content of released frames was discarded.
+    /// Discards the content of released frames. Asserts that frames and regions together then hold
+    /// at most as many pages as the budget.
     fn assert_within_budget(&mut self) {
         self.release();
         let with_page = self.frames.iter().chain(&self.mapped).flatten().count();
@@ -86,7 +86,8 @@ fn pages_move_to_the_other_node_when_their_thread_does() {
 fn a_thread_alone_uses_the_whole_budget_of_its_node() {
     let mut simulation =
         Simulation::on_two_nodes(Division::by_use(BUDGET.frames, &[BUDGET.frames; 2]), 3);
-    // First both threads touch the first array. Afterwards the second thread runs alone.
+    // First both threads touch the first array. Then the second thread runs alone, on its own
+    // array.
     simulation.run(8 * ARRAY, |simulation, thread| (simulation.below(ARRAY) as Page, thread == 0));
     let mut at = ARRAY;
     for _ in 0..6 * ARRAY {

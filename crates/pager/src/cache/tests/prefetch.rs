@@ -15,7 +15,8 @@ fn a_sweep_is_prefetched() {
     assert!(prefetch_wasted * 20 < prefetched, "{prefetch_wasted} of {prefetched}");
 }
 
-/// The first pass over new memory prefetches zeros, which are neither read nor counted.
+/// The first pass over new memory prefetches zeros. They are not read, and must not be counted as
+/// prefetched.
 #[test]
 fn prefetches_of_zeros_are_not_counted() {
     let mut simulation = Simulation::new(Settings { frames: 256, ..SETTINGS }, 1024, 1, 1);
@@ -36,7 +37,7 @@ fn prefetches_of_zeros_are_not_counted() {
     assert!(second.prefetch_hits + second.prefetch_wasted <= second.prefetched, "{second:?}");
 }
 
-/// Prefetches of a stream that has ended are dropped before pages that were touched are evicted.
+/// Prefetched pages of a stream that has ended must be dropped before touched pages are evicted.
 #[test]
 fn stale_prefetches_are_dropped() {
     let settings = Settings { frames: 2048, order: 2, prefetch: Limits { initial: 16, max: 256 } };

@@ -2,8 +2,9 @@
 
 use super::*;
 
-/// The program uses 2304 pages of a region of a million pages. Of these, 256 are pinned, so that
-/// they are never loaded while the program thrashes.
+/// The program uses 2304 pages of a region of a million pages. Of these, 256 are pinned, and
+/// therefore never loaded while the program thrashes. The recommended budget must have room for all
+/// 2304 pages.
 #[test]
 fn the_recommended_budget_holds_all_used_pages_and_no_untouched_ones() {
     const PINNED: Page = 256;

@@ -12,8 +12,9 @@ use interleaf_thread::lock;
 use std::time::Instant;
 
 impl FaultServer {
-    /// Sets the budget of the cache to this process's share, at least [`PAGES_MIN`] pages. A larger
-    /// share is adopted only in part while other processes have not released enough frames.
+    /// Sets the budget of the cache to this process's share, but at least to [`PAGES_MIN`] pages.
+    /// While other processes have not released enough frames for a larger share, adopts only a part
+    /// of it.
     pub(super) fn rebalance(&mut self, actions: &mut Vec<Action>) {
         let Some(slot) = lock(&self.context.slot).clone() else { return };
         let target = slot.target().max(PAGES_MIN);
@@ -22,8 +23,8 @@ impl FaultServer {
         self.cache.react(Event::Budget(frames), actions);
     }
 
-    /// Gives the memory of released frames back to the kernel, and lowers the number of held pages
-    /// in the ledger.
+    /// Gives the memory of released frames back to the kernel. Lowers the number of pages that this
+    /// process holds in the ledger.
     pub(super) fn release_frames(&mut self) {
         let mut has_released = false;
         for (frame, order) in self.cache.newly_released() {
@@ -36,15 +37,16 @@ impl FaultServer {
         }
     }
 
-    /// Publishes the number of pages of all regions: the maximum that this process can use.
+    /// Publishes the number of pages of all regions, which is the maximum number of frames that
+    /// this process can use.
     pub(super) fn publish_wanted(&self) {
         if let Some(slot) = &*lock(&self.context.slot) {
             slot.set_wanted(self.cache.region_pages());
         }
     }
 
-    /// Publishes the counters, the number of pages with content, and the number of resident pages
-    /// of each node.
+    /// Publishes in the ledger the counters, the number of pages with content, and the number of
+    /// resident pages of each node.
     pub(super) fn publish_counts(&self) {
         let stalled = self.stalls.total().as_nanos();
         let stalled_ns = u64::try_from(stalled).unwrap_or(u64::MAX);
@@ -58,8 +60,8 @@ impl FaultServer {
         self.context.publish(counts, content, &by_node[..nodes.len()]);
     }
 
-    /// Once a second: frees the share of another process that was killed, if this process could use
-    /// more frames, and tells the user once that the program thrashes.
+    /// Does two things once a second. If this process could use more frames, frees the share of a
+    /// process that was killed. If the program thrashes, tells the user so, once.
     pub(super) fn end_period(&mut self, now: Instant) {
         let Some(share) = self.stalls.end_period(now) else { return };
         let budget = u64::from(self.cache.budget());
@@ -75,8 +77,8 @@ impl FaultServer {
     }
 }
 
-/// The budget of the session, in frames, with which this process would have a share of `enough`
-/// frames. At present the process has a share of `budget` frames of a budget of `session` frames.
+/// The budget of the session, in frames, that would give this process a share of `enough` frames.
+/// At present it has a share of `budget` frames of a budget of `session` frames.
 fn for_session(enough: u64, budget: u64, session: u64) -> u64 {
     let scale = session.max(budget) as f64 / budget.max(1) as f64;
     (enough as f64 * scale) as u64

@@ -8,7 +8,7 @@ fn ledger(budget: u64) -> (tempfile::TempDir, Arc<BudgetLedger>) {
     (folder, ledger)
 }
 
-/// An identity with this process ID. No process with the ID needs to exist.
+/// An identity with the process ID `pid`. The process need not exist.
 fn some(pid: u32) -> Identity {
     Identity { pid, start: 1 }
 }
@@ -23,7 +23,7 @@ fn a_later_process_gets_its_share() {
     let (folder, ledger) = ledger(1000);
     let first = Arc::clone(&ledger).join(some(1), "solver", 5000).unwrap();
     assert_eq!((first.target(), first.grow(1000)), (1000, 1000));
-    // The ledger is opened a second time by its path, as another process would do.
+    // Open the ledger a second time by its path, as another process would do.
     let other = Arc::new(BudgetLedger::open(&folder.path().join("ledger")).unwrap());
     let second = Arc::clone(&other).join(some(2), "a name of more than 15 bytes", 300).unwrap();
     assert_eq!(targets(&ledger), [(1, 700), (2, 300)]);
@@ -73,7 +73,8 @@ fn the_slot_of_a_killed_process_is_freed_and_its_counts_stay() {
     assert_eq!(next.grow(1000), 1000);
 }
 
-/// The keeper of the session, which calls `recover`, may have been killed.
+/// The keeper of the session, which calls `recover`, may have been killed. Another process must
+/// then free the share by `recover_next`.
 #[test]
 fn a_process_frees_the_share_of_another_one_that_was_killed() {
     let (_folder, ledger) = ledger(1000);
@@ -108,8 +109,9 @@ fn counters_of_a_process_continue_after_its_execve() {
     assert_eq!(ledger.past_counts().faults, 7);
 }
 
-/// Processes that run one after the other, and the programs that a process runs by `execve(2)` one
-/// after the other, do not have their memory at the same time.
+/// Processes that run one after the other do not have their memory at the same time. Neither do the
+/// programs that one process runs one after the other by `execve(2)`. Only the peak of the sum over
+/// running programs is the footprint.
 #[test]
 fn the_footprint_of_a_session_is_the_peak_of_the_sum() {
     let (_folder, ledger) = ledger(1000);
@@ -133,7 +135,7 @@ fn the_footprint_of_a_session_is_the_peak_of_the_sum() {
 fn a_full_ledger_refuses_one_more_process() {
     let (_folder, ledger) = ledger(1000);
     let own = Identity::own().unwrap();
-    // The owner of all slots is this running process, because slots of ended processes would be
+    // Make this running process the owner of all slots, because slots of ended processes would be
     // cleared.
     for slot in &ledger.layout().slots {
         slot.owner.store(own.word(), SeqCst);
@@ -143,7 +145,7 @@ fn a_full_ledger_refuses_one_more_process() {
     assert_eq!(ledger.processes().len(), SLOTS);
 }
 
-/// A process that ends leaves a free slot; the slots after this slot stay in use.
+/// When a process ends, its slot is used again, and the slots with higher indices stay in use.
 #[test]
 fn more_than_256_processes_have_slots() {
     let (_folder, ledger) = ledger(1000);
@@ -168,7 +170,7 @@ fn the_sum_of_all_pages_never_exceeds_the_budget() {
                 let guard = Arc::clone(ledger).join(some(at), "one of them", 1000).unwrap();
                 for lap in 0..2000_u64 {
                     let has = guard.grow((u64::from(at) * 97 + lap * 31) % 900);
-                    // The thread uses its pages only between `grow` and `shrink`.
+                    // The thread uses the pages that it has taken only between `grow` and `shrink`.
                     let all = held.fetch_add(has, SeqCst) + has;
                     assert!(all <= 1000, "{all}");
                     held.fetch_sub(has, SeqCst);
