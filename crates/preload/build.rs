@@ -1,4 +1,4 @@
-//! Options of the linker for the preloaded library.
+//! Passes options to the linker of the preloaded library.
 
 use std::io::{self, Write as _};
 

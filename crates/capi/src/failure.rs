@@ -1,5 +1,5 @@
-//! Errors of the C functions: the status that a call returns, and the message for the calling
-//! thread.
+//! Errors of the C functions: the status that a call returns, and the message that the calling
+//! thread can ask for.
 
 use libc::{c_char, c_int};
 use std::{cell::RefCell, ffi::CString, io};
@@ -8,7 +8,7 @@ thread_local! {
     static MESSAGE: RefCell<CString> = RefCell::default();
 }
 
-/// The errors that C functions return: all values of `interleaf_status` except `INTERLEAF_OK`.
+/// The errors that a C function may return: the values of `interleaf_status` except `INTERLEAF_OK`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Status {
     BadArgument = 1,
@@ -34,8 +34,8 @@ impl Failure {
         Self::new(Status::BadArgument, why, hint)
     }
 
-    /// Returns the failure of `interleaf_open` if the pager cannot start because of the error
-    /// `why`.
+    /// Returns the failure of `interleaf_open` if the pager cannot start. `why` is the error of the
+    /// start.
     pub(crate) fn start(why: &io::Error) -> Self {
         let text = format!("the pager does not start: {why}");
         match why.kind() {
@@ -58,8 +58,8 @@ impl Failure {
     }
 }
 
-/// Runs `does`, which is the body of a C function, and returns the status of the call: 0 on
-/// success. On failure, stores the error message, which [`message`] returns.
+/// Runs `does`, the body of a C function, and returns the status of the call: 0 on success. On
+/// failure, stores the message for [`message`].
 pub(crate) fn answer(does: impl FnOnce() -> Result<(), Failure>) -> c_int {
     let Err(failure) = does() else { return 0 };
     let text = CString::new(failure.message.replace('\0', " ")).unwrap_or_default();

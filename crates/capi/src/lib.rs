@@ -1,4 +1,4 @@
-//! The functions of the pager's C library. The header `interleaf.h` documents each function for
+//! The C functions of the pager's library. The header `interleaf.h` documents each function for
 //! users.
 
 #![warn(missing_docs)]
@@ -22,20 +22,21 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// The smallest allowed `options.dram_bytes`: two huge pages of 2 MiB.
+/// The smallest allowed value of `options.dram_bytes`: two huge pages of 2 MiB.
 const DRAM_MIN: u64 = 4 << 20;
 
-/// The default of `options.address_bytes`: 1 TiB of virtual addresses for all regions.
+/// The default of `options.address_bytes`, for which users give 0: 1 TiB of virtual addresses for
+/// all regions.
 const ADDRESSES: u64 = 1 << 40;
 
-/// The largest allowed `options.address_bytes`. A pager cannot number more pages than this.
+/// The largest allowed value of `options.address_bytes`: a pager cannot number more pages.
 const ADDRESSES_MAX: u64 = pager::ADDRESSES_MAX as u64;
 
 /// An open pager, whose type in C is `interleaf_pager`.
 #[derive(Debug)]
 pub struct Pager {
     inner: pager::Pager,
-    /// The number of bytes requested for each region, by the address of the region's first byte.
+    /// The requested size of each region, keyed by the region's address, both in bytes.
     regions: Mutex<BTreeMap<usize, usize>>,
 }
 
@@ -63,17 +64,17 @@ pub struct Statistics {
     prefetch_wasted: u64,
 }
 
-/// Opens a pager with `options`, and writes the address of the pager to `*pager`.
+/// Opens a pager with `options`, and writes its address to `*pager`.
 ///
 /// # Safety
-/// The pointers are valid as `interleaf.h` requires.
+/// The pointers meet the requirements of `interleaf.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn interleaf_open(options: *const Options, pager: *mut *mut Pager) -> c_int {
     answer(|| {
         if options.is_null() || pager.is_null() {
             return Err(Failure::argument("options or pager is NULL", "give both"));
         }
-        // SAFETY: the caller guarantees that `size` is the first field of the options in every
+        // SAFETY: the caller guarantees that `options` begins with the field `size`, in every
         // version.
         let size = unsafe { ptr::read(options.cast::<size_t>()) };
         if size < size_of::<Options>() {
@@ -89,8 +90,11 @@ pub unsafe extern "C" fn interleaf_open(options: *const Options, pager: *mut *mu
     })
 }
 
+/// Opens a pager with `options`, and checks their fields first.
+///
 /// # Safety
-/// `options.stores` is null, or points at `store_count` pointers, each to a string or null.
+/// `options.stores` is null, or points at `store_count` pointers. Each of these is null or points
+/// at a string.
 unsafe fn open(options: &Options) -> Result<Pager, Failure> {
     let dram = options.dram_bytes;
     let frames = u32::try_from(dram / PAGE_BYTES as u64).ok().filter(|_| dram >= DRAM_MIN);
@@ -108,13 +112,13 @@ unsafe fn open(options: &Options) -> Result<Pager, Failure> {
         let hint = "name a folder on a drive, or a block device";
         return Err(Failure::argument("options has no store", hint));
     }
-    // SAFETY: the caller guarantees that `stores` points at `store_count` pointers.
+    // SAFETY: the caller guarantees that `options.stores` points at `store_count` pointers.
     let stores = unsafe { std::slice::from_raw_parts(options.stores, options.store_count) };
     if let Some(at) = stores.iter().position(|store| store.is_null()) {
         let why = format!("options.stores[{at}] is NULL");
         return Err(Failure::argument(why, "store_count is how many there are"));
     }
-    // SAFETY: the caller guarantees that each store is a string that outlives the call.
+    // SAFETY: the caller guarantees that `store` points at a string, which outlives this call.
     let text = |store: &*const c_char| unsafe { CStr::from_ptr(*store) };
     let paths: Vec<&Path> =
         stores.iter().map(|store| Path::new(OsStr::from_bytes(text(store).to_bytes()))).collect();
@@ -127,24 +131,25 @@ unsafe fn open(options: &Options) -> Result<Pager, Failure> {
     Ok(Pager { inner, regions: Mutex::default() })
 }
 
-/// Closes a pager. Null is ignored. In a forked child, the call does not affect the parent's pager.
+/// Closes a pager. Ignores a null pointer. In a forked child, the call does not affect the parent's
+/// pager.
 ///
 /// # Safety
-/// `pager` was opened by `interleaf_open`, and is not used after this call.
+/// `pager` is null or was opened by `interleaf_open`, and is not used after this call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn interleaf_close(pager: *mut Pager) {
     if !pager.is_null() {
-        // SAFETY: the caller guarantees that `interleaf_open` made the pager, and closes it only
+        // SAFETY: the caller guarantees that `interleaf_open` made `pager`, and closes it only
         // once.
         drop(unsafe { Box::from_raw(pager) });
     }
 }
 
-/// Allocates a region of at least `bytes` bytes, and writes the address of the region to `*memory`.
-/// If `align` is not 0, the address is a multiple of `align`.
+/// Allocates a region of at least `bytes` bytes, and writes its address to `*memory`. If `align` is
+/// not 0, the address is a multiple of `align`.
 ///
 /// # Safety
-/// The pager is open, and `memory` points at a pointer.
+/// `pager` is null or open, and `memory` is null or points at a pointer.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn interleaf_alloc(
     pager: *mut Pager,
@@ -153,8 +158,8 @@ pub unsafe extern "C" fn interleaf_alloc(
     memory: *mut *mut c_void,
 ) -> c_int {
     answer(|| {
-        // SAFETY: the caller guarantees that the pager is open, and that `memory` points at a
-        // pointer.
+        // SAFETY: the caller guarantees that `pager` is null or open, and that `memory` is null or
+        // points at a pointer.
         let (pager, memory) = unsafe { (opened(pager)?, memory.as_mut()) };
         let memory = memory.ok_or_else(|| Failure::argument("memory is NULL", "give both"))?;
         if bytes == 0 || !(align == 0 || align.is_power_of_two()) {
@@ -172,22 +177,22 @@ pub unsafe extern "C" fn interleaf_alloc(
     })
 }
 
-/// Frees the region that begins at `memory`, and fails if there is none. Null is ignored. In a
-/// forked child, which has no regions of the parent, the call does nothing.
+/// Frees the region that begins at `memory`, and fails if no region begins there. Ignores null. In
+/// a forked child, which has no regions of the parent, the call does nothing.
 ///
 /// # Safety
-/// `pager` is open, and the region is not used after this call.
+/// `pager` is null or open, and the region is not used after this call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn interleaf_free(pager: *mut Pager, memory: *mut c_void) -> c_int {
     answer(|| {
         if memory.is_null() {
             return Ok(());
         }
-        // SAFETY: the caller guarantees that the pager is open, or that `pager` is null.
+        // SAFETY: the caller guarantees that `pager` is null or open.
         if unsafe { pager.as_ref() }.is_some_and(|pager| !pager.inner.is_served()) {
             return Ok(());
         }
-        // SAFETY: the caller guarantees that the pager is open.
+        // SAFETY: the caller guarantees that `pager` is null or open.
         let pager = unsafe { opened(pager) }?;
         let start = memory as usize;
         let bytes = pager.lock().remove(&start).ok_or_else(|| {
@@ -199,10 +204,11 @@ pub unsafe extern "C" fn interleaf_free(pager: *mut Pager, memory: *mut c_void) 
     })
 }
 
-/// Tells the pager how the `bytes` bytes from `memory` on, a range of a region, will be used.
+/// Tells the pager how `bytes` bytes of a region, from `memory` on, will be used. `advice` is a
+/// value of `interleaf_advice`.
 ///
 /// # Safety
-/// The pager is open.
+/// `pager` is null or open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn interleaf_advise(
     pager: *mut Pager,
@@ -211,7 +217,7 @@ pub unsafe extern "C" fn interleaf_advise(
     advice: c_int,
 ) -> c_int {
     answer(|| {
-        // SAFETY: the caller guarantees that the pager is open.
+        // SAFETY: the caller guarantees that `pager` is null or open.
         let pager = unsafe { opened(pager) }?;
         let advice = match advice {
             0 => Advice::Normal,
@@ -233,11 +239,10 @@ pub unsafe extern "C" fn interleaf_advise(
     })
 }
 
-/// Discards the content of the `bytes` bytes from `memory` on, a range of a region. The bytes are 0
-/// afterwards.
+/// Discards the content of `bytes` bytes of a region, from `memory` on. They are 0 afterwards.
 ///
 /// # Safety
-/// `pager` is open, and this range of the region is not used during the call.
+/// `pager` is null or open, and the program does not use these bytes during the call.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn interleaf_discard(
     pager: *mut Pager,
@@ -245,12 +250,12 @@ pub unsafe extern "C" fn interleaf_discard(
     bytes: size_t,
 ) -> c_int {
     answer(|| {
-        // SAFETY: the caller guarantees that the pager is open.
+        // SAFETY: the caller guarantees that `pager` is null or open.
         let pager = unsafe { opened(pager) }?;
         let part = pager.check_range(memory, bytes)?;
         let zero = |part: Range<usize>| {
-            // SAFETY: `check_range` has found the range in a region, and the caller guarantees that
-            // no other thread uses it during the call.
+            // SAFETY: `check_range` has found that a region contains this range, and the caller
+            // guarantees that no other thread uses it during the call.
             unsafe { ptr::write_bytes(part.start as *mut u8, 0, part.len()) }
         };
         let pages = part.start.next_multiple_of(PAGE_BYTES)..part.end / PAGE_BYTES * PAGE_BYTES;
@@ -268,7 +273,7 @@ pub unsafe extern "C" fn interleaf_discard(
 /// Writes the counters of a pager to `*statistics`.
 ///
 /// # Safety
-/// The pager is open, and `statistics` points at `size` bytes.
+/// `pager` is null or open, and `statistics` is null or points at `size` bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn interleaf_get_statistics(
     pager: *mut Pager,
@@ -276,7 +281,7 @@ pub unsafe extern "C" fn interleaf_get_statistics(
     size: size_t,
 ) -> c_int {
     answer(|| {
-        // SAFETY: the caller guarantees that the pager is open.
+        // SAFETY: the caller guarantees that `pager` is null or open.
         let pager = unsafe { opened(pager) }?;
         if statistics.is_null() || size < size_of::<Statistics>() {
             let why = format!("statistics is {statistics:p} and size {size}");
@@ -292,8 +297,8 @@ pub unsafe extern "C" fn interleaf_get_statistics(
             prefetch_hits: counts.prefetch_hits,
             prefetch_wasted: counts.prefetch_wasted,
         };
-        // SAFETY: the caller guarantees that `statistics` points at `size` bytes, which hold a
-        // `Statistics`.
+        // SAFETY: the caller guarantees that `statistics` points at `size` bytes, and `size` is at
+        // least the size of `Statistics`.
         unsafe { ptr::write(statistics, found) };
         Ok(())
     })
@@ -305,16 +310,19 @@ pub extern "C" fn interleaf_message() -> *const c_char {
     failure::message()
 }
 
-/// Returns the version of this library, which is that of its crate.
+/// Returns the version of this library, which is the version of the crate.
 #[unsafe(no_mangle)]
 pub extern "C" fn interleaf_version() -> *const c_char {
     concat!(env!("CARGO_PKG_VERSION"), "\0").as_ptr().cast()
 }
 
+/// Returns the pager at `pager`. Fails if `pager` is null, or in a forked child of the process that
+/// opened the pager.
+///
 /// # Safety
 /// `pager` points at an open pager, or is null.
 unsafe fn opened<'a>(pager: *mut Pager) -> Result<&'a Pager, Failure> {
-    // SAFETY: the caller guarantees that the pointer is an open pager, or null.
+    // SAFETY: the caller guarantees that `pager` points at an open pager, or is null.
     let pager = unsafe { pager.as_ref() };
     let pager =
         pager.ok_or_else(|| Failure::argument("pager is NULL", "open one with interleaf_open"))?;
@@ -332,8 +340,8 @@ impl Pager {
         self.regions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the range of addresses of the `bytes` bytes from `memory` on. Fails if no region
-    /// contains the whole range.
+    /// Returns the addresses of the `bytes` bytes from `memory` on. Fails if no region contains all
+    /// of them.
     fn check_range(&self, memory: *mut c_void, bytes: usize) -> Result<Range<usize>, Failure> {
         let start = memory as usize;
         let end = start.checked_add(bytes);

@@ -1,4 +1,4 @@
-//! Compiles a program with `interleaf.h` as C and as C++, with all warnings as errors, and runs it.
+//! Tests that a program with `interleaf.h` compiles as C and as C++ without a warning, and runs.
 
 use std::{
     path::{Path, PathBuf},
@@ -6,7 +6,7 @@ use std::{
 };
 
 /// Returns the path of the shared library, which is in the folder of this test program or in the
-/// folder above.
+/// folder above it.
 fn library() -> PathBuf {
     let test = std::env::current_exe().expect("this test");
     let folders = test.ancestors().skip(1).take(2);

@@ -1,7 +1,7 @@
-//! Accesses to blocks of memory, and the text form of a trace.
+//! Accesses to blocks of memory, and the text form of a trace of them.
 //!
-//! A trace has the accesses of one pass of a program that repeats this pass. The text form has a
-//! header line, and a line for each access:
+//! A trace has the accesses of one pass of a program that repeats this pass. Its text form has a
+//! header line, and then a line for each access (`r` for a read, `w` for a write, and the block):
 //!
 //! ```text
 //! interleaf.trace/1 block_bytes=65536
@@ -14,7 +14,7 @@
 
 use std::fmt::Write as _;
 
-/// The first word in the header line of a trace.
+/// The first word of a trace's header line.
 pub const SCHEMA: &str = "interleaf.trace/1";
 
 /// The allowed block sizes, bytes: a page (4 KiB) to 1 GiB.
@@ -24,12 +24,12 @@ const BLOCK: std::ops::RangeInclusive<u64> = 4096..=1 << 30;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Touch {
     pub block: u32,
-    /// Offset within the block, bytes.
+    /// Offset of the access within the block, bytes.
     pub offset: u32,
     pub is_write: bool,
 }
 
-/// The number of blocks that a drive transfers.
+/// Numbers of blocks that a drive transfers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockTraffic {
     /// Blocks read from the drive.
@@ -41,7 +41,7 @@ pub struct BlockTraffic {
 /// The accesses of one pass of a program, to blocks of equal size.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
-    /// Bytes of a block.
+    /// Size of a block, bytes.
     pub block_bytes: u64,
     pub touches: Vec<Touch>,
 }
@@ -50,17 +50,17 @@ pub struct Trace {
 #[error("{name}:{line}: {problem}")]
 pub struct TraceError {
     pub name: String,
-    /// The 1-based line.
+    /// The number of the line, counted from 1.
     pub line: usize,
-    /// The wrong value, and the allowed values.
+    /// The wrong value, and the values that are allowed.
     pub problem: String,
 }
 
 impl Trace {
-    /// Parses the text of a trace. Errors name the file `name`.
+    /// Parses the text of a trace. Error messages use `name` as the name of the file.
     ///
     /// # Errors
-    /// The first line that is not in the form of a trace.
+    /// When a line does not have the form of a trace: the error names the first such line.
     pub fn parse(name: &str, text: &str) -> Result<Self, TraceError> {
         let fail = |line: usize, problem: String| TraceError { name: name.into(), line, problem };
         let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
@@ -97,8 +97,8 @@ impl Trace {
         }
     }
 
-    /// Returns the text form of the trace, which [`Self::parse`] reads. The text has no offsets
-    /// within blocks: `parse` sets the offsets to 0.
+    /// Returns the text form of the trace, which [`Self::parse`] reads. The text form has no
+    /// offsets within blocks, so `parse` sets them to 0.
     pub fn text(&self) -> String {
         let mut text = format!("{SCHEMA} block_bytes={}\n", self.block_bytes);
         for touch in &self.touches {
@@ -109,7 +109,7 @@ impl Trace {
         text
     }
 
-    /// The number of different blocks.
+    /// The number of different blocks that the pass accesses.
     pub fn distinct_blocks(&self) -> usize {
         let mut blocks: Vec<u32> = self.touches.iter().map(|touch| touch.block).collect();
         blocks.sort_unstable();
@@ -123,8 +123,8 @@ impl Trace {
     }
 }
 
-/// A hash of a block number or of another value, uniform over 64 bits: the finalizer of SplitMix64
-/// (Steele, Lea and Flood, OOPSLA 2014).
+/// Returns a hash of a block number or another value, uniform over 64 bits: the finalizer of
+/// SplitMix64 (Steele, Lea and Flood, OOPSLA 2014).
 pub(crate) fn hash(value: u64) -> u64 {
     let mut hash = value.wrapping_add(0x9e37_79b9_7f4a_7c15);
     hash = (hash ^ (hash >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

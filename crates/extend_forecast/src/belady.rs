@@ -1,24 +1,25 @@
-//! Optimal replacement: the fewest blocks that a cache reads from a drive for a trace of accesses.
+//! Optimal replacement: the fewest blocks that a cache can read from a drive for a trace of
+//! accesses.
 //!
-//! Belady (IBM Systems Journal 1966): a cache reads the fewest blocks when it evicts the block
-//! whose next use is furthest away. This choice needs knowledge of the future. The reads of optimal
-//! replacement are a lower bound for every prefetcher and replacement policy; its writes are not. A
-//! dirty block is written back when it is evicted.
+//! A cache reads the fewest blocks if it evicts the block whose next use is furthest away (Belady,
+//! IBM Systems Journal 1966). This choice needs knowledge of the future. The reads of optimal
+//! replacement are a lower bound for every prefetcher and replacement policy, but its writes are
+//! not. A dirty block is written back when it is evicted.
 
 use crate::access::{BlockTraffic, Touch};
 use std::collections::{BTreeMap, HashMap};
 
-/// A block in the cache. `next` is the index of the access that uses the block next; indices
-/// continue into the next pass of the trace. `is_dirty` is true if the block was written since it
-/// was read.
+/// A block in the cache. `next` is the index of the access that uses the block next; the indices of
+/// the second pass continue those of the first. `is_dirty` is true if the block was written since
+/// it was read.
 #[derive(Clone, Copy, Debug)]
 struct Resident {
     next: usize,
     is_dirty: bool,
 }
 
-/// The traffic of one pass through a trace that repeats for ever, with optimal replacement in a
-/// cache of `blocks` blocks (at least 1). A first pass fills the cache and is not counted.
+/// Returns the traffic of one pass through a trace that repeats for ever, with optimal replacement
+/// in a cache of `blocks` blocks (at least 1). A first pass fills the cache and is not counted.
 pub fn carried(trace: &[Touch], blocks: usize) -> BlockTraffic {
     let mut cache =
         Cache { most: blocks.max(1), resident: HashMap::new(), by_next: BTreeMap::new() };
@@ -35,12 +36,12 @@ pub fn carried(trace: &[Touch], blocks: usize) -> BlockTraffic {
 }
 
 /// Returns, for each access of a trace that repeats, the index of the next access to the same
-/// block. An index of at least the length of the trace is in the next pass.
+/// block. If that access is in the next pass, the index is at least the length of the trace.
 fn nexts(trace: &[Touch]) -> Vec<usize> {
     let mut nexts = vec![0; trace.len()];
     let mut seen = HashMap::new();
-    // The loop visits the accesses of two passes in reverse order, because the next access to a
-    // block may be in the second pass.
+    // Visit the accesses of two passes in reverse order, because the next access to a block may be
+    // in the second pass.
     for at in (0..2 * trace.len()).rev() {
         let next = seen.insert(trace[at % trace.len()].block, at);
         if at < trace.len() {
@@ -53,8 +54,8 @@ fn nexts(trace: &[Touch]) -> Vec<usize> {
 struct Cache {
     most: usize,
     resident: HashMap<u32, Resident>,
-    /// The resident blocks, keyed by the index of their next access. No two blocks have the same
-    /// key.
+    /// The resident blocks, keyed by the index of their next access. The keys differ, because each
+    /// access is to one block.
     by_next: BTreeMap<usize, u32>,
 }
 
@@ -116,8 +117,9 @@ mod tests {
         assert_eq!(carried(&trace, 10), BlockTraffic::default());
     }
 
-    /// Minimum number of blocks that a cache of `most` blocks reads for a trace, by an exhaustive
-    /// search over all choices of victims. `resident` has the blocks in the cache at the start.
+    /// Returns the least number of blocks that a cache of `most` blocks can read for a trace, by an
+    /// exhaustive search over all choices of victims. `resident` has the blocks in the cache at the
+    /// start.
     fn least(trace: &[u32], resident: &HashSet<u32>, most: usize) -> u64 {
         let Some((block, rest)) = trace.split_first() else { return 0 };
         let mut with = resident.clone();
@@ -148,9 +150,9 @@ mod tests {
             for (at, touch) in touches.iter().enumerate() {
                 cache.touch(*touch, nexts[at], &mut first);
             }
-            // `carried` minimizes the reads of a trace that continues after the second pass. Its
-            // two passes may read more than the optimum of a trace that ends after the second pass,
-            // but never less.
+            // `carried` minimizes the reads of a trace that continues after its second pass. Its
+            // two passes may therefore read more than the optimum of a trace that ends there, but
+            // never less.
             prop_assert!(first.read + carried(&touches, most).read >= whole);
         }
     }

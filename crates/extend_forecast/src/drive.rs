@@ -14,8 +14,8 @@
 //! ```
 //!
 //! `pages` is a list of queue depths, each with the mean latency of a 4 KiB read in microseconds.
-//! Between two depths the latency is interpolated over the logarithm of the depth. Above the
-//! greatest depth the requests per second stay constant.
+//! Between two depths, the latency is interpolated over the logarithm of the depth. Above the
+//! greatest depth, the requests per second stay constant.
 
 use crate::miss_curve::Traffic;
 use serde::Deserialize;
@@ -23,11 +23,11 @@ use serde::Deserialize;
 /// The schema of a drive file.
 pub const SCHEMA: &str = "interleaf.drive/1";
 
-/// Bytes of a page: the size of the reads whose latency [`Drive::pages`] gives.
+/// Size of a page, bytes: the size of the reads whose latency is in [`Drive::pages`].
 pub const PAGE_BYTES: f64 = 4096.0;
 
-/// The largest number that is allowed in a drive file, whatever its unit: GB/s, microseconds, or
-/// outstanding reads.
+/// The largest number that a drive file may have in any field, whatever its unit: GB/s,
+/// microseconds, or outstanding reads.
 const MOST: f64 = 1e6;
 
 /// The mean latency of page reads at a queue depth.
@@ -50,12 +50,12 @@ pub struct Drive {
     pub write_rate: f64,
     /// Maximum bandwidth of reads and writes together, bytes per second.
     pub both_rate: f64,
-    /// The latencies of page reads, in order of the queue depth; at least one.
+    /// The latencies of page reads, in ascending order of the queue depth; at least one.
     pub pages: Vec<PageLatency>,
-    /// True if the figures come from a run of the program. The figures then include the time of the
-    /// program's page faults.
+    /// True if the figures come from a run of the program, and so include the time of the program's
+    /// page faults.
     pub is_of_run: bool,
-    /// The source of each figure, as pairs of (name of the figure, source).
+    /// The source of each figure: pairs of the figure's name and its source.
     pub sources: Vec<(String, String)>,
 }
 
@@ -63,7 +63,7 @@ pub struct Drive {
 #[error("{file}: {problem}")]
 pub struct DriveError {
     pub file: String,
-    /// The line or field, the wrong value, and the allowed values.
+    /// The line or field, the wrong value, and the values that are allowed.
     pub problem: String,
 }
 
@@ -83,10 +83,10 @@ struct DriveFile {
 }
 
 impl Drive {
-    /// Parses a drive file. Errors name the file `file`.
+    /// Parses the text of a drive file. Error messages use `file` as its name.
     ///
     /// # Errors
-    /// The field that is missing, unknown, or out of range.
+    /// When a field is missing, unknown, or out of range: the error names the field.
     pub fn parse(file: &str, text: &str) -> Result<Self, DriveError> {
         let fail = |problem: String| DriveError { file: file.into(), problem };
         let parsed: DriveFile =
@@ -125,15 +125,15 @@ impl Drive {
         Ok(Self { name, does, read_rate, write_rate, both_rate, pages, is_of_run, sources })
     }
 
-    /// Seconds that large transfers of this traffic take, at a queue depth that saturates the
-    /// drive. Reads and writes overlap.
+    /// Returns the time that the drive takes for `traffic` in large transfers, at a queue depth
+    /// that saturates it, seconds. Reads and writes overlap.
     pub fn transfer_s(&self, traffic: Traffic) -> f64 {
         let Traffic { read_bytes, written_bytes } = traffic;
         let both = traffic.bytes() / self.both_rate;
         both.max(read_bytes / self.read_rate).max(written_bytes / self.write_rate)
     }
 
-    /// Mean latency of a page read at a queue depth of `outstanding`, seconds.
+    /// Returns the mean latency of a page read while `outstanding` reads are outstanding, seconds.
     pub fn page_s(&self, outstanding: f64) -> f64 {
         let after = self.pages.partition_point(|page| page.depth <= outstanding);
         match (after.checked_sub(1).map(|at| self.pages[at]), self.pages.get(after)) {
@@ -142,15 +142,15 @@ impl Drive {
                     libm::log(outstanding / before.depth) / libm::log(after.depth / before.depth);
                 before.seconds + share * (after.seconds - before.seconds)
             }
-            // Above the greatest measured depth the requests per second stay constant, so latency
-            // is proportional to the outstanding requests (Little's law).
+            // Above the greatest depth in `pages`, the requests per second stay constant, so the
+            // latency is proportional to the outstanding requests (Little's law).
             (Some(last), None) => last.seconds * outstanding / last.depth,
             (None, first) => first.map_or(0.0, |first| first.seconds),
         }
     }
 
-    /// Seconds that `threads` threads need to read `pages` pages in total. Each thread waits for
-    /// one read at a time.
+    /// Returns the time that `threads` threads need to read `pages` pages in total, seconds. Each
+    /// thread waits for one read at a time.
     pub fn demand_s(&self, pages: f64, threads: u32) -> f64 {
         let threads = f64::from(threads.max(1));
         pages * self.page_s(threads) / threads

@@ -1,4 +1,4 @@
-//! Predicts runtime and efficiency at a budget of DRAM from one run.
+//! Predicts a program's runtime and efficiency at a budget of DRAM from one run of the program.
 //!
 //! ```text
 //! T = C + X - h min(C, X)        X = D + o (read + written)
@@ -10,24 +10,26 @@
 //!
 //! `h = 1` is perfect prefetching, `T = max(C, X)`; `h = 0` is a program that waits for each
 //! transfer. One run with a known `C` gives `h` if the run took less than `C + D`, and `o` if it
-//! took more. If `C` is unknown, the model takes the elapsed time of the run minus the stalls that
-//! the pager counted. On a machine with few CPUs, this difference still includes the pager's work
-//! on pages that no thread waits for. That work is system time, so the system time is subtracted
-//! too, but the result is not less than the user time.
+//! took more.
 //!
-//! The number of faults is not proportional to the traffic. With a larger budget fewer bytes are
-//! read, and there are fewer faults for each byte: the faults per byte are proportional to the
+//! If `C` is unknown, the model takes the elapsed time of the run minus the stalls that the pager
+//! counted. On a machine with few CPUs, this difference still includes the pager's work on pages
+//! for which no thread waits. That work is system time, so the system time is subtracted too, but
+//! the result is at least the user time.
+//!
+//! The number of faults is not proportional to the traffic. With a larger budget, fewer bytes are
+//! read, and there are also fewer faults for each byte: the faults per byte are proportional to the
 //! square root of (bytes read / footprint) (20 runs of four workloads, docs/validation.md). The
-//! model scales three quantities of the run by this law: the software time `o`, the number of
-//! demand reads, and the transfer time of a drive that is known from this run only
-//! ([`Drive::is_of_run`]). The exponent is 0.5 if all reads were prefetched, and 0 if all were
-//! demand reads.
+//! exponent 0.5 of this law is for a run in which all reads were prefetched. It falls to 0 for a
+//! run in which all were demand reads. The model scales three quantities of the run by this law:
+//! the software time `o`, the number of demand reads, and the transfer time of a drive that is
+//! known from this run only ([`Drive::is_of_run`]).
 //!
-//! Traffic of the run above the miss curve has three causes: the replacement policy, unused
-//! prefetched pages, and write-back of earlier data. The model assumes that this extra traffic is
-//! proportional to the bytes of the footprint that exceed the used part of the budget
-//! ([`missing_bytes`]). If the run had less traffic than the curve, one factor for reads and one
-//! for writes scale the curve at all budgets.
+//! A run may have more traffic than the miss curve, for three reasons: the replacement policy,
+//! unused prefetched pages, and write-back of earlier data. The model assumes that this extra
+//! traffic is proportional to the bytes by which the footprint exceeds the used part of the budget
+//! ([`missing_bytes`]). If the run had less traffic than the curve, the curve is scaled at all
+//! budgets by one factor for reads and one for writes.
 //!
 //! A worked example: C = 1 s, D = 3 s with half of the footprint in DRAM, T = 3.2 s. Then h = 0.8.
 //! With three quarters in DRAM, D = 1.5 s and T = 1 + 1.5 - 0.8 = 1.7 s: an efficiency of 0.59.
@@ -38,32 +40,33 @@ use crate::{
     pager_curve::missing_bytes,
 };
 
-/// Exponent of the law of faults if all reads are prefetched: the number of faults per byte of
-/// traffic is proportional to (bytes read / footprint) to this power.
+/// Exponent of the law of faults if all reads are prefetched. The law: the number of faults per
+/// byte of traffic is proportional to (bytes read / footprint) to the power of this exponent.
 const FAULTS_EXPONENT: f64 = 0.5;
 
-/// [`Model::enough`] searches budgets in steps of the footprint divided by this number.
+/// Number of equal parts of the footprint in which [`Model::enough`] searches the budget.
 const PARTS: u64 = 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Run {
     pub budget_bytes: u64,
-    /// Elapsed time, seconds.
+    /// Elapsed time of the run, seconds.
     pub seconds: f64,
-    /// Elapsed time of the program with all data in DRAM, seconds; `None` if it was not measured.
+    /// Elapsed time of the same work with all data in DRAM, seconds; `None` if it was not measured.
     pub dram_s: Option<f64>,
-    /// Time for which threads waited for pages, summed over threads, seconds.
+    /// Stall: the time for which threads waited for pages, summed over threads, seconds.
     pub stall_s: f64,
     pub threads: u32,
-    /// CPU time of the program and its pager; `None` if it is unknown.
+    /// CPU time of the program and its pager; `None` if it is not known.
     pub cpu: Option<CpuTime>,
-    /// Bytes that the drive transferred.
+    /// Bytes that the drive transferred in the run.
     pub traffic: Traffic,
-    /// Reads of single pages that a thread waited for: major faults that were not prefetched.
+    /// Number of demand reads: reads of single pages for which a thread waited, because they were
+    /// not prefetched.
     pub demand_reads: f64,
 }
 
-/// CPU time, summed over threads.
+/// CPU time in user mode and in the kernel, summed over threads, seconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CpuTime {
     pub user_s: f64,
@@ -71,11 +74,11 @@ pub struct CpuTime {
 }
 
 impl Run {
-    /// Seconds with all data in DRAM: `dram_s`, or an estimate if `dram_s` was not measured. The
-    /// estimate is the elapsed time minus the mean stall of a thread. If the CPU time is known, the
-    /// system time is subtracted too, but not below the user time. The user time of several threads
-    /// may exceed the elapsed time minus the stall; then no system time is subtracted. The result
-    /// is cut to the range from 0 to the elapsed time.
+    /// Returns the time of the run with all data in DRAM, seconds: `dram_s`, or an estimate if that
+    /// was not measured. The estimate is the elapsed time minus the mean stall of a thread. If the
+    /// CPU time is known, the system time is subtracted too, but the result is at least the user
+    /// time. If the user time of several threads exceeds the elapsed time minus the stall, no
+    /// system time is subtracted. The result is clamped to the range from 0 to the elapsed time.
     pub fn compute_s(&self) -> f64 {
         let stalled = self.stall_s / f64::from(self.threads.max(1));
         let active_s = self.seconds - stalled;
@@ -85,8 +88,8 @@ impl Run {
         self.dram_s.unwrap_or(estimate).clamp(0.0, self.seconds)
     }
 
-    /// The fraction of the bytes read that were demand reads, 0 to 1: reads of single pages that
-    /// were not prefetched and for which a thread waited.
+    /// Returns the fraction of the bytes read that were demand reads, 0 to 1: reads of single pages
+    /// that were not prefetched, so that a thread waited for them.
     pub fn demand_share(&self) -> f64 {
         match self.traffic.read_bytes > 0.0 {
             true => (self.demand_reads * PAGE_BYTES / self.traffic.read_bytes).clamp(0.0, 1.0),
@@ -98,27 +101,28 @@ impl Run {
 /// A model that predicts the runtime of a program at any budget and on any drive.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Model {
-    /// Seconds with all data in DRAM.
+    /// The program's time with all data in DRAM, seconds.
     pub compute_s: f64,
-    /// The time in which computation and transfers overlap, as a fraction of the shorter of compute
-    /// time and transfer time, 0 to 1.
+    /// The time for which computation and transfers overlap, as a fraction of the compute time or
+    /// of the transfer time, whichever is shorter; 0 to 1.
     pub overlap: f64,
     /// Software time for each byte of traffic, seconds; 0 if `overlap` is above 0.
     pub overhead_s: f64,
-    /// Factors of the miss curve, for reads and for writes: the bytes of the run divided by the
-    /// bytes that the miss curve has at the budget of the run, at most 1.
+    /// Factors by which the miss curve is scaled, for reads and for writes, at most 1: the bytes of
+    /// the run divided by the bytes on the curve at the run's budget.
     pub factors: [f64; 2],
-    /// Bytes read and written in the run in excess of the miss curve, for each byte of the
-    /// footprint that exceeds the used part of the budget ([`missing_bytes`]).
+    /// The bytes that the run has read and written in excess of the miss curve, for each byte by
+    /// which the footprint exceeds the used part of the budget ([`missing_bytes`]).
     pub extra: [f64; 2],
-    /// Fraction of the bytes read in the run for which a thread waited (demand reads), 0 to 1.
+    /// Fraction of the bytes read in the run that were demand reads, for which a thread waited; 0
+    /// to 1.
     pub demand_share: f64,
     /// Bytes read in the run divided by the footprint.
     pub read_share: f64,
     pub threads: u32,
-    /// A factor of the transfer time that corrects the figures of the drive; at most 1. If the run
-    /// took less time than the transfer time of its traffic by these figures, the factor is the
-    /// elapsed time of the run divided by this transfer time. Otherwise the factor is 1.
+    /// A factor of the transfer time, at most 1, which corrects the figures of the drive. It is
+    /// below 1 only if the run took less time than its transfers would take by these figures. It is
+    /// then the elapsed time of the run divided by that transfer time.
     pub drive_scale: f64,
 }
 
@@ -134,7 +138,7 @@ pub struct Forecast {
 }
 
 impl Model {
-    /// A model of a program that overlaps all transfers with its computation.
+    /// Returns a model of a program that overlaps all of its transfers with computation.
     pub fn overlapped(compute_s: f64, threads: u32) -> Self {
         Self {
             compute_s,
@@ -149,7 +153,7 @@ impl Model {
         }
     }
 
-    /// Fits the model to a run on `drive`. `curve` is the miss curve of the program.
+    /// Fits the model to a run that used `drive`. `curve` is the miss curve of the program.
     pub fn of_run(run: &Run, curve: &MissCurve, drive: &Drive) -> Self {
         let threads = run.threads.max(1);
         let compute_s = run.compute_s();
@@ -194,8 +198,8 @@ impl Model {
         model
     }
 
-    /// The ratio of two numbers of faults per byte: the faults per byte of `traffic`, divided by
-    /// the faults per byte of the run that the model was fitted to.
+    /// Returns the faults per byte of `traffic`, divided by the faults per byte of the run to which
+    /// the model was fitted.
     fn faults(&self, traffic: &Traffic, curve: &MissCurve) -> f64 {
         let exponent = FAULTS_EXPONENT * (1.0 - self.demand_share);
         let read_share = traffic.read_bytes / curve.footprint_bytes().max(1) as f64;
@@ -205,8 +209,8 @@ impl Model {
         }
     }
 
-    /// The transfer time of `traffic` on `drive`, seconds, without the software time `overhead_s`.
-    /// `faults` is the result of [`Self::faults`].
+    /// Returns the transfer time of `traffic` on `drive` without the software time `overhead_s`,
+    /// seconds. `faults` is the result of [`Self::faults`].
     fn drive_s(&self, traffic: Traffic, faults: f64, drive: &Drive) -> f64 {
         let demand = (self.demand_share * faults).min(1.0) * traffic.read_bytes;
         let read_bytes = traffic.read_bytes - demand;
@@ -215,7 +219,7 @@ impl Model {
         faults * streamed + drive.demand_s(demand / PAGE_BYTES, self.threads)
     }
 
-    /// The traffic at a budget: the traffic of `curve` times [`Self::factors`], plus
+    /// Returns the traffic at a budget: the traffic on `curve` times [`Self::factors`], plus
     /// [`Self::extra`] times the [`missing_bytes`].
     pub fn traffic(&self, curve: &MissCurve, budget_bytes: u64) -> Traffic {
         let Traffic { read_bytes, written_bytes } = curve.at(budget_bytes);
@@ -228,8 +232,8 @@ impl Model {
         }
     }
 
-    /// Predicts runtime and efficiency at a budget. `is_same_drive` is true if the run that the
-    /// model was fitted to used `drive`.
+    /// Predicts runtime and efficiency at a budget. `is_same_drive` is true if `drive` is the drive
+    /// of the run to which the model was fitted.
     pub fn forecast(
         &self,
         curve: &MissCurve,
@@ -248,8 +252,8 @@ impl Model {
         Forecast { budget_bytes, traffic, seconds, efficiency, is_drive_bound }
     }
 
-    /// The smallest budget with an efficiency of at least `efficiency`, in steps of a 1024th of the
-    /// footprint.
+    /// Returns the smallest budget whose efficiency is at least `efficiency`, in steps of a 1024th
+    /// of the footprint.
     pub fn enough(
         &self,
         curve: &MissCurve,
@@ -258,7 +262,7 @@ impl Model {
         efficiency: f64,
     ) -> u64 {
         let budget = |part: u64| curve.footprint_bytes().div_ceil(PARTS) * part;
-        // A binary search is possible because efficiency never falls as the budget grows.
+        // A binary search is possible, because efficiency never falls as the budget grows.
         let is_enough = |part: u64| {
             self.forecast(curve, drive, is_same_drive, budget(part)).efficiency >= efficiency
         };
@@ -295,7 +299,7 @@ mod tests {
         }
     }
 
-    /// A linear miss curve: 3 GB of reads at a budget of half of the 6 GB footprint.
+    /// Returns a linear miss curve: 3 GB of reads at a budget of 3 GB, with a footprint of 6 GB.
     fn line() -> MissCurve {
         let traffic = Traffic { read_bytes: 3.0 * GB, written_bytes: 0.0 };
         MissCurve::of_points(6_000_000_000, vec![Point { budget_bytes: 3_000_000_000, traffic }])
@@ -321,7 +325,8 @@ mod tests {
         assert!((model.overlap - 0.8).abs() < 1e-9 && model.overhead_s == 0.0);
         let found = model.forecast(&curve, &drive, true, 4_500_000_000);
         assert!((found.seconds - 1.7).abs() < 1e-9 && found.is_drive_bound);
-        // The runtime 1.1 s = 1 s + X - 0.8 X gives the transfer time X = 0.5 s.
+        // This efficiency means a runtime of 1.1 s. From 1.1 s = 1 s + X - 0.8 X follows the
+        // transfer time X = 0.5 s.
         let enough = model.enough(&curve, &drive, true, 1.0 / 1.1) as f64 / GB;
         assert!((enough - 5.5).abs() < 0.01, "{enough}");
     }
@@ -341,8 +346,8 @@ mod tests {
         let traffic = Traffic { read_bytes: 5.0 * GB, written_bytes: 1.0 * GB };
         let model = Model::of_run(&Run { traffic, ..run(9.0) }, &curve, &drive);
         let found = model.traffic(&curve, 4_500_000_000);
-        // The budgets are 3 GB in the run and 4.5 GB in the forecast. 0.134 GB of each budget hold
-        // no used pages, so 3.134 GB and 1.634 GB of the footprint of 6 GB do not fit.
+        // The run's budget is 3 GB, the forecast's 4.5 GB. 0.134 GB of each budget hold no used
+        // pages, so 3.134 GB and 1.634 GB of the footprint of 6 GB do not fit.
         let share = 1.634 / 3.134;
         assert!((found.read_bytes / GB - (1.5 + 2.0 * share)).abs() < 1e-3, "{found:?}");
         assert!((found.written_bytes / GB - share).abs() < 1e-3, "{found:?}");
@@ -372,9 +377,9 @@ mod tests {
     #[test]
     fn faults_for_a_byte_fall_with_the_bytes_read_where_pages_are_prefetched() {
         let (curve, of_run) = (line(), Drive { is_of_run: true, ..drive(1.0) });
-        // The run has no overlap: 1 s of computation and 3 s of transfers. The budget of the
-        // forecast halves the bytes that are read: the transfers take 1.5 s, times the ratio of
-        // faults per byte, 0.5 to the power `FAULTS_EXPONENT`.
+        // The run has no overlap: it has 1 s of computation and 3 s of transfers. At the budget of
+        // the forecast, half of the bytes are read: the transfers take 1.5 s, times the ratio of
+        // the faults per byte, which is 0.5 to the power `FAULTS_EXPONENT`.
         let model = Model::of_run(&run(4.0), &curve, &of_run);
         let found = model.forecast(&curve, &of_run, true, 4_500_000_000).seconds;
         assert!((found - (1.0 + 1.5 * 0.5_f64.sqrt())).abs() < 1e-9, "{found}");
@@ -396,9 +401,9 @@ mod tests {
             let run = Run { demand_reads: demand, ..run(seconds) };
             let model = Model::of_run(&run, &curve, &drive);
             let found = model.forecast(&curve, &drive, true, run.budget_bytes).seconds;
-            // The forecast for the budget of the run equals the run, except at the limits of the
-            // model: if the run took less than the transfer time of the drive, or if the overlap is
-            // complete. There, the forecast may be longer than the run, but not shorter.
+            // The forecast for the run's budget equals the run, except at the limits of the model:
+            // if the run took less than the drive's transfer time, or if the overlap is complete.
+            // The forecast may then be longer than the run, but not shorter.
             let limit = model.drive_scale < 1.0 || model.overlap >= 1.0;
             prop_assert!((found / seconds - 1.0).abs() < 1e-9 || limit && found >= seconds);
         }

@@ -1,9 +1,10 @@
-//! Miss curves: the bytes that a drive transfers in a pass, as a function of the budget of DRAM.
+//! Miss curves: the bytes that a drive transfers in one pass of a program, as a function of the
+//! budget of DRAM.
 //!
-//! A curve has one of three sources: a trace, whose sampled blocks are simulated in a scaled-down
-//! cache ([`crate::shards`]); the traffic of measured runs; or both ([`crate::pager_curve`]).
-//! Traffic never rises with the budget, and is 0 once the footprint fits. Traffic between two
-//! points is interpolated linearly.
+//! A curve comes from a trace, whose sampled blocks are simulated in a scaled-down cache
+//! ([`crate::shards`]), from the traffic of measured runs, or from both ([`crate::pager_curve`]).
+//! Traffic never rises with the budget, and is 0 once the footprint fits. Between two points, the
+//! traffic is interpolated linearly.
 
 use crate::{
     access::{BlockTraffic, Trace},
@@ -11,7 +12,7 @@ use crate::{
     shards::Sample,
 };
 
-/// Bytes that a drive transfers in a pass.
+/// Bytes that a drive transfers in one pass of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Traffic {
     pub read_bytes: f64,
@@ -19,7 +20,7 @@ pub struct Traffic {
 }
 
 impl Traffic {
-    /// Reads and writes together.
+    /// Bytes read and written together.
     pub fn bytes(self) -> f64 {
         self.read_bytes + self.written_bytes
     }
@@ -39,25 +40,26 @@ impl Traffic {
     }
 }
 
-/// A point of a miss curve: the bytes that the drive transfers in one pass of the program over its
-/// data, if `budget_bytes` of DRAM are available.
+/// A point of a miss curve: the traffic of one pass of the program over its data, with a budget of
+/// `budget_bytes`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Point {
     pub budget_bytes: u64,
     pub traffic: Traffic,
 }
 
-/// The traffic of a pass at each budget up to the footprint.
+/// The traffic of a pass as a function of the budget, up to the footprint.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MissCurve {
     footprint_bytes: u64,
-    /// Points in order of the budget. The last point is at the footprint and has no traffic.
+    /// The points in ascending order of the budget. The last point is at the footprint and has no
+    /// traffic.
     points: Vec<Point>,
 }
 
 impl MissCurve {
-    /// Simulates a pass with the replacement `policy` at `steps` budgets up to the footprint. The
-    /// simulation uses a sample of about `sample` blocks.
+    /// Simulates a pass with the replacement `policy` at `steps` budgets up to the footprint, with
+    /// a sample of about `sample` blocks.
     pub fn of_trace(trace: &Trace, policy: Replacement, steps: u32, sample: usize) -> Self {
         let distinct = trace.distinct_blocks();
         let footprint_bytes = distinct as u64 * trace.block_bytes;
@@ -75,8 +77,8 @@ impl MissCurve {
         Self::new(footprint_bytes, (1..steps).map(point).collect())
     }
 
-    /// A curve through measured points. Below the smallest budget, the curve extends the line
-    /// through the two points with the smallest budgets.
+    /// Returns the curve through measured points. Below the smallest budget, the curve extends the
+    /// line through the two points with the smallest budgets; one of them may be the footprint.
     pub fn of_points(footprint_bytes: u64, points: Vec<Point>) -> Self {
         let mut curve = Self::new(footprint_bytes, points);
         if let [first, second, ..] = curve.points[..] {
@@ -118,12 +120,12 @@ impl MissCurve {
         self.footprint_bytes
     }
 
-    /// The points, in order of the budget.
+    /// The points, in ascending order of the budget.
     pub fn points(&self) -> &[Point] {
         &self.points
     }
 
-    /// The traffic of a pass if `budget_bytes` of DRAM are available.
+    /// Returns the traffic of a pass with a budget of `budget_bytes`.
     pub fn at(&self, budget_bytes: u64) -> Traffic {
         let after = self.points.partition_point(|point| point.budget_bytes <= budget_bytes);
         match (after.checked_sub(1).map(|at| self.points[at]), self.points.get(after)) {

@@ -1,16 +1,16 @@
-//! The traffic of the pager at every budget. It is computed from a trace and one run, or from runs
-//! alone.
+//! The traffic of the pager at every budget: computed from a trace and one run, or from runs alone.
 //!
 //! While the footprint does not fit, a part of the budget holds no used pages: the reserve of free
-//! frames, and pages that are prefetched and not used yet ([`used_bytes`]). This part determines
-//! the traffic at budgets just below the footprint. With 97 of 100 MiB in DRAM, the pages of 3 MiB
-//! do not fit, but the program uses only 85 MiB of the budget, so each pass of a loop reads 15 MiB.
-//! Once the footprint fits, nothing is evicted and the traffic falls to 0 in a step.
+//! frames, and pages that are prefetched and not used yet. The rest is the used part
+//! ([`used_bytes`]), which determines the traffic even at budgets just below the footprint. With 97
+//! of 100 MiB in DRAM, only 3 MiB of pages do not fit. But the used part of the budget is only 85
+//! MiB, so each pass of a loop reads 15 MiB. Once the footprint fits, nothing is evicted, and the
+//! traffic falls to 0 in a step.
 //!
-//! The pager's traffic is between the traffic of two policies. For a detected loop the pager reads
-//! hardly more than optimal replacement. For other accesses the pager reads as much as random
-//! replacement. The traffic of one run gives the share of each policy. The model assumes the same
-//! share at other budgets:
+//! The pager's traffic is between the traffic of two policies. For a loop that the pager has
+//! detected, it reads hardly more than optimal replacement. For other accesses, it reads as much as
+//! random replacement. The traffic of one run gives the share of random replacement, and the model
+//! assumes the same share at other budgets:
 //!
 //! ```text
 //! traffic(b) = (1 - share) optimal(used(b)) + share random(used(b))
@@ -18,11 +18,11 @@
 //!
 //! A worked example: at a budget of 24 MiB, of which 21 MiB are used, a pass reads 82 MiB with
 //! optimal and 126 MiB with random replacement. The run has read 114 MiB, so the share is 0.73. At
-//! 36 MiB the two policies read 51 and 85 MiB, hence the pager reads 76 MiB.
+//! a budget of 36 MiB, the two policies read 51 and 85 MiB, so the pager reads 76 MiB.
 //!
-//! Without a trace, the model assumes that the traffic is proportional to the bytes of the
-//! footprint that exceed the used part of the budget ([`curve_of_runs`]). This holds for loops and
-//! for uniform random access.
+//! Without a trace, the model assumes that the traffic is proportional to the bytes by which the
+//! footprint exceeds the used part of the budget ([`curve_of_runs`]). This holds for loops and for
+//! uniform random access.
 
 use crate::{
     access::Trace,
@@ -32,34 +32,33 @@ use crate::{
 
 const MIB: u64 = 1 << 20;
 
-/// The reserve of free frames: the budget divided by `RESERVE_DIVISOR`, at most `RESERVE_MAX` bytes
-/// (`cache/evict.rs` of the pager).
+/// The pager's reserve of free frames: the budget divided by `RESERVE_DIVISOR`, but at most
+/// `RESERVE_MAX` bytes (`cache/evict.rs` of the pager).
 const RESERVE_DIVISOR: u64 = 16;
 const RESERVE_MAX: u64 = 64 * MIB;
 
-/// The maximum size of the prefetched, unused pages is the budget divided by `PREFETCHED_DIVISOR`.
-/// It is at least the smaller of `PREFETCHED_MIN` bytes and the budget divided by
-/// `PREFETCHED_MIN_DIVISOR`, and at most `PREFETCHED_MAX` bytes (`cache/prefetch_queue.rs` of the
-/// pager).
+/// The maximum size of the prefetched, unused pages: the budget divided by `PREFETCHED_DIVISOR`,
+/// but at most `PREFETCHED_MAX` bytes. It is at least `PREFETCHED_MIN` bytes, or the budget divided
+/// by `PREFETCHED_MIN_DIVISOR` if that is less (`cache/prefetch_queue.rs` of the pager).
 const PREFETCHED_DIVISOR: u64 = 16;
 const PREFETCHED_MIN: u64 = 16 * MIB;
 const PREFETCHED_MIN_DIVISOR: u64 = 8;
 const PREFETCHED_MAX: u64 = 128 * MIB;
 
 /// Mean size of the prefetched, unused pages, as a fraction of their maximum size
-/// ([`PREFETCHED_DIVISOR`]). The fraction is below 1, because a stream prefetches up to the
-/// maximum, and then uses these pages before it prefetches again.
+/// ([`PREFETCHED_DIVISOR`]). It is below 1, because a stream prefetches up to the maximum, and then
+/// uses some of these pages before it prefetches again.
 const PREFETCHED_PART: f64 = 0.5;
 
-/// [`curve_of_runs`] adds this number of points to a curve, at budgets between the largest budget
+/// Number of points that [`curve_of_runs`] adds to a curve, at budgets between the largest budget
 /// of the runs and the footprint.
 const STEPS: u64 = 32;
 
-/// Bytes of a budget that hold used pages, if the footprint does not fit: the budget, minus the
-/// reserve of free frames, minus prefetched pages that are not used yet. `demand_share` is the
-/// share of demand reads (reads of pages that were not prefetched) among all reads.
+/// Returns the size of the used part of a budget if the footprint does not fit, bytes: the budget,
+/// minus the reserve of free frames, minus prefetched pages that are not used yet. `demand_share`
+/// is the share of demand reads (reads of pages that were not prefetched) among all reads.
 ///
-/// The result rises with the budget.
+/// The size rises with the budget.
 pub fn used_bytes(budget_bytes: u64, demand_share: f64) -> u64 {
     let reserve = (budget_bytes / RESERVE_DIVISOR).min(RESERVE_MAX);
     let prefetched_max = (budget_bytes / PREFETCHED_DIVISOR)
@@ -69,8 +68,8 @@ pub fn used_bytes(budget_bytes: u64, demand_share: f64) -> u64 {
     budget_bytes - reserve - prefetched as u64
 }
 
-/// Bytes of the footprint that do not fit into a budget: the footprint minus [`used_bytes`], and 0
-/// once the footprint fits.
+/// Returns the bytes of the footprint that do not fit: the footprint minus [`used_bytes`]; 0 once
+/// the footprint is at most the budget.
 pub fn missing_bytes(footprint_bytes: u64, budget_bytes: u64, demand_share: f64) -> u64 {
     match budget_bytes < footprint_bytes {
         true => footprint_bytes - used_bytes(budget_bytes, demand_share),
@@ -78,8 +77,8 @@ pub fn missing_bytes(footprint_bytes: u64, budget_bytes: u64, demand_share: f64)
     }
 }
 
-/// The miss curve through the traffic of runs. Between the runs, the traffic is interpolated.
-/// Between the largest budget of the runs and the footprint, the traffic is proportional to
+/// Returns the miss curve through the traffic of runs. Between the budgets of two runs, the traffic
+/// is interpolated. Between the largest budget and the footprint, it is proportional to
 /// [`missing_bytes`].
 pub fn curve_of_runs(footprint_bytes: u64, runs: &[Point], demand_share: f64) -> MissCurve {
     let mut points = runs.to_vec();
@@ -98,41 +97,42 @@ pub fn curve_of_runs(footprint_bytes: u64, runs: &[Point], demand_share: f64) ->
     MissCurve::of_points(footprint_bytes, points)
 }
 
-/// The share of random replacement in the traffic of the pager, for reads and for writes: 0 is
-/// optimal replacement, 1 is random replacement.
+/// The share of random replacement in the pager's traffic, for reads and for writes: with 0 the
+/// traffic is that of optimal replacement, with 1 that of random replacement.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct RandomShare {
     pub reads: f64,
     pub writes: f64,
 }
 
-/// The miss curves of optimal and of random replacement. The pager's traffic is between the two
-/// curves.
+/// The miss curves of optimal and of random replacement. The pager's traffic is between the two.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PagerCurves {
     optimal: MissCurve,
     random: MissCurve,
-    /// The share of demand reads among all reads of the run.
+    /// The share of demand reads (reads of pages that were not prefetched) among all reads of the
+    /// run.
     demand_share: f64,
 }
 
 impl PagerCurves {
-    /// Simulates a pass at `steps` budgets up to the footprint, with a sample of about `sample`
-    /// blocks. `demand_share` is the share of demand reads among all reads of the run.
+    /// Simulates a pass with both policies, at `steps` budgets up to the footprint, with a sample
+    /// of about `sample` blocks. `demand_share` is the share of demand reads among all reads of the
+    /// run.
     pub fn of_trace(trace: &Trace, steps: u32, sample: usize, demand_share: f64) -> Self {
         let curve = |policy| MissCurve::of_trace(trace, policy, steps, sample);
         let (optimal, random) = (curve(Replacement::Optimal), curve(Replacement::Random));
         Self { optimal, random, demand_share }
     }
 
-    /// The traffic of optimal and of random replacement with a cache of [`used_bytes`], the part of
-    /// the budget that holds used pages.
+    /// Returns the traffic of optimal and of random replacement if the cache has only the used part
+    /// of the budget ([`used_bytes`]).
     fn bounds(&self, budget_bytes: u64) -> [Traffic; 2] {
         let used = used_bytes(budget_bytes, self.demand_share);
         [self.optimal.at(used), self.random.at(used)]
     }
 
-    /// Converts the curves of a trace of `rounds` rounds to the curves of one round.
+    /// Converts the curves of a trace that has `rounds` rounds to the curves of one round.
     #[must_use]
     pub fn per_round(self, rounds: u32) -> Self {
         let share = 1.0 / f64::from(rounds.max(1));
@@ -143,8 +143,9 @@ impl PagerCurves {
         }
     }
 
-    /// The share of random replacement at which the weighted mean of both curves equals the traffic
-    /// of `run`, a run of one pass. The share is clamped to the range from 0 to 1.
+    /// Returns the share of random replacement at which the weighted mean of the two curves equals
+    /// the traffic of `run`, which is that of one pass. The share is clamped to the range from 0 to
+    /// 1.
     pub fn share_of(&self, run: &Point) -> RandomShare {
         let [optimal, random] = self.bounds(run.budget_bytes);
         let share = |of: fn(&Traffic) -> f64| {
@@ -160,8 +161,8 @@ impl PagerCurves {
         }
     }
 
-    /// The pager's miss curve. At each budget it is the weighted mean of optimal and random
-    /// replacement, with the weight `share` for random replacement.
+    /// Returns the pager's miss curve: at each budget the weighted mean of optimal and random
+    /// replacement, where `share` is the weight of random replacement.
     pub fn curve(&self, share: RandomShare) -> MissCurve {
         let mix = |share: f64, optimal: f64, random: f64| optimal + share * (random - optimal);
         let footprint = self.optimal.footprint_bytes();
@@ -228,7 +229,7 @@ mod tests {
         let near = curve.at(799 * BLOCK).read_bytes / (700 * BLOCK) as f64;
         let used = loops.random.at(699 * BLOCK).read_bytes / (700 * BLOCK) as f64;
         assert!((near / used - 1.0).abs() < 0.02, "{near} and {used}");
-        // Of a budget of 799 blocks, about 700 blocks hold used pages. Even with optimal
+        // About 700 of the 799 blocks of the budget are its used part. Even with optimal
         // replacement, each of the three passes therefore reads about 100 of the 800 blocks.
         let least = loops.curve(RandomShare::default()).at(799 * BLOCK).read_bytes;
         assert!((least / (300 * BLOCK) as f64 - 1.0).abs() < 0.05, "{least}");
@@ -251,8 +252,8 @@ mod tests {
             let traffic = Traffic { read_bytes: read, written_bytes: read / 2.0 };
             Point { budget_bytes: budget * MIB, traffic }
         };
-        // A loop over 128 MiB. Budgets of 32, 64 and 96 MiB have used parts of 28, 56 and 84 MiB,
-        // and the loop reads the rest of the 128 MiB.
+        // A loop over 128 MiB. The used parts of the budgets of 32, 64 and 96 MiB are 28, 56 and 84
+        // MiB, and the loop reads the rest of the 128 MiB.
         let curve = curve_of_runs(128 * MIB, &[point(64, 72.0)], 0.0);
         for (budget, read) in [(32, 100.0), (64, 72.0), (96, 44.0), (127, 16.9)] {
             let found = curve.at(budget * MIB);
@@ -260,7 +261,8 @@ mod tests {
             assert!((found.written_bytes - read / 2.0).abs() < 0.1, "{budget}: {found:?}");
         }
         assert_eq!(curve.at(128 * MIB), Traffic::default());
-        // Of several runs, the run with the largest budget gives the traffic at larger budgets.
+        // At budgets above those of the runs, the traffic follows from the run with the largest
+        // budget.
         let curve = curve_of_runs(128 * MIB, &[point(96, 22.0), point(64, 72.0)], 0.0);
         assert!((curve.at(80 * MIB).read_bytes - 47.0).abs() < 0.1);
         assert!((curve.at(127 * MIB).read_bytes - 8.4).abs() < 0.1);

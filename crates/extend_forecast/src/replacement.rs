@@ -1,9 +1,9 @@
-//! The traffic of a cache with a replacement policy, for a trace that repeats for ever.
+//! The traffic of a cache with a given replacement policy, for a trace that repeats for ever.
 //!
 //! Optimal replacement reads least, and the pager comes near to it on loops. LRU is the worst case
-//! on loops: the least recently used block is the cached block whose next use is nearest. Random
-//! replacement is in between: in a loop over twice the cache size it reads 80 % of the blocks,
-//! optimal replacement 50 %, and LRU 100 %.
+//! on loops, because the least recently used block is the cached block that is used next. Random
+//! replacement is between the two: in a loop over twice the cache size, it reads 80 % of the
+//! blocks, while optimal replacement reads 50 %, and LRU 100 %.
 
 use crate::{
     access::{BlockTraffic, Touch, hash},
@@ -11,7 +11,7 @@ use crate::{
 };
 use std::collections::{BTreeMap, HashMap};
 
-/// The choice of the block to evict.
+/// A replacement policy: which block the cache evicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replacement {
     /// The block whose next use is furthest away (Belady).
@@ -23,12 +23,12 @@ pub enum Replacement {
 }
 
 impl Replacement {
-    /// All policies, with their names.
+    /// All policies, each with its name for users.
     pub const ALL: [(&'static str, Self); 3] =
         [("optimal", Self::Optimal), ("random", Self::Random), ("LRU", Self::Lru)];
 
-    /// The traffic of one pass through a trace that repeats for ever, with a cache of `blocks`
-    /// blocks (at least 1). A first pass fills the cache and is not counted.
+    /// Returns the traffic of one pass through a trace that repeats for ever, with a cache of
+    /// `blocks` blocks (at least 1). A first pass fills the cache and is not counted.
     pub fn carried(self, trace: &[Touch], blocks: usize) -> BlockTraffic {
         match self {
             Self::Optimal => belady::carried(trace, blocks),
@@ -60,8 +60,8 @@ fn passes(cache: &mut impl BlockCache, trace: &[Touch]) -> BlockTraffic {
 struct Lru {
     most: usize,
     clock: u64,
-    /// For each resident block: the value of `clock` at the last use of the block, and true if the
-    /// block is dirty.
+    /// For each resident block: the time of its last use, on the clock `clock`, and true if it is
+    /// dirty.
     resident: HashMap<u32, (u64, bool)>,
     by_use: BTreeMap<u64, u32>,
 }
@@ -145,8 +145,8 @@ mod tests {
         let of = |policy: Replacement| policy.carried(&trace, 1000);
         assert_eq!(of(Replacement::Lru), BlockTraffic { read: 2000, written: 2000 });
         assert!((1000..=1002).contains(&of(Replacement::Optimal).read));
-        // The hit ratio h of random replacement solves h = exp(-2 (1 - h)): 0.203. The second pass
-        // has not converged to this ratio yet, but its reads are within a tenth.
+        // In the long run, the hit ratio h of random replacement solves h = exp(-2 (1 - h)): h =
+        // 0.203. The second pass has not converged to it yet, but its reads are within a tenth.
         let read = of(Replacement::Random).read as f64 / 2000.0;
         assert!((0.72..0.87).contains(&read), "{read}");
     }
@@ -166,9 +166,9 @@ mod tests {
             let optimal = Replacement::Optimal.carried(&trace, cache);
             for policy in [Replacement::Random, Replacement::Lru] {
                 let other = policy.carried(&trace, cache);
-                // One pass of another policy may read fewer blocks than the optimal policy, because
-                // it may hit blocks that the previous pass left in the cache. The difference is at
-                // most the cache size.
+                // One pass of another policy may read fewer blocks than one of the optimal policy,
+                // because it may hit blocks that its previous pass left in the cache. The
+                // difference is at most the cache size.
                 prop_assert!(other.read + cache as u64 >= optimal.read);
                 prop_assert!(other.written <= other.read + cache as u64);
             }

@@ -1,11 +1,11 @@
-//! SHARDS: the miss ratio curve of LRU from a sample of the blocks.
+//! SHARDS: the miss ratio curve of LRU from a sample of the blocks (Waldspurger, Park, Garthwaite
+//! and Ahmad, FAST 2015).
 //!
-//! Waldspurger, Park, Garthwaite and Ahmad (FAST 2015): a block is in the sample if its hash is
-//! below a threshold, so all accesses to a block are sampled or none. The LRU stack distances of
-//! the sampled accesses are divided by the sampling rate R. The variant SHARDS-adj adds the
-//! difference between the expected and the sampled number of accesses to the count of the shortest
-//! distance. With several thousand blocks in the sample the paper reports a mean error of the miss
-//! ratio of about 0.01.
+//! A block is in the sample if its hash is below a threshold, so either all accesses to a block are
+//! sampled, or none. The LRU stack distances of the sampled accesses are divided by the sampling
+//! rate R. The variant SHARDS-adj corrects the number of accesses: the expected number minus the
+//! sampled number is added at the shortest distance. With several thousand blocks in the sample,
+//! the paper reports a mean error of the miss ratio of about 0.01.
 //!
 //! The same sample simulates any other policy: a cache of R c blocks with the sampled accesses
 //! stands for a cache of c blocks with all accesses (Waldspurger, Saemundsson, Ahmad and Park,
@@ -16,7 +16,7 @@ use crate::{
     stack_distance::{self, Histogram},
 };
 
-/// Number of sampled blocks at which the mean error of the miss ratio is about 0.01 (FAST 2015,
+/// Number of sampled blocks with which the mean error of the miss ratio is about 0.01 (FAST 2015,
 /// figure 5: 8192 samples).
 pub const SAMPLE_BLOCKS: usize = 8192;
 
@@ -26,17 +26,18 @@ const HASHES: f64 = 18_446_744_073_709_551_616.0;
 /// A sample of the blocks of a trace.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sample {
-    /// Accesses to the sampled blocks.
+    /// The accesses to the sampled blocks, in order.
     pub touches: Vec<Touch>,
-    /// The sampling rate: the expected number of sampled blocks divided by all blocks; 1 if all
-    /// blocks are in the sample.
+    /// The sampling rate: the expected fraction of the blocks that is sampled; 1 if all blocks are
+    /// in the sample.
     pub rate: f64,
-    /// The number of accesses of the whole trace.
+    /// The number of accesses in the whole trace.
     pub accesses: usize,
 }
 
 impl Sample {
-    /// Samples about `most` blocks of a trace that has `distinct` blocks.
+    /// Samples about `most` blocks of a trace. `distinct` is the number of different blocks in the
+    /// trace.
     pub fn new(touches: &[Touch], distinct: usize, most: usize) -> Self {
         let accesses = touches.len();
         if distinct <= most.max(1) {
@@ -49,7 +50,7 @@ impl Sample {
         Self { touches, rate: share, accesses }
     }
 
-    /// The stack distances of the sample, scaled to the whole trace.
+    /// Returns the histogram of stack distances, scaled from the sample to the whole trace.
     pub fn histogram(&self) -> Histogram {
         let blocks: Vec<u32> = self.touches.iter().map(|touch| touch.block).collect();
         let weight = 1.0 / self.rate;
@@ -59,9 +60,8 @@ impl Sample {
             histogram.add(scaled, weight);
         }
         if self.rate < 1.0 {
-            // SHARDS-adj: the difference between the number of accesses of the trace and the number
-            // that the sample stands for is added to the count of the shortest distance. The
-            // difference may be negative.
+            // SHARDS-adj: the number of accesses in the trace, minus the number that the sample
+            // stands for, is added at the shortest distance. The difference may be negative.
             let missing = self.accesses as f64 - self.touches.len() as f64 * weight;
             histogram.add(Some(0), missing);
         }
@@ -78,7 +78,8 @@ mod tests {
         blocks.iter().map(|block| Touch { block: *block, offset: 0, is_write: false }).collect()
     }
 
-    /// The blocks of `accesses` random accesses, with a skewed distribution over `distinct` blocks.
+    /// Returns the blocks of `accesses` random accesses, with a skewed distribution over `distinct`
+    /// blocks.
     fn skewed(distinct: u32, accesses: usize, seed: u64) -> Vec<u32> {
         let unit = |at: usize| hash(seed ^ (at as u64) << 8) as f64 / HASHES;
         (0..accesses).map(|at| (unit(at).powi(3) * f64::from(distinct)) as u32).collect()

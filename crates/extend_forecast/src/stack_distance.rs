@@ -1,25 +1,26 @@
-//! LRU stack distances: the miss ratio of LRU at all cache sizes in one pass.
+//! LRU stack distances, which give the miss ratio of LRU at all cache sizes in one pass.
 //!
 //! The stack distance of an access is the number of different blocks that were accessed since the
 //! last access to the same block (Mattson, Gecsei, Slutz and Traiger, IBM Systems Journal 1970).
 //! LRU with c blocks hits exactly the accesses with a distance below c. Distances are counted with
-//! a binary indexed tree over the times of the last accesses, O(log n) for an access (Bennett and
-//! Kruskal, IBM Journal of Research and Development 1975).
+//! a binary indexed tree over the times of the last accesses, in O(log n) for each access (Bennett
+//! and Kruskal, IBM Journal of Research and Development 1975).
 
 use std::collections::HashMap;
 
 /// The number of accesses at each stack distance.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Histogram {
-    /// The sum of the weights of the accesses at each distance; the index is the distance in
-    /// blocks. The weight of an access is 1 unless the trace was sampled.
+    /// The number of accesses at each distance, by the distance in blocks. Each access counts with
+    /// its weight, which is 1 unless the trace was sampled.
     pub by_distance: Vec<f64>,
-    /// The sum of the weights of the accesses to blocks that were not accessed before.
+    /// The number of first accesses to blocks, counted with their weights.
     pub first: f64,
 }
 
 impl Histogram {
-    /// Adds an access with a weight. `None` is the distance of the first access to a block.
+    /// Adds an access with the weight `weight`. Its distance is `None` if it is the first access to
+    /// its block.
     pub(crate) fn add(&mut self, distance: Option<usize>, weight: f64) {
         let Some(distance) = distance else {
             self.first += weight;
@@ -31,8 +32,8 @@ impl Histogram {
         self.by_distance[distance] += weight;
     }
 
-    /// The fraction of accesses that miss in an LRU cache of `blocks` blocks; 0 without accesses.
-    /// The miss ratio never rises with the number of blocks.
+    /// The fraction of the accesses that miss in an LRU cache of `blocks` blocks; 0 if there are no
+    /// accesses. The fraction never rises with `blocks`.
     pub fn miss_ratio(&self, blocks: usize) -> f64 {
         let hits: f64 = self.by_distance.iter().take(blocks).sum();
         let all = self.by_distance.iter().sum::<f64>() + self.first;
@@ -40,15 +41,16 @@ impl Histogram {
     }
 }
 
-/// The stack distance of each access, in order; `None` for the first access to a block. `blocks`
-/// has the block of each access.
+/// Returns the stack distance of each access, in order; `None` for the first access to a block.
+/// `blocks` has the block of each access.
 pub fn distances(blocks: &[u32]) -> impl Iterator<Item = Option<usize>> + '_ {
     let mut marks = Marks::new(blocks.len());
     let mut last: HashMap<u32, usize> = HashMap::new();
     blocks.iter().enumerate().map(move |(now, block)| {
         let before = last.insert(*block, now);
         let distance = before.map(|before| {
-            // The mark of the block moves from its last access (`before`) to this access (`now`).
+            // Each block has a mark at its last access. The block's mark moves from its previous
+            // access (`before`) to this one (`now`).
             marks.add(before, -1);
             (marks.below(now) - marks.below(before)) as usize
         });
@@ -57,8 +59,8 @@ pub fn distances(blocks: &[u32]) -> impl Iterator<Item = Option<usize>> + '_ {
     })
 }
 
-/// The histogram of the stack distances of all accesses. `blocks` has the block of each access, in
-/// order.
+/// Returns the histogram of the stack distances of all accesses. `blocks` has the block of each
+/// access, in order.
 pub fn histogram(blocks: &[u32]) -> Histogram {
     let mut histogram = Histogram::default();
     distances(blocks).for_each(|distance| histogram.add(distance, 1.0));
@@ -82,7 +84,7 @@ impl Marks {
         }
     }
 
-    /// The number of marks at times before `time`.
+    /// Returns the number of marks at times before `time`.
     fn below(&self, time: usize) -> i64 {
         let (mut at, mut sum) = (time, 0);
         while at > 0 {

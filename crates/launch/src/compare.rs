@@ -1,8 +1,8 @@
-//! Compares configurations of a command. The command runs several times under each configuration.
+//! Compares configurations of a command: runs the command several times under each configuration.
 //!
-//! Each configuration is warmed up. Then each round runs all configurations once, in an order that
-//! cancels drift (`interleaf_model::paired`). Rounds repeat until each comparison has a result, the
-//! maximum number of rounds is reached or the time limit has passed.
+//! First, each configuration is warmed up. Then each round runs all configurations once, in an
+//! order that cancels drift (`interleaf_model::paired`). Rounds repeat until each comparison has a
+//! result, the maximum number of rounds is reached or the time limit has passed.
 //!
 //! A configuration with a placement starts the command by `interleaf run` or `interleaf extend`.
 //! Both verbs restore the settings that they change, even when the comparison is interrupted.
@@ -51,31 +51,31 @@ pub enum Compared {
     Bench { name: String, footprint: Bytes, rate_unit: String },
 }
 
-/// A quantity of a run that is measured from outside the command.
+/// A metric that is measured from outside the command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Quantity {
-    /// Time from start to end.
+    /// Time from the start of the command to its end.
     #[default]
     WallTime,
-    /// CPU time of all processes and threads, in the programs and in the kernel.
+    /// CPU time of all processes and threads of the command, in user mode and in the kernel.
     CpuTime,
-    /// Peak resident memory of the largest process.
+    /// Peak resident memory of the command's largest process.
     Memory,
 }
 
 #[derive(Clone, Debug)]
 pub struct CompareOptions {
-    /// Two or more configurations. The first is the reference, with which the others are compared.
+    /// Two or more configurations. The first is the reference: the others are compared with it.
     pub configurations: Vec<Configuration>,
     /// The workloads, which are compared one after the other.
     pub workloads: Vec<Compared>,
     pub design: Design,
     /// Number of runs of each configuration before the first round. Their measurements are ignored.
     pub warm_up: usize,
-    /// The time limit for all workloads together; a round that has begun is completed.
+    /// The time limit for all workloads together. A round that has begun is completed after it.
     pub time_limit: Option<Time>,
-    /// The pattern that finds the metric in the output of the command. With `None` the metric of a
-    /// command is `quantity`, and the metric of a workload of `interleaf bench` is its rate.
+    /// The pattern that finds the metric in the output. With `None` the metric of a command is
+    /// `quantity`, and the metric of a workload of `interleaf bench` is its own result.
     pub metric: Option<Regex>,
     pub higher_is_better: bool,
     /// The metric of a command if `metric` is `None`.
@@ -83,9 +83,9 @@ pub struct CompareOptions {
     pub dry_run: bool,
     pub quiet: bool,
     /// The file for the document. A regular file is written after each round, stdout (`-`) only
-    /// once.
+    /// once at the end.
     pub output: Option<PathBuf>,
-    /// The file to which the commands' output is appended; `None` passes the output on to stderr.
+    /// The file to which the commands' output is appended; `None` to pass the output on to stderr.
     pub log: Option<PathBuf>,
 }
 
@@ -131,8 +131,8 @@ pub fn compare(
     Ok((document, end?))
 }
 
-/// Rejects configurations of the same name. A configuration to which the user gave no name is named
-/// by a letter.
+/// Returns an error if two configurations have the same name. A configuration to which the user
+/// gave no name has a letter as its name.
 fn check_names(configurations: &[ConfigurationDocument]) -> Result<(), Failure> {
     let names: Vec<&str> = configurations.iter().map(|it| it.name.as_str()).collect();
     match (1..names.len()).find(|at| names[..*at].contains(&names[*at])) {
@@ -202,9 +202,9 @@ impl Compared {
         }
     }
 
-    /// The command and its arguments, without the arguments that a configuration adds. A workload
-    /// of `interleaf bench` is run by `interleaf`, the path of this program. The document of the
-    /// workload is written to the file `record`.
+    /// Returns the command and its arguments, without the arguments that a configuration adds. For
+    /// a workload of `interleaf bench`, the command is this program (`interleaf` is its path), and
+    /// writes the document of the workload to the file `record`.
     fn words(&self, interleaf: &Path, record: &Path) -> Vec<OsString> {
         match self {
             Self::Command(words) => words.clone(),
@@ -218,8 +218,8 @@ impl Compared {
         }
     }
 
-    /// The arguments that a configuration puts after the command: for a workload of `interleaf
-    /// bench`, the number of threads. Other commands get the number of threads by environment
+    /// Returns the arguments that a configuration puts after the command: the number of threads for
+    /// a workload of `interleaf bench`. Other commands get the number of threads in environment
     /// variables.
     fn suffix(&self, configuration: &Configuration) -> Vec<OsString> {
         match (self, configuration.threads) {
@@ -231,11 +231,11 @@ impl Compared {
     }
 }
 
-/// The outcome of a run: its measurements, a signal, or its failure.
+/// The outcome of a run: its measurements, the signal that interrupted it, or its failure.
 enum RunEnd {
     Done(ComparedRun),
     Signal(i32),
-    /// A description of the failure, such as `it ended with status 3`, and the last lines of
+    /// The description of a failure, such as `it ended with status 3`, and the last lines of the
     /// output.
     Failed(String),
 }
@@ -246,15 +246,16 @@ struct Comparer<'a> {
     signals: &'a Signals,
     /// The path of this program.
     interleaf: PathBuf,
-    /// For each configuration, the environment variables of the command and the arguments before
-    /// the command.
+    /// For each configuration, what goes before the command: variables in its environment, and
+    /// arguments.
     prefixes: Vec<Prefix>,
     log: Log,
     bar: ProgressBar,
 }
 
 impl Comparer<'_> {
-    /// Compares all workloads. The time limit is divided evenly among the workloads.
+    /// Compares the configurations for all workloads. The time limit is divided evenly among the
+    /// workloads.
     fn compare(&mut self, document: &mut CompareRunsDocument) -> Result<RunsEnd, Failure> {
         let count = self.options.workloads.len();
         let limit = self.options.time_limit.map(|limit| limit.seconds() / count as f64);
@@ -279,9 +280,9 @@ impl Comparer<'_> {
     }
 
     /// Runs each configuration `warm_up` times before the first round. A configuration that fails
-    /// is not run again, but the others are, so that the error names all configurations that fail.
-    /// Returns `None` if all runs succeed. Otherwise returns the end of the comparison: a failure
-    /// or a signal.
+    /// is not run again; the others are, so that the error names all configurations that fail.
+    /// Returns `None` if all runs succeed, and otherwise the end of the comparison: a failure or a
+    /// signal.
     fn warm_up(
         &mut self,
         workload: usize,
@@ -308,8 +309,8 @@ impl Comparer<'_> {
     }
 
     /// Runs rounds until each comparison has a result, the maximum number of rounds is reached, or
-    /// the deadline has passed. Returns which of the three ended the rounds. The inner error is the
-    /// end of the whole comparison: a signal, or a command that failed.
+    /// the deadline has passed. Returns which of these three was the reason. If a signal or a
+    /// failed command ends the whole comparison, returns this end as the inner error.
     fn rounds(
         &mut self,
         workload: usize,
@@ -352,15 +353,15 @@ impl Comparer<'_> {
         Ok(Ok(RunsStop::Rounds))
     }
 
-    /// Writes the document after a round, so that the file has the results of the earlier rounds
+    /// Writes the document after a round, so that the file has the results of the rounds so far
     /// even if this process is killed.
     fn record(&self, document: &CompareRunsDocument) -> Result<(), Failure> {
         let file = self.options.output.as_deref();
         file.map_or(Ok(()), |file| output::interim(file, &interleaf_record::json(document)))
     }
 
-    /// The arguments `prefix` of a configuration, then the command of a workload, then the
-    /// arguments that the configuration puts after the command.
+    /// Returns the words of a run: the arguments `prefix` of the configuration, the command of the
+    /// workload, and the arguments that the configuration puts after the command.
     fn words(
         &self,
         workload: usize,
@@ -447,9 +448,9 @@ impl Comparer<'_> {
         })
     }
 
-    /// Returns the end of a comparison whose command failed under the configurations in `failed`,
-    /// each with a description of the failure. `when` names the phase of the comparison for the
-    /// message.
+    /// Ends the comparison after failed runs, and returns this end. `failed` has the index of each
+    /// configuration under which the command failed, with a description of the failure. `when`
+    /// names the phase of the comparison for the message.
     fn failed(
         &self,
         workload: usize,
@@ -465,8 +466,9 @@ impl Comparer<'_> {
             }
         };
         let has_failed = |at: &usize| failed.iter().any(|(failed, _)| failed == at);
-        // Name a configuration as a success only if the command has run under it. Without warm-up
-        // runs, a failure in the first round may precede the first run of other configurations.
+        // Say of a configuration that the command did not fail only if the command has run under
+        // it. Without warm-up runs, a failure in the first round may precede the first run of other
+        // configurations.
         let runs = &document.workloads[workload].runs;
         let has_run = |at: &usize| {
             self.options.warm_up > 0 || runs.iter().any(|run| run.configuration == *at)
@@ -493,8 +495,7 @@ impl Comparer<'_> {
     }
 }
 
-/// Records in the document that the signal `number` has ended the comparison, and returns the end
-/// `RunsEnd::Signal`.
+/// Records in the document that the signal `number` has ended the comparison. Returns this end.
 fn interrupted(number: i32, document: &mut CompareRunsDocument) -> RunsEnd {
     document.stop(RunsStop::Signal, format!("signal {number} came"));
     RunsEnd::Signal(number)

@@ -17,21 +17,21 @@ use std::{
     path::Path,
 };
 
-/// Counters of this process (CPU time and major faults of all its threads), of the pager that
-/// serves this process, and of a drive.
+/// Counters of this process (CPU time and major faults of all its threads), of its pager, and of a
+/// drive.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counters {
     pub cpu_s: f64,
     pub major_faults: u64,
-    /// Counts of the drive; 0 without a drive.
+    /// The counters of the drive; 0 without a drive.
     pub drive: DriveCounts,
-    /// Counts of the pager; 0 outside `interleaf extend`.
+    /// The counters of the pager; 0 outside `interleaf extend`.
     pub counts: CountsDocument,
 }
 
 impl Counters {
-    /// Reads the counters of this process, of `drive`, and of this process's pager. `extended` is
-    /// the session of `interleaf extend` that this process runs in.
+    /// Reads the counters of this process, of `drive`, and of the pager of `extended`, the session
+    /// of `interleaf extend` in which this process runs.
     pub fn now(root: &Root, drive: Option<&Drive>, extended: Option<&PagedProcess>) -> Self {
         let line = text(root, "/proc/self/stat");
         let stat = Stat::parse(line.as_bytes());
@@ -49,7 +49,7 @@ impl Counters {
 impl Sub for Counters {
     type Output = Self;
 
-    /// The counts since an earlier reading.
+    /// Returns the counts since the reading `earlier`.
     fn sub(self, earlier: Self) -> Self {
         Self {
             cpu_s: self.cpu_s - earlier.cpu_s,
@@ -69,45 +69,45 @@ impl AddAssign for Counters {
     }
 }
 
-/// The text of a file; empty if it cannot be read.
+/// Returns the text of a file; empty if it cannot be read.
 fn text(root: &Root, path: &str) -> String {
     root.peek(path).ok().flatten().unwrap_or_default()
 }
 
-/// The session of `interleaf extend` that this process runs in.
+/// The session of `interleaf extend` in which this process runs.
 pub struct PagedProcess {
     session: Session,
 }
 
 impl PagedProcess {
-    /// Returns the session of this process; `None` outside `interleaf extend`.
+    /// Finds the session of this process; `None` outside `interleaf extend`.
     pub fn find() -> Option<Self> {
         let session = Session::open(Path::new(&env::var_os(VARIABLE)?)).ok()?;
         Some(Self { session })
     }
 
-    /// The counts of this process's pager so far; 0 each if the process has no pager.
+    /// The counts of this process's pager so far; all 0 if the process has no pager.
     pub fn counts(&self) -> CountsDocument {
         let pid = std::process::id();
         let own = self.session.ledger.processes().into_iter().find(|it| it.identity.pid == pid);
         own.map_or(CountsDocument::default(), |own| own.counts.into())
     }
 
-    /// The document of `counts`, the pager's counts in the measured rounds, with the budget of the
-    /// session.
+    /// Returns a document with the budget of the session and with `counts`, the pager's counts in
+    /// the measured rounds.
     pub fn document(&self, counts: CountsDocument) -> ExtendedDocument {
         ExtendedDocument { dram_bytes: self.session.settings.dram_bytes, counts }
     }
 }
 
-/// A drive, with its folder below `/sys`.
+/// A drive that counts its traffic, with its folder below `/sys`.
 #[derive(Clone, Debug)]
 pub struct Drive {
     name: String,
     folder: String,
 }
 
-/// The counts of a drive: reads, sectors read, writes, sectors written.
+/// The counts of a drive: reads, sectors read, writes, and sectors written, in this order.
 pub type DriveCounts = [u64; 4];
 
 impl Drive {
@@ -132,13 +132,13 @@ impl Drive {
     fn counts(&self, root: &Root) -> DriveCounts {
         let text = text(root, &format!("{}/stat", self.folder));
         let fields: Vec<u64> = text.split_whitespace().filter_map(|it| it.parse().ok()).collect();
-        // The fields are in the order of Documentation/block/stat.rst: 0 is reads, 2 sectors read,
-        // 4 writes, 6 sectors written.
+        // The fields are in the order of Documentation/block/stat.rst: field 0 is the number of
+        // reads, 2 sectors read, 4 writes, and 6 sectors written.
         [0, 2, 4, 6].map(|at| fields.get(at).copied().unwrap_or(0))
     }
 
-    /// The document of the counts of the drive in the measured rounds. Sectors of these counters
-    /// have 512 bytes on any drive.
+    /// Returns the document of the drive's counts in the measured rounds. A sector of these counts
+    /// is 512 bytes on any drive.
     pub fn document(
         &self,
         [reads, sectors_read, writes, sectors_written]: DriveCounts,

@@ -1,4 +1,4 @@
-//! Exit status of a command, and the end of several runs of a command.
+//! The exit status of a command, and the end of several runs of a command.
 
 use interleaf_console::Failure;
 use std::{
@@ -10,20 +10,20 @@ use std::{
 /// Exit status and run time of a command.
 #[derive(Clone, Copy, Debug)]
 pub struct Ended {
-    /// The status of the command; `None` when a signal came before the command was started.
+    /// The status of the command; `None` if a signal came before the command was started.
     pub status: Option<ExitStatus>,
-    /// The run time.
+    /// The time from start to end.
     pub elapsed: Duration,
     /// The first signal that this process received.
     pub signal: Option<i32>,
 }
 
-/// The end of several runs of a command.
+/// The reason for the end of several runs of a command.
 pub enum RunsEnd {
     /// The run was dry: the command was not started.
     DryRun,
-    /// The search or comparison has its result, or the maximum number of runs or the time limit is
-    /// reached.
+    /// The search or comparison has its result, or has reached the maximum number of runs or the
+    /// time limit.
     Done,
     /// This process received a signal.
     Signal(i32),
@@ -31,12 +31,13 @@ pub enum RunsEnd {
 }
 
 impl Ended {
-    /// Returns the result of a command that a signal kept from being started.
+    /// Returns the result for a command that was not started because of a signal.
     pub fn not_started(signal: i32) -> Self {
         Self { status: None, elapsed: Duration::ZERO, signal: Some(signal) }
     }
 
-    /// Returns the exit status of this process, which passes on the status of the command.
+    /// Returns the exit status for this process, which passes on the status of the command: 128
+    /// plus the signal's number if a signal ended the command.
     pub fn exit_code(&self) -> ExitCode {
         match (self.status, self.signal) {
             (Some(status), _) => match (status.code(), status.signal()) {

@@ -1,10 +1,10 @@
-//! A command that needs more memory than the machine has: its large allocations are stored on a
-//! drive, with DRAM as their cache (`interleaf_pager`). A preloaded library extends the
+//! Runs a command that needs more memory than the machine has: its large allocations are stored on
+//! a drive, with DRAM as their cache (`interleaf_pager`). A preloaded library extends the
 //! allocations.
 //!
 //! [`prepare`] checks that the command can be extended on this machine, [`fn@estimate`] measures
 //! the stores, and [`run`] begins a session and runs the command in it. A session may have two
-//! helper processes: [`serve`] has the memory that processes share, and [`fn@release`] frees the
+//! helper processes: [`serve`] serves the memory that processes share, and [`fn@release`] frees the
 //! blocks of store files. The helpers are this program with other arguments, and they may outlive
 //! the command.
 
@@ -55,26 +55,26 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The interval at which the ledger of the session is read.
+/// The interval between two readings of the session's ledger.
 const TICK: Duration = Duration::from_millis(100);
 
-/// The interval between the lines of statistics that `--monitor` prints for a running command.
+/// The interval between two lines of statistics of a running command (`--monitor`).
 const LINE: Duration = Duration::from_secs(1);
 
-/// The environment variable with the libraries that the dynamic loader preloads.
+/// The environment variable that lists the libraries which the dynamic loader preloads.
 const PRELOAD: &str = "LD_PRELOAD";
 
-/// The environment variable with the path of the preloaded library. Users set it if the library is
-/// not installed with the program.
+/// The environment variable that has the path of the preloaded library. Users set it if the library
+/// is not installed with this program.
 const LIBRARY_VARIABLE: &str = "INTERLEAF_PRELOAD";
 
 const LIBRARY: &str = "libinterleaf_preload.so";
 
-/// Options of a command whose large allocations are extended.
+/// The options of `interleaf extend` for a command.
 #[derive(Clone, Debug)]
 pub struct ExtendOptions {
     pub command: Vec<OsString>,
-    /// The budget; `None` in an estimate without a budget.
+    /// The budget; `None` only for an estimate without a budget.
     pub dram: Option<Dram>,
     /// The stores: folders and block devices.
     pub stores: Vec<PathBuf>,
@@ -88,30 +88,30 @@ pub struct ExtendOptions {
     pub shared: bool,
     /// The fault handling mode.
     pub faults: FaultMode,
-    /// The number of processes that share the budget evenly from the start. The default is the
-    /// number of ranks on this node for an MPI job, and 1 otherwise.
+    /// Number of processes that share the budget evenly from the start. `None` means the number of
+    /// ranks on this node for an MPI job, and 1 for other commands.
     pub processes: Option<u32>,
-    /// The name of the session whose budget the command shares.
+    /// The name of the session whose budget the command shares; `None` for a session of its own.
     pub session: Option<String>,
-    /// The footprint of the program, for an estimate.
+    /// The footprint of the program, which an estimate needs.
     pub footprint: Option<Bytes>,
-    /// True if the command runs even if a check that can be waived fails.
+    /// True if the command runs although a check fails that the user may waive.
     pub force: bool,
     /// True if a line of statistics is printed each second.
     pub watch: bool,
-    /// True if the statistics of the pagers are requested by `--stats` or `--report`. A static
-    /// program is then refused, because steered swap, which it would use, has no pagers.
+    /// True if the user requests the statistics of the pagers (`--stats` or `--report`). A static
+    /// program is then refused, because it would use steered swap, which has no pagers.
     pub statistics: bool,
     /// True if only errors are printed.
     pub quiet: bool,
 }
 
-/// A command, and the results of its checks.
+/// A command that is ready to run, with the results of its checks.
 pub struct Prepared {
     /// The document of a dry run: the settings of the session, and the results of the checks.
     pub plan: ExtendPlanDocument,
     settings: SessionSettings,
-    /// The name of the session that the command shares with other commands, if any.
+    /// The name of the session if other commands may share it; otherwise `None`.
     name: Option<String>,
     preload_library: PathBuf,
 }
@@ -125,11 +125,11 @@ pub struct Extended {
 }
 
 /// Checks that a command can be extended on this machine. `job` is the parallel job (MPI, Slurm) of
-/// which this process is a rank.
+/// which this process is a rank; `None` outside a job.
 ///
 /// # Errors
-/// When the preloaded library is not found, or the options are invalid. Failed checks are in the
-/// plan.
+/// When the preloaded library is not found, or the options are invalid. A failed check is not an
+/// error here: the plan has it.
 pub fn prepare(options: &ExtendOptions, job: Option<Job>) -> Result<Prepared, Failure> {
     let library = library()?;
     let settings = settings(options, job.as_ref())?;
@@ -139,7 +139,7 @@ pub fn prepare(options: &ExtendOptions, job: Option<Job>) -> Result<Prepared, Fa
     Ok(Prepared { plan, settings, name, preload_library: library })
 }
 
-/// Measures the stores, and adds the estimate to the plan.
+/// Measures the stores, and adds an estimate of the speed of programs to `prepared.plan`.
 ///
 /// # Errors
 /// When a store is refused or cannot be measured.
@@ -153,7 +153,7 @@ pub fn estimate(options: &ExtendOptions, prepared: &mut Prepared) -> Result<(), 
     Ok(())
 }
 
-/// Runs the command unless a check refuses it.
+/// Runs the command, unless a check refuses it.
 ///
 /// # Errors
 /// When a check refuses the command, or the session cannot begin.
@@ -205,8 +205,8 @@ fn refuse(options: &ExtendOptions, checks: &[CheckDocument]) -> Result<(), Failu
 fn settings(options: &ExtendOptions, job: Option<&Job>) -> Result<SessionSettings, Failure> {
     let mut stores = vec![];
     for store in &options.stores {
-        // Make the path absolute, because the command may change its working directory before it
-        // opens the store.
+        // Make the path absolute: the command may change its working directory before it opens the
+        // store.
         stores.push(std::path::absolute(store).map_err(|why| {
             Failure::new(
                 format!("--store {}: {why}", store.display()),
@@ -289,8 +289,8 @@ fn print_line(running: &Running<'_>, mut document: ExtendDocument) {
     output::note(false, &interleaf_report::extend::line(&document));
 }
 
-/// Returns the value of [`PRELOAD`] for the command: the path of the preloaded library, followed by
-/// the user's libraries. `was` is the value in the environment of this process.
+/// Returns the value of the variable [`PRELOAD`] for the command: the path of the preloaded
+/// library, followed by the user's libraries. `was` is the variable's value in this process.
 fn preloaded(was: Option<OsString>, library: &Path) -> OsString {
     let mut all = library.as_os_str().to_os_string();
     if let Some(was) = was.filter(|was| !was.is_empty()) {
@@ -300,8 +300,8 @@ fn preloaded(was: Option<OsString>, library: &Path) -> OsString {
     all
 }
 
-/// Returns the path of the preloaded library. The library is searched beside this program, and then
-/// in `../lib/interleaf`, unless [`LIBRARY_VARIABLE`] has its path.
+/// Returns the path of the preloaded library: the value of [`LIBRARY_VARIABLE`] if it is set.
+/// Otherwise searches beside this program, and then in `../lib/interleaf`.
 fn library() -> Result<PathBuf, Failure> {
     let hint = format!(
         "install {LIBRARY} beside `interleaf` or in ../lib/interleaf, or name it in \
@@ -330,7 +330,7 @@ fn library() -> Result<PathBuf, Failure> {
 }
 
 /// Deletes the folders of sessions whose processes have all ended. Such a folder remains if the
-/// session was killed, or if a process outlived the `interleaf extend` of its session.
+/// `interleaf extend` of the session was killed, or if a process of the session outlived it.
 fn sweep(quiet: bool, base: &Path) -> Result<Vec<PathBuf>, Failure> {
     let swept = Session::sweep(base).map_err(session_failure)?;
     for folder in &swept {
@@ -342,7 +342,7 @@ fn sweep(quiet: bool, base: &Path) -> Result<Vec<PathBuf>, Failure> {
     Ok(swept)
 }
 
-/// `--clean`: deletes the folders of sessions whose processes have all ended.
+/// Carries out `--clean`: deletes the folders of sessions whose processes have all ended.
 ///
 /// # Errors
 /// When a folder cannot be read or removed.

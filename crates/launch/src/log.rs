@@ -1,4 +1,4 @@
-//! The log of a command that is run several times: a file with the output of all runs, which is
+//! The log of a command that is run several times: a file with the output of all runs. The file is
 //! read while it grows.
 
 use indicatif::ProgressBar;
@@ -7,11 +7,11 @@ use interleaf_linux::replace::Existing;
 use regex_lite::Regex;
 use std::{fs::File, io, os::unix::fs::FileExt, path::Path};
 
-/// The longest tail of a run's output that is searched for a metric, and the most output that is
-/// printed at once, bytes.
+/// Maximum number of bytes at the end of a run's output that are searched for a metric, and of
+/// bytes that are printed at once.
 const TEXT_MAX: u64 = 16 << 20;
 
-/// The number of last lines of output that are printed for a failed command.
+/// Number of lines at the end of the output that are printed for a failed command.
 const LAST_LINES: usize = 10;
 
 /// The log of all runs.
@@ -19,13 +19,13 @@ pub(crate) struct Log {
     file: File,
     /// The offset in `file` at which the output of the current run begins.
     start: u64,
-    /// True if the output is printed while it grows.
+    /// True if the output is also printed while the file grows.
     is_shown: bool,
 }
 
 impl Log {
-    /// Opens the log: appends to the file at `path`, or uses an unnamed file. The output is shown
-    /// only without a `path` and without `quiet`.
+    /// Opens a log: appends to the file `path`, or uses an unnamed file if `path` is `None`. The
+    /// output is also printed only without `path` and without `quiet`.
     pub(crate) fn open(path: Option<&Path>, quiet: bool) -> Result<Self, Failure> {
         let file = match path {
             Some(path) => output::growing(path, Existing::Append)?,
@@ -43,17 +43,18 @@ impl Log {
         self.file.metadata().map_or(self.start, |metadata| metadata.len())
     }
 
-    /// Begins the output of a run.
+    /// Begins a run: output from now on belongs to it.
     pub(crate) fn begin_run(&mut self) {
         self.start = self.length();
     }
 
-    /// Returns a reader that prints the output of this run while it grows.
+    /// Returns a value that prints the output of the current run while it grows.
     pub(crate) fn shown(&self) -> LogPrinter<'_> {
         LogPrinter { log: self, next: self.start }
     }
 
-    /// Returns the output since the last [`Self::begin_run`], at most its last [`TEXT_MAX`] bytes.
+    /// Returns the output of the current run: that since the last [`Self::begin_run`], but at most
+    /// its last [`TEXT_MAX`] bytes.
     pub(crate) fn text(&self) -> Result<String, Failure> {
         let end = self.length();
         let start = self.start.max(end.saturating_sub(TEXT_MAX));
@@ -83,8 +84,8 @@ pub(crate) struct LogPrinter<'a> {
 }
 
 impl LogPrinter<'_> {
-    /// Prints the output since the last call, at most [`TEXT_MAX`] bytes of it; the next call
-    /// continues there.
+    /// Prints the output since the last call, at most [`TEXT_MAX`] bytes. The next call prints the
+    /// rest.
     pub(crate) fn print_new(&mut self, bar: &ProgressBar) {
         let end = self.log.length();
         if !self.log.is_shown || end <= self.next {
@@ -98,9 +99,9 @@ impl LogPrinter<'_> {
     }
 }
 
-/// Returns the number that a pattern finds in a text: the first group of the last match, or the
-/// whole last match if that group is missing. Returns an error if there is no match, or the number
-/// is not above 0.
+/// Returns the number that `pattern` finds in `text`: the first group of the last match, or the
+/// whole last match if the pattern has no such group. Fails if there is no match, or the number is
+/// not above 0.
 pub(crate) fn number(pattern: &Regex, text: &str) -> Result<f64, String> {
     let last = pattern.captures_iter(text).last();
     let last = last.ok_or_else(|| format!("--metric {pattern}: nothing in the output matches"))?;

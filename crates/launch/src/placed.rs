@@ -1,10 +1,10 @@
-//! A command under a placement: its new pages are interleaved over nodes by weights.
+//! Runs a command under a placement: its new pages are interleaved over nodes by weights.
 //!
 //! The placement needs settings of the kernel: the weights of weighted interleaving. They are
-//! changed before the command starts, with a journal of their old values, and restored when the
-//! command ends. The command's memory is audited several times, and the document gets the audit
-//! with the most memory. A kernel without weighted interleaving interleaves new pages evenly. On
-//! such a kernel pages are migrated at intervals until the nodes have the shares of the weights.
+//! changed before the command starts, and restored when it ends; a journal keeps their old values.
+//! The command's memory is audited several times, and the document gets the audit that found the
+//! most memory. A kernel without weighted interleaving interleaves new pages evenly. On such a
+//! kernel, pages are migrated at intervals until each node has its share by the weights.
 
 use crate::{Ended, restore::report_restored};
 use interleaf_console::{Failure, output, system};
@@ -32,15 +32,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// `FIRST_AUDIT` is the pause before the first placement audit. It is short, so that short programs
-/// are audited too. Each later pause is `AUDIT_FACTOR` times as long as the pause before, at most
-/// `AUDIT_MAX`, so that long programs are hardly disturbed. A pause is longer where
-/// [`PlacedCommand::audit_cost`] requires it.
+/// `FIRST_AUDIT` is the pause before the first placement audit: short, so that short programs are
+/// audited too. Each further pause is `AUDIT_FACTOR` times as long as the previous one, but at most
+/// `AUDIT_MAX`, so that long programs are hardly disturbed. [`PlacedCommand::audit_cost`] may
+/// lengthen a pause.
 const FIRST_AUDIT: Duration = Duration::from_millis(100);
 const AUDIT_FACTOR: u32 = 2;
 const AUDIT_MAX: Duration = Duration::from_secs(60);
 
-/// The interval at which the callback [`Meanwhile`] is called while the command runs.
+/// The interval between two calls of the callback [`Meanwhile`] while the command runs.
 const TICK: Duration = Duration::from_millis(100);
 
 /// A command and the options of its run.
@@ -49,27 +49,27 @@ pub struct PlacedCommand<'a> {
     pub root: &'a Root,
     /// The program and its arguments; never empty.
     pub command: &'a [OsString],
-    /// The file for stdout and stderr of the command; `None` for this process's stdout and stderr.
+    /// The file for stdout and stderr of the command; `None` to share those of this process.
     pub output: Option<&'a File>,
     /// The file to which the unfinished document is written after each audit.
     pub interim: Option<&'a Path>,
     /// The highest rate at which pages are migrated. Pages are migrated only on a kernel without
     /// weighted interleaving.
     pub rate: Bandwidth,
-    /// Audits take at most 1 / `audit_cost` of the command's time, except on a kernel on which
-    /// pages are migrated too. During an audit the program cannot change its mappings, so audits
-    /// slow it down.
+    /// Audits take at most 1 / `audit_cost` of the command's time. An audit slows the command down:
+    /// meanwhile, the command cannot change its mappings. On a kernel on which pages are migrated
+    /// too, audits may take longer.
     pub audit_cost: u32,
     /// True if only errors are printed.
     pub quiet: bool,
 }
 
-/// A callback that runs every [`TICK`] while a command runs.
+/// A callback that is called every [`TICK`] while a command runs.
 pub type Meanwhile<'a> = &'a mut dyn FnMut(&mut Running<'_>);
 
 /// Changes the kernel settings that the placement needs, runs the command under the placement, and
-/// restores the settings. `document` lists the settings, and receives the exit status, the audited
-/// memory and the restored settings.
+/// restores the settings. The caller lists the settings in `document`, which receives the exit
+/// status, the audited memory and the restored settings.
 ///
 /// # Errors
 /// When a setting cannot be changed or restored, or the command cannot be started.
@@ -94,9 +94,9 @@ pub fn run_placed(
     ended
 }
 
-/// Changes the kernel settings that a placement needs, with a journal of the old values. `None` if
-/// the placement needs no settings. Also `None` if this user may not write a journal, and all
-/// settings already have the needed values.
+/// Changes the kernel settings that a placement needs, and returns the journal of the old values.
+/// Returns `None` if the placement needs no settings. Also returns `None` if this user may not
+/// write a journal, but all settings already have the needed values.
 fn apply_settings<'a>(
     job: &PlacedCommand<'a>,
     settings: &[ChangedSetting],
@@ -129,11 +129,11 @@ fn apply_settings<'a>(
     Ok(Some(journal))
 }
 
-/// The longest pause between two migrations. If the last migration and its audit took longer than
-/// this limit, the pause is as long as they took.
+/// The longest pause between two migrations. A pause is longer only if the last migration and its
+/// audit took longer: then it is as long as they took.
 const MOVE_MAX: Duration = Duration::from_secs(2);
 
-/// Starts the command and waits for its end, with audits of its memory.
+/// Starts the command and waits for its end. Meanwhile, audits its memory.
 fn run_command(
     job: &PlacedCommand<'_>,
     signals: &Signals,
@@ -142,8 +142,8 @@ fn run_command(
     meanwhile: Option<Meanwhile<'_>>,
 ) -> Result<Ended, Failure> {
     let (program, arguments) = job.command.split_first().unwrap_or_else(|| unreachable!());
-    // Make the migrator before the start, because an error after the start would orphan the
-    // command.
+    // Make the migrator before the start: if it failed after the start, the command would go on
+    // without this process.
     let migrator = match placement.means {
         Means::Moved => Some(migrator(job.rate, placement)?),
         Means::Weighted | Means::Interleave => None,
@@ -177,7 +177,7 @@ fn run_command(
     Ok(Ended { status: Some(status), elapsed: running.elapsed(), signal: running.arrived_signal() })
 }
 
-/// Observations of a command while it runs.
+/// Observations of a command while the command runs.
 struct Watch<'a> {
     job: &'a PlacedCommand<'a>,
     placement: &'a Placement,
@@ -192,8 +192,8 @@ struct Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// Waits for the end of a command, and audits the command's memory meanwhile. With a
-    /// `migrator`, also migrates the command's pages.
+    /// Waits for the end of a command, and audits the command's memory meanwhile. If a `migrator`
+    /// is given, also migrates the command's pages.
     fn wait_for_end(
         &mut self,
         running: &mut Running<'_>,
@@ -215,8 +215,8 @@ impl Watch<'_> {
             self.audit(running.pid());
             if let Some(file) = self.job.interim {
                 self.add_to(document);
-                // The complete document is written after the command's end. A failure is reported
-                // then.
+                // A failure is ignored here: the complete document is written after the command's
+                // end, and a failure is reported then.
                 let _ = output::interim(file, &interleaf_record::json(document));
             }
             pause =
@@ -227,14 +227,13 @@ impl Watch<'_> {
         }
     }
 
-    /// Adds the last migration and the largest audit to a document.
+    /// Adds the last migration and the largest audit to the document.
     fn add_to(&self, document: &mut RunDocument) {
         document.moved = self.migration.as_ref().map(MovedDocument::from);
         document.memory = self.largest.as_ref().map(MemoryDocument::from);
     }
 
-    /// Audits the command's memory. The failure of an audit is kept in `audit_failure`, and the
-    /// command goes on.
+    /// Audits the command's memory. A failure is kept in `audit_failure`, and the command goes on.
     fn audit(&mut self, pid: u32) {
         let is_largest = |survey: &PlacementAudit| {
             let largest = self.largest.as_ref();
@@ -247,8 +246,8 @@ impl Watch<'_> {
         }
     }
 
-    /// Migrates the command's pages. Returns the exit status of the command if the command ended
-    /// during the migration.
+    /// Migrates the command's pages. Returns the exit status of the command if it ended during the
+    /// migration.
     fn migrate_pages(
         &mut self,
         running: &mut Running<'_>,
@@ -266,8 +265,8 @@ impl Watch<'_> {
             Ok(outcome) if !outcome.processes.iter().any(|process| process.ended) => {
                 self.migration = Some(outcome);
             }
-            // A process ended during the migration, so its outcome is not recorded. If this process
-            // was the command, `ended` or the next wait has its exit status.
+            // A process ended during the migration, so this outcome is not recorded. If the process
+            // was the command itself, `ended` or the next wait has the exit status.
             Ok(_) | Err(MigrateError::Absent(_)) => {}
             Err(why) => self.migrate_failure = Some(why),
         }
@@ -275,7 +274,8 @@ impl Watch<'_> {
     }
 }
 
-/// Waits for the end of a command for at most `pause`, and calls `meanwhile` every [`TICK`].
+/// Waits for at most `pause` for the end of a command, and calls `meanwhile` every [`TICK`].
+/// Returns the exit status; `None` if the command still runs.
 fn wait(
     running: &mut Running<'_>,
     pause: Duration,
@@ -327,8 +327,8 @@ pub fn settings(
     Ok(found)
 }
 
-/// Returns a migrator that gives each node its share of the pages in `placement`. `rate` limits the
-/// migration rate.
+/// Makes a migrator that gives each node its share of the pages in `placement`, with at most the
+/// migration rate `rate`.
 ///
 /// # Errors
 /// When the kernel cannot migrate pages at all, or cannot migrate them to these nodes.

@@ -1,4 +1,5 @@
-//! Migration of the pages of running processes to the shares of a placement.
+//! Migrates the pages of running processes, so that each node has the share that a placement gives
+//! it.
 
 use crate::placed::migrator;
 use interleaf_console::{Failure, output, system};
@@ -17,22 +18,23 @@ use interleaf_record::{
 };
 use std::ops::ControlFlow;
 
-/// The largest tolerated difference between the share of a node and its target, percentage points.
+/// Largest tolerated difference between a node's share of the pages and its target share,
+/// percentage points.
 const POINTS: f64 = 1.0;
 
 #[derive(Clone, Debug)]
 pub struct MoveOptions {
-    /// The processes; their descendants are included.
+    /// The process IDs; the descendants of these processes are included.
     pub pids: Vec<u32>,
     /// The highest migration rate.
     pub rate: Bandwidth,
-    /// True if no page is migrated, and the document only has the plan.
+    /// True if no page is migrated, so that the document has only the plan.
     pub dry_run: bool,
 }
 
 /// Migrates the pages of processes to the shares of a placement. A signal interrupts the migration.
-/// The document gets the bytes on each node before and after the migration. Returns true if no
-/// signal came and each node has its share. A dry run does not check the shares.
+/// `document` gets the bytes on each node before and after the migration. Returns true if no signal
+/// came and each node has its share. A dry run does not check the shares.
 ///
 /// # Errors
 /// When the pages cannot be migrated, or the processes have no pages.
@@ -75,15 +77,15 @@ pub fn move_processes(
     Ok(reached && !stopped)
 }
 
-/// Returns a warning if the kernel's NUMA balancing is on, because it may move the pages back;
-/// `None` if it is off.
+/// Returns a warning if the kernel's NUMA balancing is on, because it may migrate the pages back;
+/// otherwise `None`.
 pub fn rival(machine: &Machine) -> Option<Warning> {
     let balances = machine.sysctls.numa_balancing.is_some_and(|value| value > 0);
     balances.then_some(Warning::NumaBalancing { has_stop_rivals: false })
 }
 
-/// Returns true if, after the migration, the share of pages on each node differs from its target by
-/// at most [`POINTS`].
+/// Returns true if the share of pages on each node after the migration differs from its target
+/// share by at most [`POINTS`].
 fn is_reached(placement: &Placement, moved: &MovedDocument) -> bool {
     let total: u64 = moved.after_bytes.values().sum();
     let mut nodes = placement.nodes.iter().zip(placement.shares());

@@ -1,12 +1,12 @@
-//! Restores settings that killed processes have left changed: the option `--restore` of the verbs
-//! that change settings.
+//! Implements `--restore` of the verbs that change settings: restores settings that killed
+//! processes have left changed.
 
 use interleaf_console::{Failure, output, system};
 use interleaf_linux::{place::journal, root::Root};
 use interleaf_record::run::{ChangedSetting, PutBackDocument, RestoreOutcome};
 
 /// Restores the settings that killed processes have left changed, and prints them. In a dry run,
-/// and on a captured machine, only prints them.
+/// and for a captured machine, restores nothing and prints the changed settings.
 ///
 /// # Errors
 /// When a journal cannot be read, or a setting cannot be restored.
@@ -30,7 +30,7 @@ fn print_leftovers(json: bool, root: &Root) -> Result<(), Failure> {
     let left = journal::leftovers(root).map_err(system::journal_failure)?;
     let damaged = journal::damaged(root).map_err(system::journal_failure)?;
     let changes = left.iter().flat_map(|left| {
-        // List the changes in the order in which they are restored: the last change first.
+        // List the changes in the order in which they would be restored: the last change first.
         left.changes.iter().rev().map(|change| (left.pid, change))
     });
     if json {
@@ -54,7 +54,7 @@ fn print_leftovers(json: bool, root: &Root) -> Result<(), Failure> {
     output::text(&listed(&lines))
 }
 
-/// Joins the lines; without a line, the text says that no setting was left changed.
+/// Joins lines to a text. Without lines, the text says that no setting was left changed.
 fn listed(lines: &[String]) -> String {
     match lines.is_empty() {
         true => "nothing was left\n".to_string(),
@@ -62,8 +62,8 @@ fn listed(lines: &[String]) -> String {
     }
 }
 
-/// Prints the restored settings unless `quiet` is set, and always the settings that could not be
-/// restored.
+/// Prints the restored settings unless `quiet` is true. Settings that could not be restored are
+/// always printed.
 pub fn report_restored(quiet: bool, undone: &[PutBackDocument]) {
     for undone in undone {
         let line = interleaf_report::run::restored(undone);

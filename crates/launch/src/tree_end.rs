@@ -1,12 +1,13 @@
 //! Kills a command together with all of its descendants.
 //!
-//! A command may be a wrapper, such as `interleaf extend` or a launcher of a batch system: a signal
-//! to the wrapper alone would leave its program running, and the wrapper could not restore the
-//! settings that it changed. Processes without children are therefore killed first. A process whose
-//! children have ended gets some time to end by itself.
+//! A command may be a wrapper, such as `interleaf extend` or a launcher of a batch system. If only
+//! the wrapper were killed, its program would go on, and the wrapper could not restore the settings
+//! that it changed. Processes without children are therefore killed first. A process whose children
+//! have ended gets some time to end by itself.
 //!
-//! A signal that ends only the command, such as a shell, leaves its descendants running without a
-//! parent. They are recorded before the signal is passed on, and ended after the command.
+//! A signal that ends only the command, such as a shell, leaves the command's descendants running
+//! without a parent. The descendants are recorded before the signal is passed on, and ended after
+//! the command.
 
 use interleaf_linux::{
     launch::command::{Running, send},
@@ -26,35 +27,37 @@ const SIGTERM: i32 = 15;
 /// The signal that no process can catch.
 const SIGKILL: i32 = 9;
 
-/// The interval at which the processes are read again while the command ends.
+/// The interval between two readings of the process table while the command ends.
 const TICK: Duration = Duration::from_millis(100);
 
-/// The time that a process has to end after its last child has ended, and a command after a signal.
+/// The time that a process has to end by itself, from the end of its last child on. A command has
+/// the same time from a signal on.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// The time after which parents are killed, too, such as a shell that starts its program again each
-/// time that the program ends.
+/// The time after which processes with children are killed too. A shell, for example, may start its
+/// program again each time that the program ends.
 const PARENTS_TOO: Duration = Duration::from_secs(20);
 
-/// The time after which processes that do not end are left alone, such as a process that waits in
-/// the kernel.
+/// The time after which processes that do not end are given up, such as a process that waits in the
+/// kernel.
 const GIVE_UP: Duration = Duration::from_secs(30);
 
-/// Kills a command and its descendants in several steps. [`TreeEnd::kill`] is called repeatedly
-/// until the command has ended.
+/// Kills a command and its descendants in several steps: the caller calls [`TreeEnd::kill`] again
+/// and again until the command has ended.
 #[derive(Debug, Default)]
 pub struct TreeEnd {
     /// The time of the first call of [`TreeEnd::kill`].
     began: Option<Instant>,
-    /// For each process that had children at some call, by process ID and start time: the time of
-    /// the last call at which the process had children.
+    /// The processes that had children at some call, by process ID and start time. The value is the
+    /// time of the last call at which the process had children.
     parents: BTreeMap<(u32, u64), Instant>,
 }
 
 impl TreeEnd {
-    /// Kills those processes of the command `pid` that never had children, and those whose last
-    /// child ended more than [`GRACE`] ago. From [`PARENTS_TOO`] after the first call on, kills all
-    /// processes, parents first. If `/proc` cannot be read, kills only the process `pid`.
+    /// Does one step. Kills those processes in the tree of the command `pid` that never had
+    /// children, and those whose last child ended more than [`GRACE`] ago. When [`PARENTS_TOO`] has
+    /// passed since the first call, kills all processes, parents first. If `/proc` cannot be read,
+    /// kills only the process `pid`.
     pub fn kill(&mut self, root: &Root, pid: u32) {
         let is_late = self.began.get_or_insert_with(Instant::now).elapsed() > PARENTS_TOO;
         let Ok(mut tree) = table::tree(root, pid) else { return send(pid, SIGKILL) };
@@ -85,9 +88,9 @@ pub fn end_tree(root: &Root, running: &mut Running<'_>) {
     }
 }
 
-/// Waits for the end of a command, and calls `meanwhile` at intervals. If a signal arrives, the
-/// descendants that the command leaves are ended, too. If the command does not end within [`GRACE`]
-/// after the signal, its tree of processes is killed.
+/// Waits for the end of a command, and calls `meanwhile` at intervals. If a signal arrives and the
+/// command does not end within [`GRACE`], kills the command and its descendants. After a signal,
+/// also ends the descendants that the command has left.
 pub fn wait_for_end(root: &Root, running: &mut Running<'_>, mut meanwhile: impl FnMut()) {
     running.record_processes();
     let (mut interrupted, mut end): (Option<Instant>, _) = (None, TreeEnd::default());
@@ -103,7 +106,7 @@ pub fn wait_for_end(root: &Root, running: &mut Running<'_>, mut meanwhile: impl 
 }
 
 /// Ends the processes in `recorded` that still run, and their descendants: by SIGTERM, and after
-/// [`GRACE`] by SIGKILL. Waits for their end.
+/// [`GRACE`] by SIGKILL. Waits until they have ended, but at most `GIVE_UP`.
 fn end_remaining(root: &Root, recorded: &[Process]) {
     let runs = |process: &Process| process.runs(root).unwrap_or(false);
     if !recorded.iter().any(runs) {
@@ -136,8 +139,8 @@ mod tests {
     use interleaf_linux::{launch::command::Signals, place::mempolicy::Policy};
     use std::{ffi::OsString, fs};
 
-    /// The wrapper is a shell that counts for some ticks after its program has ended, and then
-    /// writes a file.
+    /// Asserts that a wrapper is not killed with its program: a shell still counts for some ticks
+    /// after its program has ended, and then writes a file.
     #[test]
     fn a_wrapper_outlives_its_program() {
         let folder = tempfile::tempdir().unwrap();
@@ -159,7 +162,8 @@ mod tests {
         assert!(!fs::exists(format!("/proc/{}", pid().trim())).unwrap(), "the program runs");
     }
 
-    /// The shell starts a program again as soon as the last one has ended.
+    /// Asserts that a shell is killed in the end if it starts a program again as soon as the last
+    /// one has ended.
     #[test]
     fn a_wrapper_that_starts_programs_again_is_killed() {
         let words = ["-c", "while :; do sleep 1000; done"].map(OsString::from);
@@ -176,8 +180,8 @@ mod tests {
         assert!(table::tree(&root, pid).unwrap().is_empty());
     }
 
-    /// The shell is killed, and leaves two programs: one in the background, which ignores SIGINT,
-    /// and a child of another shell.
+    /// Asserts that the programs which a killed shell leaves are ended: one in the background,
+    /// which ignores SIGINT, and a child of another shell.
     #[test]
     fn what_a_command_leaves_is_ended() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! A search for the best static weights of a command, in a few runs.
+//! Searches for the best static weights of a command, in a few runs.
 
 mod proposal;
 
@@ -37,22 +37,22 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The value of [`PlacedCommand::audit_cost`]: placement audits take at most 1 % of the command's
-/// time, so that they do not distort the measurement.
+/// Value of [`PlacedCommand::audit_cost`]: placement audits take at most 1 % of the command's time,
+/// so that they do not distort the measurement.
 const AUDIT_COST: u32 = 100;
 
-/// The expected standard deviation of the metric of runs with the same weights, as a fraction of
-/// the metric's mean. The search pools this value with the measured standard deviation of such
-/// runs; the value weighs as much as two degrees of freedom.
+/// The expected standard deviation of the metric between runs with the same weights, as a fraction
+/// of the metric's mean. The search pools this value with the measured standard deviation of such
+/// runs. In the pool, the value weighs as much as two degrees of freedom.
 const NOISE: f64 = 0.01;
 
-/// The time that an interrupted command has to end before it is killed.
+/// The time that a command has to end after a signal before it is killed.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// A run gets a warning if more than this fraction of its memory, and more than
-/// [`BYPASSED_BYTES`], bypasses the placement.
+/// A run gets a warning if more than this fraction of its memory bypasses the placement, and if
+/// this memory has more than [`BYPASSED_BYTES`].
 const BYPASSED_MAX: f64 = 0.1;
-/// The second limit for the warning, in bytes. Pages of libraries bypass the placement. In a small
+/// The second limit for the warning, bytes. Pages of libraries bypass the placement. In a small
 /// program they are most of the memory, so the fraction is high although the program's own pages
 /// are placed.
 const BYPASSED_BYTES: f64 = (64 << 20) as f64;
@@ -62,19 +62,19 @@ const BYPASSED_BYTES: f64 = (64 << 20) as f64;
 pub struct TuneOptions {
     /// The command and its arguments; never empty.
     pub command: Vec<OsString>,
-    /// The weights to try, besides the weights that put all pages on the first tier. If empty, all
-    /// weights are searched.
+    /// The weights to try, besides the weights that put all pages on the first tier. Empty to
+    /// search among all weights.
     pub weights: Vec<Weights>,
     /// The nodes to interleave over, in numactl's syntax; `None` for the nodes of all tiers.
     pub nodes: Option<String>,
-    /// The platform whose curves give the first weights; `None` for the rated bandwidths.
+    /// The platform whose curves give the first weights; `None` to use the rated bandwidths.
     pub platform: Option<String>,
-    /// Maximum number of runs, not counting warm-up runs.
+    /// Maximum number of runs without the warm-up runs.
     pub runs: usize,
-    /// Weights are chosen only if they improve the metric by at least this percentage, compared
-    /// with the weights that put all pages on the first tier.
+    /// The least gain: weights are chosen only if they improve the metric by this percentage,
+    /// compared with the weights that put all pages on the first tier.
     pub min_gain: Percent,
-    /// The pattern of the metric in the output; `None` to compare run times.
+    /// The pattern that finds the metric in the output; `None` to compare run times.
     pub metric: Option<Regex>,
     pub higher_is_better: bool,
     /// The number of warm-up runs, whose results are ignored.
@@ -82,13 +82,13 @@ pub struct TuneOptions {
     /// The highest rate at which pages are migrated. Pages are migrated only on a kernel without
     /// weighted interleaving.
     pub migration_rate: Bandwidth,
-    /// True if the command is not run.
+    /// True if the command is not run, and the document has only the plan.
     pub dry_run: bool,
     /// True if only errors are printed.
     pub quiet: bool,
     /// The file for the document. A regular file is written after each run, stdout (`-`) only once.
     pub output: Option<PathBuf>,
-    /// The file to which the command's output is appended; `None` passes the output on to stderr.
+    /// The file to which the command's output is appended; `None` to pass the output on to stderr.
     pub log: Option<PathBuf>,
 }
 
@@ -123,8 +123,8 @@ pub fn tune(options: &TuneOptions, root: &Root) -> Result<(TuneDocument, RunsEnd
     }
     system::check_live(root)?;
     if !settings.is_empty() {
-        // Opening the journal fails if the user may not set weights. Open it once before the first
-        // run, so that the search does not fail after minutes.
+        // Opening the journal fails if the user may not set weights. Open it before the first run,
+        // so that the search does not fail after minutes.
         let (_, undone) = Journal::open(root).map_err(system::journal_failure)?;
         report_restored(options.quiet, &undone.iter().map(Into::into).collect::<Vec<_>>());
     }
@@ -132,7 +132,7 @@ pub fn tune(options: &TuneOptions, root: &Root) -> Result<(TuneDocument, RunsEnd
     Ok((document, end))
 }
 
-/// Returns the options that the document contains.
+/// Returns the part of the options that the document contains.
 fn request(options: &TuneOptions) -> TuneRequest {
     TuneRequest {
         command: options.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
@@ -143,7 +143,8 @@ fn request(options: &TuneOptions) -> TuneRequest {
     }
 }
 
-/// The result of a run: its cost (less is better), the signal that interrupted it, or its failure.
+/// The result of a run: its cost (less is better), or the signal that interrupted the run, or the
+/// run's failure.
 enum Outcome {
     Value(f64),
     Signal(i32),
@@ -159,7 +160,8 @@ struct Tuner<'a> {
 }
 
 impl Tuner<'_> {
-    /// Returns the placement for weights on this machine, and the document of a run under it.
+    /// Returns the placement that `weights` give on this machine, and the document of a run under
+    /// it.
     fn planned(&self, weights: &Weights) -> Result<(Placement, RunDocument), Failure> {
         let nodes = self.options.nodes.as_deref();
         let placement = Placement::new(self.machine, weights, nodes, self.allowed.as_ref())
@@ -169,8 +171,8 @@ impl Tuner<'_> {
         Ok((placement, document))
     }
 
-    /// Runs the command until the best weights are found, all runs are made, a signal comes, or the
-    /// command fails. The warm-up runs have the weights `first`.
+    /// Runs the command again and again, until the best weights are found, all runs are made, a
+    /// signal arrives, or the command fails. The warm-up runs have the weights `first`.
     fn search(&self, first: &Weights, document: &mut TuneDocument) -> Result<RunsEnd, Failure> {
         let signals = Signals::hold().map_err(system::signal_failure)?;
         let bar = output::progress(self.options.runs as u64, "warming up");
@@ -203,15 +205,15 @@ impl Tuner<'_> {
         Ok(done)
     }
 
-    /// Writes the document after a run, so that the file has the results of the earlier runs even
-    /// if this process is killed.
+    /// Writes the document after a run, so that the file has the results of the runs so far even if
+    /// this process is killed.
     fn record(&self, document: &TuneDocument) -> Result<(), Failure> {
         let file = self.options.output.as_deref();
         file.map_or(Ok(()), |file| output::interim(file, &interleaf_record::json(document)))
     }
 
-    /// Runs the command once under `weights`. The document of the run has `why` as the reason for
-    /// the run.
+    /// Runs the command once under `weights`. `why` is the reason for the run, which the run's
+    /// document shows.
     fn run_once(
         &self,
         weights: &Weights,
@@ -263,8 +265,9 @@ impl Tuner<'_> {
         Ok((outcome, trial))
     }
 
-    /// Returns the metric in the output `text` of a run, if a metric is requested, and the cost of
-    /// the run. The cost is the run time, or the metric converted so that less is better.
+    /// Returns the metric of a run and the cost of the run. `text` is the run's output. The metric
+    /// is `None` if none is requested: the cost is then the run time. Otherwise the cost is the
+    /// metric, converted so that less is better.
     fn value(&self, seconds: f64, text: &str) -> Result<(Option<f64>, f64), Failure> {
         let Some(metric) = &self.options.metric else { return Ok((None, seconds.max(1e-9))) };
         let found = log::number(metric, text).map_err(|problem| {

@@ -1,5 +1,5 @@
-//! Static programs on swap with hints: their results equal the results without swap, and no swap
-//! file or control group remains.
+//! Runs static programs with steered swap. Asserts that their results equal those without swap, and
+//! that no swap file or control group remains.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -16,11 +16,11 @@ use std::{
 
 const MIB: u64 = 1 << 20;
 
-/// Serializes the tests, because they would use the same control group, which is named after the
+/// Serializes the tests. They would use the same control group, because it is named after the
 /// process.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Compiles the test program as a static executable.
+/// Compiles the test program as a static executable in `folder`.
 fn program(folder: &Path) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/sweep.c");
     let program = folder.join("sweep");
@@ -54,19 +54,19 @@ fn a_static_program_computes_the_same() {
     let folder = tempfile::tempdir_in(".").unwrap();
     let program = program(folder.path());
     let expected = command(&program, "160").output().unwrap();
-    // The OOM killer may end a program of a small group while all pages are being written to swap.
+    // The OOM killer may end a program in a small group while all pages are being written to swap.
     // The run is then repeated.
     let run = || steered(folder.path(), &program);
     let (output, ahead, out) = (0..4).find_map(|_| run()).unwrap();
     assert_eq!((output.status, output.stdout), (expected.status, expected.stdout));
-    // Assert only that there were hints of both kinds: pages to read ahead (`ahead`), and pages to
-    // swap out (`out`). The kernel may have swapped some pages without a hint.
+    // Assert only that hints of both kinds were given: pages to read ahead (`ahead`), and pages to
+    // swap out (`out`). The kernel may also have swapped pages without a hint.
     assert!(ahead > 0 && out > 0, "{ahead} ahead, {out} out");
 }
 
 /// Runs the program with steered swap. Returns its output, the number of pages that hints asked the
-/// kernel to read ahead, and the number that hints asked it to swap out. `None` if the OOM killer
-/// has ended the program.
+/// kernel to read ahead, and the number that they asked it to swap out. Returns `None` if the OOM
+/// killer has ended the program.
 fn steered(store: &Path, program: &Path) -> Option<(Output, u64, u64)> {
     let root = Root::live();
     let (mut journal, _) = Journal::open(&root).unwrap();

@@ -1,9 +1,9 @@
-//! Advice of a program about its memory.
+//! Advice that a program gives about its memory.
 
-/// Advice of the program about some of its pages, given with `madvise(2)` or `mlock(2)`.
+/// Advice of the program about some of its pages: by `madvise(2)`, or by `mlock(2)` for pins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Advice {
-    /// The program announces no special pattern.
+    /// No special order of touches.
     Normal,
     /// The pages will be touched in random order: no prefetch and no fault-around.
     Random,
@@ -11,7 +11,7 @@ pub enum Advice {
     Sequential,
     /// The pages will be touched soon: prefetch them now.
     WillNeed,
-    /// The pages will not be touched soon: unmap them now, and write dirty pages back.
+    /// The pages will not be touched soon: unmap them now, and write dirty pages back to the store.
     Cold,
     /// The pages are pinned: they are never evicted.
     Pin,

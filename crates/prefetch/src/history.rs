@@ -1,8 +1,8 @@
-//! History: irregular accesses that repeat in the same order.
+//! Predicts irregular accesses that repeat in the same order.
 //!
-//! A pass over a graph or a gather through a list of indices has no stride, but a solver repeats
-//! the same order. Therefore the order of faults is recorded. A *log* has the pages that each
-//! thread faulted on, and an *index* has the position of the last log entry of each page. When a
+//! A pass over a graph or a gather through a list of indices has no stride, but a solver repeats it
+//! in the same order. Therefore the order of faults is recorded. A *log* has the pages on which
+//! each thread faulted, and an *index* has the position of the last log entry of each page. When a
 //! page faults again, the log is replayed from the last entry of that page. If the entries that
 //! follow predict the next faults, the pages ahead of the program are prefetched (temporal
 //! streaming: Wenisch et al., "Practical Off-chip Meta-data for Temporal Memory Streaming", HPCA
@@ -19,8 +19,9 @@
 //! ```
 //!
 //! If a page is touched only once, among pages that repeat, its log entry would cause a wasted
-//! prefetch one round later. Therefore an entry is *confirmed* once it has predicted a fault.
-//! Unconfirmed entries are prefetched only while enough of them predict correctly.
+//! prefetch one round later. Therefore an entry counts as *confirmed* only once it has predicted a
+//! fault. The pages of unconfirmed entries are prefetched only while enough of these entries
+//! predict correctly.
 
 use super::{
     FaultContext, HISTORY_BIT, Limits, Prefetch,
@@ -29,72 +30,74 @@ use super::{
 use crate::page::Page;
 use std::{collections::VecDeque, ops::Range};
 
-/// Number of entries of a block of the log. All entries of a block are of the same thread, and a
-/// block is overwritten as a whole.
+/// Number of entries in a block of the log. All entries of a block are of the same thread. A block
+/// is overwritten as a whole.
 const BLOCK_ENTRIES: u32 = 256;
 
 /// The log has at most five entries for every four pages of the footprint. A round in which each
-/// page causes a fault of its own takes four of these five entries. The fifth entry is a margin, so
-/// that new entries do not overwrite entries of the last round that are still to be replayed. The
-/// log grows as entries are written.
+/// page faults by itself takes four of these five entries. The fifth entry is a margin, so that new
+/// entries do not overwrite those entries of the last round that are not replayed yet. The log
+/// grows as entries are written.
 const ENTRIES_PER_PAGES: [u64; 2] = [5, 4];
 
-/// Maximum number of log entries per slot of the index; the minimum is half of this number. A slot
-/// holds one position. If the slot of a page holds the position of another page, no replay begins
-/// at a fault on this page, but at a later fault. An entry and a slot have 4 bytes each. If each
-/// page causes a fault of its own, the history has at most 7.5 bytes (0.18 %) for each page. If
-/// each fault maps an extent of 4 pages, the history has a quarter of these bytes.
+/// Maximum number of log entries for each slot of the index; the minimum is half of it. A slot
+/// holds one position. If two pages share a slot, it holds the position of one of them. A fault on
+/// the other page then begins no replay, but a later fault does. An entry and a slot take 4 bytes
+/// each. If each page faults by itself, the history takes at most 7.5 bytes (0.18 %) for each page.
+/// If each fault maps an extent of 4 pages, it takes a quarter of that.
 const ENTRIES_PER_SLOT: usize = 4;
 
-/// Maximum number of threads that are followed. A new thread replaces the thread that has not
-/// faulted for the longest time.
+/// Maximum number of threads whose faults are followed. A new thread replaces the thread that has
+/// not faulted for the longest time.
 const THREADS_MAX: usize = 64;
 
-/// Maximum number of replays of a thread. A new replay replaces the least confident replay.
+/// Maximum number of replays of a thread. A further replay replaces the least confident one.
 const REPLAYS_MAX: usize = 4;
 
-/// Number of expected entries of a replay that are compared with a fault. The pages of the entries
-/// before the matching entry are mapped, or the program does not use them any more.
+/// Number of expected entries of a replay that are compared with a fault. If an entry matches, the
+/// pages of the entries before it did not fault: they are mapped, or the program does not use them
+/// any more.
 const LOOKAHEAD: usize = 32;
 
-/// Minimum confidence of a replay whose pages are prefetched: correct predictions, minus wrong
-/// predictions. Wasted prefetches raise this minimum (`throttle.rs`).
+/// Confidence that a replay needs for a prefetch: its correct predictions minus its wrong ones.
+/// Wasted prefetches raise it (`throttle.rs`).
 const CONFIDENCE_MIN: u32 = 2;
 
-/// The pages of unconfirmed entries (entries that have predicted no fault yet) are prefetched while
-/// at least this share of the unconfirmed entries predicts correctly.
+/// Least share of the unconfirmed entries that must predict correctly, so that pages of unconfirmed
+/// entries are prefetched. An entry is unconfirmed if it has predicted no fault yet.
 const UNCONFIRMED_SHARE_MIN: f32 = 0.25;
 
-/// The weight of one entry in the share of unconfirmed entries that predict correctly. The share is
-/// a decaying mean over about 32 entries.
+/// Weight of one entry in the share of unconfirmed entries that predict correctly. The share is a
+/// decaying mean over about 32 entries.
 const SHARE_WEIGHT: f32 = 1.0 / 32.0;
 
-/// Means "no block" in `LogBlock::next`, "no entry" in the index, and "removed entry" in the log.
+/// The value for "no block" in `LogBlock::next`, "no entry" in the index, and "removed entry" in
+/// the log.
 const NONE: u32 = u32::MAX;
 
 /// The value of a log entry that was not written yet.
 const EMPTY: u32 = NONE - 1;
 
-/// This bit is set in a log entry that has predicted a fault.
+/// The bit that is set in a log entry that has predicted a fault.
 const CONFIRMED: u32 = 1 << 31;
 
 /// The position of an entry in the log: the index of the entry's block, times [`BLOCK_ENTRIES`],
 /// plus the index of the entry in the block.
 type LogPosition = u32;
 
-/// The log of the faults of a process, and the replays of the log that predict the next faults.
-/// Each block of the log has the faults of one thread.
+/// The log of the faults of a process, and the replays of the log, which predict the next faults.
+/// Each block of the log has faults of one thread.
 #[derive(Clone, Debug)]
 pub struct History {
     limits: Limits,
     log: Log,
     threads: Vec<ThreadHistory>,
-    /// The number of faults of all threads that were passed to `on_fault`. This number is the time
-    /// in `last_fault` and `last_hit`.
+    /// Number of faults of all threads that were passed to `on_fault`. It is the clock for
+    /// `last_fault` and `last_hit`.
     now: u64,
     last_id: u32,
     throttle: AccuracyThrottle,
-    /// Recent share of unconfirmed entries that predicted correctly.
+    /// The recent share of unconfirmed entries that predicted correctly, 0 to 1.
     unconfirmed_share: f32,
 }
 
@@ -103,32 +106,31 @@ struct ThreadHistory {
     thread: u32,
     /// The time of the thread's last fault, on the clock `History::now`.
     last_fault: u64,
-    /// Position of the last entry that was recorded for the thread; `None` if the thread has no
-    /// entry, or if the block of the entry was overwritten.
+    /// The position of the thread's last entry; `None` if the thread has no entry, or if the block
+    /// of the entry was overwritten.
     last_entry: Option<LogPosition>,
     replays: Vec<Replay>,
 }
 
-/// A replay of the log. It begins at the log entry of a page that has faulted again. The entries
-/// after the start are compared with the faults of a thread, and predict the next faults of the
-/// thread.
+/// A replay of the log, which begins at the log entry of a page that has faulted again. The entries
+/// after it are compared with the faults of a thread, and predict the thread's next faults.
 #[derive(Clone, Debug)]
 struct Replay {
     id: u32,
     /// The time of the last correct prediction, on the clock `History::now`.
     last_hit: u64,
-    /// Correct predictions, minus wrong predictions; at least 0.
+    /// Correct predictions minus wrong predictions, but at least 0.
     confidence: u32,
-    /// Prefetch depth, pages. Divided by the number of pages that a fault maps, the depth gives the
-    /// number of expected entries whose pages are prefetched.
+    /// The prefetch depth, pages. The replay prefetches the pages of the next expected entries. The
+    /// number of these entries is the depth divided by the number of pages that a fault maps.
     depth: u64,
-    /// The pages that the replay expects, in order: the pages of the log entries up to the position
-    /// `read`.
+    /// The pages that the replay expects next, in order: those of the log entries from the entry
+    /// after the last match up to the position `read`.
     expected: VecDeque<ExpectedPage>,
     /// Number of pages in `expected` that were prefetched.
     prefetched: usize,
-    /// Position of the last entry that was read from the log; `None` after the block of this entry
-    /// was overwritten.
+    /// The position of the last entry that was read from the log; `None` after the block of this
+    /// entry was overwritten.
     read: Option<LogPosition>,
 }
 
@@ -140,7 +142,7 @@ struct ExpectedPage {
 }
 
 impl History {
-    /// An empty history.
+    /// Makes an empty history.
     pub const fn new(limits: Limits) -> Self {
         Self {
             limits,
@@ -153,20 +155,19 @@ impl History {
         }
     }
 
-    /// Sets the number of pages of all regions of the process. This number limits the length of the
-    /// log.
+    /// Sets the number of pages of all regions of the process, which limits the length of the log.
     pub fn set_footprint(&mut self, pages: u64) {
         let [entries, per_pages] = ENTRIES_PER_PAGES;
         self.log.set_entries_max((pages / per_pages).saturating_mul(entries));
     }
 
-    /// Memory that the log and its index take, bytes.
+    /// The memory that the log and its index take, bytes.
     pub const fn bytes(&self) -> usize {
         self.log.bytes()
     }
 
     /// Records a fault that no stream explains, and returns pages to prefetch that this history has
-    /// not returned before. `None` if no confident replay predicts further pages.
+    /// not returned before. Returns `None` if no confident replay predicts further pages.
     pub fn on_fault(&mut self, fault: &FaultContext) -> Option<Prefetch> {
         let page = u32::try_from(fault.page).ok().filter(|page| *page < EMPTY & !CONFIRMED)?;
         self.now += 1;
@@ -188,7 +189,7 @@ impl History {
         (!pages.is_empty()).then_some(Prefetch { stream: replay.id, pages, map_early: vec![] })
     }
 
-    /// True if a confident replay of the thread has predicted `fault`.
+    /// True if a confident replay of the fault's thread has predicted `fault`.
     pub fn has_predicted(&self, fault: &FaultContext) -> bool {
         let thread = self.threads.iter().find(|known| known.thread == fault.thread);
         let found =
@@ -197,8 +198,8 @@ impl History {
         found.is_some_and(|(thread, index)| thread.replays[index].confidence >= confidence_min)
     }
 
-    /// True if the replay with the number `id` has prefetched one of `pages`, and still expects a
-    /// touch of that page.
+    /// True if the replay with the number `id` has prefetched one of `pages`, and that page was not
+    /// touched yet.
     pub(super) fn expects(&self, id: u32, pages: &Range<Page>) -> bool {
         let mut all = self.threads.iter().flat_map(|thread| &thread.replays);
         let Some(replay) = all.find(|replay| replay.id == id) else { return false };
@@ -206,8 +207,8 @@ impl History {
         expected.any(|it| it.is_prefetched && pages.contains(&it.page.into()))
     }
 
-    /// Reacts to wasted pages of a replay: removes the log entries of these pages, and halves the
-    /// depth of the replay.
+    /// Reacts to wasted pages of a replay: prefetched pages that were evicted untouched. Removes
+    /// the log entries of these pages, and halves the depth of the replay.
     pub fn on_wasted(&mut self, id: u32, pages: &Range<Page>) {
         self.throttle.on_wasted(pages.end - pages.start);
         for page in pages.clone() {
@@ -224,8 +225,8 @@ impl History {
         }
     }
 
-    /// Returns the index of `thread` in `self.threads`. A thread without an entry gets one; if the
-    /// list is full, the thread whose last fault is longest ago loses its entry.
+    /// Returns the index of `thread` in `self.threads`. A thread that is not in the list is added.
+    /// If the list is full, it replaces the thread whose last fault is longest ago.
     fn thread_index(&mut self, thread: u32) -> usize {
         let known = self.threads.iter().position(|known| known.thread == thread);
         let new = ThreadHistory { thread, last_fault: 0, last_entry: None, replays: vec![] };
@@ -243,10 +244,10 @@ impl History {
         index
     }
 
-    /// Records a fault of the thread with the index `thread`. The replay with the index `index`
-    /// predicted the fault: `skipped` other expected entries come before the predicted entry. The
-    /// predicted entry is recorded again, and so are the skipped entries if the replay is
-    /// confident.
+    /// Records a fault that a replay has predicted. `thread` is the index of the thread, and
+    /// `index` is that of the replay. `skipped` is the number of expected entries before the
+    /// predicted one. The predicted entry is recorded again; the skipped entries are, too, if the
+    /// replay is confident.
     fn on_predicted(&mut self, thread: usize, index: usize, skipped: usize) {
         let replay = &mut self.threads[thread].replays[index];
         replay.last_hit = self.now;
@@ -274,8 +275,8 @@ impl History {
         entries.into_iter().for_each(|entry| self.record(thread, entry));
     }
 
-    /// Records a fault that no replay predicted, and lowers the confidence of all replays of the
-    /// thread. If the log has an entry of `page`, a new replay begins at this entry.
+    /// Records a fault on `page` that no replay predicted, and lowers the confidence of all replays
+    /// of the thread. If the log has an entry of `page`, a new replay begins at this entry.
     fn on_unpredicted(&mut self, thread: usize, page: u32) {
         let found = self.log.find(page);
         let (now, initial) = (self.now, self.limits.initial);
@@ -304,9 +305,8 @@ impl History {
         self.record(thread, page);
     }
 
-    /// Appends an entry to the log of a thread. If the entry needs a new block, and the new block
-    /// overwrites the oldest block, all positions that refer to the overwritten block become
-    /// `None`.
+    /// Appends an entry to the log of a thread. The entry may need a new block, which may overwrite
+    /// the oldest block. All positions in the overwritten block then become `None`.
     fn record(&mut self, thread: usize, entry: u32) {
         let last_entry = self.threads[thread].last_entry;
         let Some((position, overwritten)) = self.log.push(last_entry, entry) else { return };
@@ -323,8 +323,8 @@ impl History {
 
 impl ThreadHistory {
     /// Finds the replays of the thread that predict a fault on one of `pages`. Returns the index of
-    /// the most confident of these replays, and the number of expected entries before the predicted
-    /// entry. `None` if no replay predicts such a fault.
+    /// the most confident of them, and the number of its expected entries before the predicted one.
+    /// Returns `None` if no replay predicts such a fault.
     fn find_prediction(&self, pages: &Range<Page>) -> Option<(usize, usize)> {
         let found = self.replays.iter().enumerate().filter_map(|(index, replay)| {
             let mut expected = replay.expected.iter().take(LOOKAHEAD);
@@ -338,8 +338,8 @@ impl ThreadHistory {
 }
 
 impl Replay {
-    /// Reads the log entries that follow the position `read`, until `expected` has `count` entries
-    /// and at least [`LOOKAHEAD`] entries, or the log ends.
+    /// Reads the log entries after the position `read` into `expected`. Ends when `expected` has
+    /// `count` entries, but at least [`LOOKAHEAD`], or when the log ends.
     fn read_ahead(&mut self, log: &Log, count: usize) {
         while self.expected.len() < count.max(LOOKAHEAD)
             && let Some(position) = self.read.and_then(|read| log.next(read))
@@ -353,13 +353,13 @@ impl Replay {
         }
     }
 
-    /// The pages to prefetch now: the pages of the next `depth` expected entries that are not
+    /// Returns the pages to prefetch now: those of the next `depth` expected entries that are not
     /// prefetched yet. Pages of unconfirmed entries (entries that have predicted no fault) are
     /// included only if `with_unconfirmed` is true.
     fn prefetch(&mut self, log: &Log, depth: u64, with_unconfirmed: bool) -> Vec<Range<Page>> {
         let depth = usize::try_from(depth).unwrap_or(usize::MAX);
-        // Prefetch in large pieces, as streams do: wait until at most half of `depth` is prefetched
-        // and not touched yet.
+        // Prefetch in large pieces, as streams do: wait as long as more than half of `depth` is
+        // prefetched and untouched.
         if self.prefetched * 2 > depth {
             return vec![];
         }
@@ -377,23 +377,24 @@ impl Replay {
     }
 }
 
-/// The log: for each thread a linked list of blocks of entries. When the log has its full length, a
-/// new block overwrites the oldest block.
+/// The log: a linked list of blocks for each thread. Once the log has its full length, each new
+/// block overwrites the oldest block.
 #[derive(Clone, Debug)]
 struct Log {
     blocks: Vec<LogBlock>,
-    /// The position of the last log entry of each page. The index of a slot is the low bits of the
-    /// hash of the page. Pages may share a slot: the log entry at the position tells which page has
-    /// the slot.
+    /// The position of the last log entry of each page. The slot of a page is given by the low bits
+    /// of the page's hash. Pages may share a slot: the log entry at the position tells to which
+    /// page the slot belongs now.
     index: Vec<LogPosition>,
     blocks_max: usize,
-    /// Index of the block that is overwritten next, once the log has `blocks_max` blocks.
+    /// The index of the block that is overwritten next, once the log has `blocks_max` blocks.
     oldest: usize,
 }
 
 #[derive(Clone, Debug)]
 struct LogBlock {
-    /// Page numbers. The bit [`CONFIRMED`] is set in entries that have predicted a fault.
+    /// The page number of each entry. The bit [`CONFIRMED`] is set in entries that have predicted a
+    /// fault.
     entries: Box<[u32; BLOCK_ENTRIES as usize]>,
     /// Index of the next block of the same thread, or [`NONE`].
     next: u32,
@@ -425,8 +426,8 @@ impl Log {
         block.entries[(position % BLOCK_ENTRIES) as usize] = entry;
     }
 
-    /// The position after `position` in the log of the same thread; `None` if no entry was written
-    /// there.
+    /// Returns the position after `position` in the log of the same thread; `None` if no entry was
+    /// written at the next position yet.
     fn next(&self, position: LogPosition) -> Option<LogPosition> {
         let mut next = position + 1;
         if next.is_multiple_of(BLOCK_ENTRIES) {
@@ -436,8 +437,7 @@ impl Log {
         (self.get(next) != EMPTY).then_some(next)
     }
 
-    /// The position of the last log entry of `page`; `None` if the index has no position of this
-    /// page.
+    /// Returns the position of the last log entry of `page`; `None` if the index does not have it.
     fn find(&self, page: u32) -> Option<LogPosition> {
         let position = *self.index.get(self.slot(page))?;
         let is_of_page = position != NONE && {
@@ -453,9 +453,10 @@ impl Log {
         (hash as usize) & (self.index.len().wrapping_sub(1))
     }
 
-    /// Writes an entry after the position `last`, which is the last entry of a thread, or into a
-    /// new block. Returns the position of the entry, and the index of the block that was
-    /// overwritten for the entry, if any. `None` if the log may have no block at all.
+    /// Writes an entry for a thread. `last` is the position of the thread's last entry. The entry
+    /// is written after it, or into a new block if that block is full. Returns the position of the
+    /// new entry, and the index of the block that was overwritten for it, if any. Returns `None` if
+    /// the log may have no block at all.
     fn push(
         &mut self,
         last: Option<LogPosition>,
@@ -479,8 +480,8 @@ impl Log {
         Some((position, overwritten))
     }
 
-    /// Returns the index of an empty block, and true if it is the oldest block, whose entries were
-    /// erased. `None` if the log may hold no block at all.
+    /// Returns the index of an empty block. The flag is true if this was the oldest block, whose
+    /// entries were erased. Returns `None` if the log may have no block at all.
     fn empty_block(&mut self) -> Option<(u32, bool)> {
         let blocks = self.blocks.len();
         if blocks < self.blocks_max {
@@ -500,9 +501,9 @@ impl Log {
         Some((oldest as u32, true))
     }
 
-    /// Doubles the size of the index, and fills the index from the log in the order of the
-    /// positions. If a page has several entries, the index keeps the highest position. This entry
-    /// is usually the newest, because new blocks are added at the end of the log.
+    /// Doubles the size of the index, and fills it from the log in the order of the positions. If a
+    /// page has several entries, the index gets the highest position. That is usually the newest
+    /// entry, because new blocks are added at the end of the log.
     fn grow_index(&mut self) {
         self.index = vec![NONE; (self.index.len() * 2).max(BLOCK_ENTRIES as usize / 2)];
         for position in 0..self.blocks.len() as u32 * BLOCK_ENTRIES {

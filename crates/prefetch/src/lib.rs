@@ -1,8 +1,8 @@
 //! The prefetcher: predicts from past faults which pages a program will touch.
 //!
-//! A pager sees only faults: the touches of pages that were not mapped. Even so, most loops over
-//! arrays can be recognised by their faults. [`stream::Streams`] finds runs of neighbouring pages,
-//! and the distance from one run to the next:
+//! A pager does not see all touches of pages, but only faults: touches of pages that are not
+//! mapped. Even so, it can recognise most loops over arrays. [`stream::Streams`] finds runs of
+//! neighbouring pages, and the distance from one run to the next:
 //!
 //! ```text
 //! an array         one run that does not end        0 1 2 3 4 5 6 ...
@@ -17,8 +17,8 @@
 //! same order.
 //!
 //! A wasted prefetch costs time of the drive, and frames. Therefore a stream prefetches only after
-//! two correct predictions, or by advice of the program. A stream begins with short prefetches.
-//! After wasted prefetches, streams need more confidence (`throttle.rs`).
+//! two correct predictions, or by advice of the program, and its first prefetches are short. After
+//! wasted prefetches, streams need more confidence (`throttle.rs`).
 
 #![forbid(unsafe_code)]
 
@@ -46,7 +46,7 @@ use page::Page;
 use std::ops::Range;
 use stream::Streams;
 
-/// Page numbers of real memory are below this number: 2^40 pages are 4 PiB.
+/// Number above the page numbers of real memory: 2^40 pages are 4 PiB.
 const PAGES_MAX: Page = 1 << 40;
 
 /// A page fault, with the state of the pages around it.
@@ -54,17 +54,18 @@ const PAGES_MAX: Page = 1 << 40;
 pub struct FaultContext {
     /// The thread that touched `page`.
     pub thread: u32,
-    /// The page that was touched and not mapped.
+    /// The page that was touched. It was not mapped.
     pub page: Page,
     /// Offset of the touched byte in the page.
     pub offset: u16,
-    /// The pages that are mapped for the fault: `page` and its fault-around.
+    /// The pages that the pager maps at this fault: `page` and its fault-around.
     pub pages: Range<Page>,
-    /// `pages` and the mapped pages on both sides of them. Touches of these pages do not fault.
+    /// `pages`, together with the mapped pages directly before and behind them. Later touches of
+    /// these pages do not fault.
     pub mapped_around: Range<Page>,
-    /// The region of the page: nothing beyond it is prefetched.
+    /// The region that contains `page`. Nothing outside it is prefetched.
     pub region: Range<Page>,
-    /// The advice of the program about the page.
+    /// The advice that the program has given about `page`.
     pub advice: Advice,
 }
 
@@ -83,20 +84,18 @@ impl FaultContext {
         }
     }
 
-    /// The address of the touched byte, in bytes from the start of page 0. `None` if the page
-    /// number is [`PAGES_MAX`] or higher.
+    /// The address of the touched byte, counted in bytes from the start of page 0. `None` if the
+    /// page number is [`PAGES_MAX`] or higher.
     fn byte(&self) -> Option<i64> {
         (self.page < PAGES_MAX)
             .then(|| (self.page * PAGE_BYTES as u64 + u64::from(self.offset)) as i64)
     }
 }
 
-/// Limits of the prefetch depth. The depth is the number of pages that are prefetched ahead of a
-/// stream.
+/// Limits of the prefetch depth: the number of pages that a stream prefetches ahead of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The first prefetch depth of a stream, pages. Each fault on a predicted page doubles the
-    /// depth.
+    /// The prefetch depth of a new stream, pages. Each fault on a predicted page doubles the depth.
     pub initial: u64,
     /// The largest prefetch depth, pages.
     pub max: u64,
@@ -106,19 +105,19 @@ pub struct Limits {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prefetch {
     /// The number of the stream, matrix block or replay of the history that requests the pages. The
-    /// caller passes this number to [`Prefetcher::on_wasted`] if the pages are evicted untouched.
+    /// caller passes it to [`Prefetcher::on_wasted`] if the pages are evicted untouched.
     pub stream: u32,
-    /// The pages, in the order of their use. A range of one page stands for the page with its
-    /// fault-around.
+    /// The pages to read, in the order in which the program will use them. A range of one page
+    /// stands for the page with its fault-around.
     pub pages: Vec<Range<Page>>,
-    /// Pages to map now if they are resident, so that touches of these pages do not fault.
+    /// Pages to map now if they are resident, so that they do not fault when they are touched.
     pub map_early: Vec<Range<Page>>,
 }
 
-/// Numbers of prefetched pages, of prefetched pages that were touched, and of wasted pages.
+/// Counts of prefetched pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Prefetched pages.
+    /// All prefetched pages.
     pub prefetched: u64,
     /// Prefetched pages that were touched.
     pub hits: u64,
@@ -126,17 +125,17 @@ pub struct Tally {
     pub wasted: u64,
 }
 
-/// This bit is set in a stream number that identifies a replay of the history ([`history`]).
+/// The bit that is set in the number of a replay of the history ([`history`]).
 const HISTORY_BIT: u32 = 1 << 31;
 
-/// This bit is set in a stream number that identifies a block of a matrix ([`matrix`]).
+/// The bit that is set in the number of a matrix block ([`matrix`]).
 const MATRIX_BIT: u32 = 1 << 30;
 
-/// The bits that tell the kinds of stream numbers apart. The number of a stream in [`stream`] has
-/// neither bit.
+/// The bits that tell the kinds of numbers apart. The number of a stream in [`stream`] has neither
+/// bit.
 const KIND_BITS: u32 = HISTORY_BIT | MATRIX_BIT;
 
-/// The stream number of pages that the program announces by `MADV_WILLNEED`.
+/// The stream number for pages that the program announces by `MADV_WILLNEED`.
 pub const ADVISED_STREAM: u32 = HISTORY_BIT;
 
 /// True if `stream` is the number of a replay of the history.
@@ -144,9 +143,9 @@ pub const fn is_history_stream(stream: u32) -> bool {
     stream & HISTORY_BIT != 0 && stream != ADVISED_STREAM
 }
 
-/// The prefetcher of a process. Matrix blocks predict pages first. If a fault is in no block,
-/// streams predict pages. If no stream explains the fault, the history of earlier faults predicts
-/// pages.
+/// The prefetcher of a process. It has three predictors. A fault in a matrix block is predicted by
+/// the block. For other faults, the streams predict pages, and if no stream explains the fault, the
+/// history of earlier faults does.
 #[derive(Clone, Debug)]
 pub struct Prefetcher {
     matrices: Matrices,
@@ -155,19 +154,19 @@ pub struct Prefetcher {
 }
 
 impl Prefetcher {
-    /// A prefetcher that has seen no fault.
+    /// Makes a prefetcher that has seen no fault.
     pub fn new(limits: Limits) -> Self {
         let (streams, history) = (Streams::new(limits), History::new(limits));
         Self { matrices: Matrices::new(limits), streams, history }
     }
 
-    /// Sets the number of pages of all regions. This number bounds the memory of the fault history.
+    /// Sets the number of pages of all regions, which bounds the memory of the fault history.
     pub fn set_footprint(&mut self, pages: u64) {
         self.history.set_footprint(pages);
     }
 
-    /// Learns from a fault, and returns the pages to prefetch that were not requested before. For a
-    /// fault in a matrix block, the list of pages may be empty. `None` if no stream, block or
+    /// Learns from a fault, and returns pages to prefetch that were not requested before. The list
+    /// of pages may be empty for a fault in a matrix block. Returns `None` if no stream, block or
     /// replay of the history predicts further pages.
     pub fn on_fault(&mut self, fault: &FaultContext) -> Option<Prefetch> {
         if fault.advice == Advice::Random {
@@ -176,9 +175,9 @@ impl Prefetcher {
         if let Some(prefetch) = self.matrices.on_fault(fault) {
             return Some(prefetch);
         }
-        // In a small region, some random accesses hit neighbouring pages by chance and look like a
-        // stream. Therefore, if the history has predicted the fault, a stream counts only if its
-        // confidence is at least `SURE_CONFIDENCE`.
+        // In a small region, random accesses often hit neighbouring pages by chance, and then look
+        // like a stream. If the history has predicted the fault, a stream therefore counts only if
+        // its confidence is at least `SURE_CONFIDENCE`.
         let confidence =
             if self.history.has_predicted(fault) { stream::SURE_CONFIDENCE } else { 0 };
         let prefetch = self.streams.on_fault(fault);
@@ -192,8 +191,8 @@ impl Prefetcher {
         Some(Prefetch { stream: prefetch.stream | HISTORY_BIT, ..prefetch })
     }
 
-    /// True if the stream with the number `stream` has requested one of `pages`, and still expects
-    /// a touch of that page. Always true for [`ADVISED_STREAM`].
+    /// True if `stream`, a number in `Prefetch::stream`, has requested one of `pages`, and that
+    /// page was not touched yet. Always true for [`ADVISED_STREAM`].
     pub fn expects(&self, stream: u32, pages: &Range<Page>) -> bool {
         if stream == ADVISED_STREAM {
             true
@@ -206,19 +205,19 @@ impl Prefetcher {
         }
     }
 
-    /// The next untouched pages that the stream of the last fault has requested; `None` if no
-    /// stream explains that fault with enough confidence. Faults in matrix blocks, and faults on
-    /// pages with [`Advice::Random`], do not count as the last fault.
+    /// Returns the next untouched pages that the stream of the last fault has requested; `None` if
+    /// no stream explains that fault with enough confidence. The last fault is the last that the
+    /// streams saw: they see no faults in matrix blocks, and no faults on pages with
+    /// [`Advice::Random`].
     pub fn next_expected(&self) -> Option<Prefetch> {
         self.streams.next_expected()
     }
 
-    /// Reports wasted pages to the stream that requested them: `pages` were prefetched, and evicted
-    /// before any touch.
+    /// Reports wasted pages to the stream `stream`, which requested them: `pages` were prefetched,
+    /// and evicted before any touch.
     pub fn on_wasted(&mut self, stream: u32, pages: &Range<Page>) {
         if stream == ADVISED_STREAM {
-            // The program announced `pages` by `MADV_WILLNEED`. Prefetches of announced pages are
-            // not throttled.
+            // The program announced `pages` by `MADV_WILLNEED`. Such prefetches are not throttled.
         } else if is_history_stream(stream) {
             self.history.on_wasted(stream & !HISTORY_BIT, pages);
         } else if stream & MATRIX_BIT != 0 {

@@ -1,10 +1,11 @@
 //! Blocks of matrices whose rows are not a whole number of pages long.
 //!
-//! For example, in a matrix with rows of 26,728 bytes, the touched parts of consecutive rows begin
-//! 6 or 7 pages apart, and are 1 or 2 pages long. Page numbers therefore show no stride, but byte
-//! addresses do. The kernel reports the byte that faulted, and faults at the beginning of rows are
-//! exactly one *pitch* apart. Once the pitch is known, each fault has a row and a column. Faults in
-//! the same columns of consecutive rows form a *block*:
+//! For example, consider a matrix with rows of 26,728 bytes, of which a program touches some
+//! columns. In consecutive rows, the touched parts begin 6 or 7 pages apart, and are 1 or 2 pages
+//! long. Page numbers therefore show no stride, but byte addresses do. The kernel reports the byte
+//! that faulted, and faults at the beginning of the parts are exactly one *pitch* apart. Once the
+//! pitch is known, each fault has a row and a column. Faults in the same columns of consecutive
+//! rows form a *block*:
 //!
 //! ```text
 //!             base           width
@@ -15,7 +16,7 @@
 //! ```
 //!
 //! The program may access the block by rows, by columns, or a few rows at a time (for example to
-//! pack panels). In each case the rows are accessed in order, and the columns are learned from
+//! pack panels). In each case it accesses the rows in order, and its columns are learned from
 //! faults.
 
 use super::{FaultContext, KIND_BITS, Limits, MATRIX_BIT, Prefetch};
@@ -26,48 +27,48 @@ use std::{
     ops::Range,
 };
 
-/// Bytes of a page, signed.
+/// Size of a page as a signed number, bytes.
 const PAGE_LENGTH: i64 = PAGE_BYTES as i64;
 
-/// Maximum number of blocks that are followed at the same time: a few for each of several threads.
-/// A new block replaces the block that has not faulted for the longest time.
+/// Maximum number of blocks at the same time: a few for each of several threads. A new block
+/// replaces the block that has not faulted for the longest time.
 const BLOCKS_MAX: usize = 32;
 
-/// Maximum number of unexplained faults (faults that no stream and no block predicted) that are
-/// remembered for a thread.
+/// Maximum number of unexplained faults that are remembered for a thread. A fault is unexplained if
+/// no stream and no block predicted it.
 const UNEXPLAINED_MAX: usize = 16;
 
 /// Maximum number of entries in each of two tables: the threads with remembered unexplained faults,
-/// and the regions with a known pitch (bytes from row to row of the matrix). When a table is full,
-/// all of its entries are forgotten.
+/// and the regions with a known pitch (bytes from row to row of the matrix). A full table is
+/// emptied.
 const KNOWN_MAX: usize = 256;
 
-/// The range of possible pitches, bytes. Rows of less than two pages have no use for a block:
-/// accesses to them skip at most one page at a time, so [`Streams`](crate::stream::Streams) predict
-/// them. Distances above this range are assumed to be between matrices.
+/// Range of possible pitches, bytes. Rows of less than two pages need no block: accesses to such
+/// rows skip at most one page at a time, so [`Streams`](crate::stream::Streams) predict them.
+/// Distances above this range are assumed to be distances between matrices.
 const PITCH: Range<u64> = 2 * PAGE_LENGTH as u64..1 << 26;
 
 /// A block begins with three faults in nearly the same column: the newest fault, and two faults in
-/// the preceding `BEGIN_ROWS` rows.
+/// the `BEGIN_ROWS` rows before the row of the newest fault.
 const BEGIN_ROWS: i64 = 16;
 
-/// An access belongs to a block only if its row is fewer than this number of rows before the
-/// highest touched row. A panel that the program packs column by column may therefore be up to this
-/// number of rows high.
+/// Number of rows behind the highest touched row at which an access no longer belongs to a block. A
+/// program may therefore pack panels of up to this height column by column.
 const ROWS_BEHIND_MAX: i64 = 512;
 
-/// The columns of a block are revised each time that the block has advanced by `RECENT_ROWS` rows
-/// plus twice the height of a panel. If the block had at least `RECENT_FAULTS_MIN` faults in these
-/// rows, the block is narrowed to the range of columns that had faults.
+/// The columns of a block are revised after `RECENT_ROWS` new rows plus twice the height of a
+/// panel. If the block had at least `RECENT_FAULTS_MIN` faults in these rows, it is narrowed to the
+/// range of columns that had faults.
 const RECENT_ROWS: i64 = 256;
 const RECENT_FAULTS_MIN: u32 = 32;
 
-/// One row in this number of rows is not mapped early: its faults show which columns are touched.
-/// In all other rows, resident pages are mapped before they are touched.
+/// In all rows but one in `SHOWN_ONE_IN`, resident pages are mapped before they are touched. The
+/// remaining rows are not mapped early, so that their faults show which columns the program
+/// touches.
 const SHOWN_ONE_IN: i64 = 16;
 
-/// A block is suspended if this number of faults of the process has occurred since the last fault
-/// in the block. A new block that would begin within a suspended block resumes the suspended block.
+/// A block is suspended after this number of faults of the process without a fault in the block. A
+/// new block that would begin within a suspended block resumes that block instead.
 const EXPIRES_AFTER: u64 = 512;
 
 /// The blocks of all threads of a process.
@@ -75,13 +76,13 @@ const EXPIRES_AFTER: u64 = 512;
 pub struct Matrices {
     limits: Limits,
     blocks: Vec<MatrixBlock>,
-    /// The number of faults of all threads that were passed to `on_fault`. This number is the time
-    /// in `MatrixBlock::last_fault`.
+    /// Number of faults of all threads that were passed to `on_fault`. It is the clock for
+    /// `MatrixBlock::last_fault`.
     now: u64,
     last_id: u32,
     /// The pitch of the matrix in each region, keyed by the first page of the region.
     pitches: BTreeMap<Page, i64>,
-    /// Byte addresses of the unexplained faults of each thread, the latest fault first.
+    /// The byte addresses of each thread's unexplained faults, the latest fault first.
     unexplained: HashMap<u32, VecDeque<i64>>,
 }
 
@@ -94,37 +95,38 @@ struct MatrixBlock {
     region: Range<Page>,
     /// Address of the first byte of the block: its first column in row 0.
     base: i64,
-    /// Bytes from the start of a row of the matrix to the start of the next row.
+    /// The distance from the start of a row of the matrix to the start of the next row, bytes.
     pitch: i64,
-    /// Length of the touched part of a row, bytes: from the first to the last column that was
-    /// touched in any row so far.
+    /// Length of the part of a row that the block contains, bytes: from the first to the last
+    /// column that was touched in any of the rows.
     width: i64,
     /// The rows that were touched so far. Row 0 is the row of the fault with which the block began.
     rows: Range<i64>,
-    /// The highest row that was touched since the block began or was resumed. Prefetches run ahead
-    /// of this row.
+    /// The highest row that was touched since the block began or was resumed. Prefetches are for
+    /// rows after it.
     row: i64,
     /// The row after the last row that was prefetched or touched.
     prefetched_to: i64,
-    /// The greatest number of rows from a fault to `row`, for faults in rows before `row`. This is
-    /// the height of a panel.
+    /// The height of a panel: the greatest distance from the row of a fault to `row`, for faults in
+    /// rows before `row`.
     rows_behind: i64,
     recent: RecentColumns,
     /// Prefetch depth, pages.
     depth: u64,
-    /// Rows predicted correctly, minus wasted pages.
+    /// The number of rows predicted correctly, minus the number of wasted pages.
     confidence: i64,
 }
 
-/// The columns in which a block had faults since the row `since` became its highest touched row.
+/// The columns in which a block had faults in recent rows: since `since` was its highest touched
+/// row.
 #[derive(Clone, Copy, Debug, Default)]
 struct RecentColumns {
     since: i64,
     faults: u32,
-    /// The touched columns, as offsets from the first column of the block, bytes: the first touched
-    /// column, and the column after the last touched column.
+    /// The first touched column, and the column after the last touched one, as offsets from the
+    /// first column of the block, bytes.
     columns: (i64, i64),
-    /// The greatest number of rows from a fault to the highest touched row.
+    /// The greatest number of rows from the row of a fault to the highest touched row.
     rows_behind: i64,
 }
 
@@ -137,15 +139,15 @@ struct RowColumn {
 }
 
 impl Matrices {
-    /// Matrices without any known block.
+    /// Makes a value that knows no matrices.
     pub fn new(limits: Limits) -> Self {
         let (pitches, unexplained) = (BTreeMap::new(), HashMap::new());
         Self { limits, blocks: vec![], now: 0, last_id: 0, pitches, unexplained }
     }
 
     /// Advances the block that contains a fault, and returns pages to prefetch that were not
-    /// requested before; the list of pages may be empty. `None` if the fault is in no block, or in
-    /// a block that is removed because it has become wider than half of a row.
+    /// requested before; the list of pages may be empty. Returns `None` if no block contains the
+    /// fault, or if the block has become wider than half of a row and is removed.
     pub fn on_fault(&mut self, fault: &FaultContext) -> Option<Prefetch> {
         self.now += 1;
         let byte = fault.byte()?;
@@ -159,16 +161,16 @@ impl Matrices {
         let map_early = block.pages_to_map_early(position.row);
         let (id, is_part) = (block.id, block.width * 2 <= block.pitch);
         if !is_part {
-            // A block wider than half of a row counts as a pass over whole rows. Streams predict
-            // such a pass, so the block is removed.
+            // A block that is wider than half of a row counts as a pass over whole rows. Streams
+            // predict such a pass.
             self.blocks.retain(|block| block.id != id);
             return None;
         }
         Some(Prefetch { stream: id, pages, map_early })
     }
 
-    /// Learns from a fault that no stream explains, and returns pages to prefetch if the fault
-    /// begins or resumes a block.
+    /// Learns from a fault that no stream explains. Returns pages to prefetch if the fault begins
+    /// or resumes a block.
     pub fn learn(&mut self, fault: &FaultContext) -> Option<Prefetch> {
         let byte = fault.byte()?;
         if self.unexplained.len() >= KNOWN_MAX && !self.unexplained.contains_key(&fault.thread) {
@@ -188,8 +190,8 @@ impl Matrices {
         prefetch
     }
 
-    /// Learns a pitch from three faults at equal distances. A fault on the first byte of a page is
-    /// not used, because the access may have begun on the page before.
+    /// Learns the pitch of the fault's region from three faults at equal distances. A fault on the
+    /// first byte of a page is not used, because its access may have begun on the page before.
     fn learn_pitch(&mut self, fault: &FaultContext, byte: i64, before: &VecDeque<i64>) {
         if fault.offset == 0 {
             return;
@@ -204,15 +206,16 @@ impl Matrices {
             self.pitches.clear();
         }
         let known = self.pitches.entry(fault.region.start).or_insert(pitch);
-        // Accesses to every second row are twice the pitch apart. So a multiple of the known pitch
-        // does not replace the known pitch.
+        // If a program accesses only every second row, its faults are twice the pitch apart.
+        // Therefore a multiple of the known pitch does not replace it.
         if pitch % *known != 0 {
             *known = pitch;
             self.blocks.retain(|block| block.region != fault.region);
         }
     }
 
-    /// Adds a new block, or resumes a known block that contains the fault.
+    /// Adds the new block `new`, or resumes a known block that contains the fault at `byte`.
+    /// Returns the pages to prefetch.
     fn begin_or_resume(&mut self, byte: i64, new: MatrixBlock) -> Prefetch {
         let known = self.blocks.iter_mut().find(|block| {
             let is_same = block.thread == new.thread && block.pitch == new.pitch;
@@ -248,7 +251,7 @@ impl Matrices {
     }
 
     /// True if the block with the number `id` has requested one of `pages`, and still expects a
-    /// touch of that page.
+    /// touch of that page's row.
     pub fn expects(&self, id: u32, pages: &Range<Page>) -> bool {
         let block = self.blocks.iter().find(|block| block.id == id);
         block.is_some_and(|block| {
@@ -256,8 +259,8 @@ impl Matrices {
         })
     }
 
-    /// Reacts to wasted pages of a block (prefetched pages that were dropped untouched): halves the
-    /// depth of the block, or removes the block once more pages were wasted than rows predicted.
+    /// Reacts to wasted pages of a block: prefetched pages that were evicted untouched. Halves the
+    /// depth of the block. Removes the block once more pages were wasted than rows predicted.
     pub fn on_wasted(&mut self, id: u32, pages: &Range<Page>) {
         let Some(index) = self.blocks.iter().position(|block| block.id == id) else { return };
         let block = &mut self.blocks[index];
@@ -270,9 +273,9 @@ impl Matrices {
 }
 
 impl MatrixBlock {
-    /// Begins a block with a fault and two earlier faults. Returns `None` unless the two earlier
-    /// faults are in the [`BEGIN_ROWS`] rows before the row of the fault, and the columns of all
-    /// three faults are within one page.
+    /// Begins a block with a fault at `byte` and two earlier faults in `before`. Returns `None`
+    /// unless the two earlier faults are in the [`BEGIN_ROWS`] rows before the fault's row, and the
+    /// columns of all three faults are within one page.
     fn begin(byte: i64, before: &VecDeque<i64>, pitch: i64, fault: &FaultContext) -> Option<Self> {
         let mut block = Self {
             id: 0,
@@ -303,18 +306,19 @@ impl MatrixBlock {
         (columns.len() == 2 && block.width <= PAGE_LENGTH).then_some(block)
     }
 
-    /// The row and column of a byte, which need not be in the block.
+    /// The row and the column of a byte, relative to the block. The byte need not be in the block.
     const fn locate(&self, byte: i64) -> RowColumn {
         let from = byte - self.base;
-        // A byte up to a page before the first column belongs to the same row, not to the row
-        // before: a fault at this byte may widen the block to the left.
+        // A byte up to a page before the first column counts to the same row, not to the end of the
+        // row before: a fault at this byte may widen the block to the left.
         let column = (from + PAGE_LENGTH).rem_euclid(self.pitch) - PAGE_LENGTH;
         RowColumn { row: (from - column) / self.pitch, column }
     }
 
-    /// The row and column of a byte. `None` if the row is too far before the highest touched row
-    /// ([`ROWS_BEHIND_MAX`]) or beyond the row after the prefetched rows, or if the column is more
-    /// than a page outside the columns of the block.
+    /// The row and the column of a byte near the block. Returns `None` if the row is
+    /// [`ROWS_BEHIND_MAX`] or more rows before the highest touched row, or beyond the row after the
+    /// prefetched rows. Also returns `None` if the column is more than a page outside the block's
+    /// columns.
     fn locate_near(&self, byte: i64) -> Option<RowColumn> {
         let position = self.locate(byte);
         let is_row =
@@ -322,14 +326,14 @@ impl MatrixBlock {
         (is_row && position.column < self.width + PAGE_LENGTH).then_some(position)
     }
 
-    /// True if a byte is in the touched rows and columns of the block.
+    /// True if a byte is in the touched rows and in the columns of the block.
     fn contains(&self, byte: i64) -> bool {
         let RowColumn { row, column } = self.locate(byte);
         self.rows.contains(&row) && (0..self.width).contains(&column)
     }
 
-    /// Widens the block so that it contains `column`. A negative column is before the first column
-    /// of the block: the base of the block then moves back.
+    /// Widens the block so that it contains `column`. A negative column is before the block's first
+    /// column: the block's base then moves back.
     fn widen(&mut self, column: i64) {
         let before = (-column).max(0);
         self.base -= before;
@@ -338,7 +342,7 @@ impl MatrixBlock {
         self.width = (self.width + before).max(column + before + 1);
     }
 
-    /// The pages that hold the columns of the block in the row `row`, cut to the region.
+    /// The pages with the block's columns in the row `row`, cut to the region.
     fn pages(&self, row: i64) -> Range<Page> {
         let start = self.base + row * self.pitch;
         let page = |at: i64| at.div_euclid(PAGE_LENGTH).max(0) as Page;
@@ -355,7 +359,7 @@ impl MatrixBlock {
         })
     }
 
-    /// Advances the block to the position of a fault, and returns the pages to prefetch now.
+    /// Advances the block to the position of a fault. Returns the pages to prefetch now.
     fn advance(&mut self, position: RowColumn, limits: Limits) -> Vec<Range<Page>> {
         let RowColumn { row, column } = position;
         if row > self.row {
@@ -372,8 +376,8 @@ impl MatrixBlock {
             let rows = self.row - self.rows_behind..self.prefetched_to;
             let known: Vec<_> = rows.clone().map(|row| self.pages(row)).collect();
             self.widen(column);
-            // The fault has widened the block. The rows that were already prefetched lack the new
-            // columns, and their pages will be touched soon, so they are prefetched now.
+            // The rows that were prefetched before the block was widened lack the new columns. The
+            // pages with these columns will be touched soon, so they are prefetched now.
             for (row, known) in rows.zip(known) {
                 let wider = self.pages(row);
                 let parts = [wider.start..known.start.max(wider.start), known.end..wider.end];
@@ -385,15 +389,15 @@ impl MatrixBlock {
         new
     }
 
-    /// Pages to map early: the pages of the prefetched rows after `row`, up to the row before the
-    /// next row that shows its faults ([`SHOWN_ONE_IN`]).
+    /// Returns the pages to map early: those of the prefetched rows after `row`, up to the next row
+    /// that must show its faults ([`SHOWN_ONE_IN`]).
     fn pages_to_map_early(&self, row: i64) -> Vec<Range<Page>> {
         let next = (row.div_euclid(SHOWN_ONE_IN) + 1) * SHOWN_ONE_IN;
         (row + 1..next.min(self.prefetched_to)).map(|row| self.pages(row)).collect()
     }
 
-    /// Notes the column of a fault that is `rows_behind` rows before the highest touched row. Each
-    /// time that the block has advanced by enough rows ([`RECENT_ROWS`]), it is narrowed to the
+    /// Records the column of a fault that is `rows_behind` rows before the highest touched row.
+    /// Each time that the block has advanced by enough rows ([`RECENT_ROWS`]), narrows it to the
     /// range of columns that had faults in these rows.
     fn note_recent(&mut self, column: i64, rows_behind: i64) {
         let RecentColumns { since, faults, columns: (first, end), rows_behind: max } = self.recent;
@@ -412,13 +416,14 @@ impl MatrixBlock {
         self.recent = RecentColumns { since: self.row, ..RecentColumns::default() };
     }
 
-    /// Returns the pages of the rows to prefetch now. The result is empty while more than half of
-    /// the rows of the prefetch depth are prefetched and not touched.
+    /// Returns the pages of the rows to prefetch now. Returns no pages while more than half of the
+    /// rows of the prefetch depth are prefetched and untouched.
     fn prefetch_rows(&mut self, limits: Limits) -> Vec<Range<Page>> {
         self.depth = self.depth.clamp(limits.initial, limits.max);
         let pages_per_row = (self.width / PAGE_LENGTH + 1) as u64;
         let rows = (self.depth / pages_per_row).max(1) as i64;
-        // Wait, so that pages are prefetched in large pieces.
+        // Wait until at most half of these rows are untouched, so that pages are requested in large
+        // pieces.
         if (self.prefetched_to - self.row) * 2 > rows {
             return vec![];
         }
@@ -443,16 +448,16 @@ mod tests {
 
     const LIMITS: Limits = Limits { initial: 16, max: 512 };
 
-    /// Bytes of a row: 3341 numbers of 8 bytes.
+    /// Length of a row, bytes: 3341 numbers of 8 bytes.
     const ROW: u64 = 26_728;
 
-    /// Memory without eviction: prefetched pages stay resident, and are mapped at their first
-    /// touch, or earlier if `Prefetch::map_early` has them.
+    /// A simulated memory without eviction: prefetched pages stay resident. They are mapped at
+    /// their first touch, or earlier if `Prefetch::map_early` lists them.
     struct MatrixWorld {
         matrices: Matrices,
         prefetched: BTreeSet<Page>,
         mapped: BTreeSet<Page>,
-        /// All faults, and the major faults: faults on pages that were not prefetched.
+        /// `faults` counts all faults, and `major_faults` those on pages that were not prefetched.
         faults: usize,
         major_faults: usize,
     }
@@ -482,29 +487,30 @@ mod tests {
             self.mapped.extend(map_early.into_iter().flatten().filter(is_resident));
         }
 
-        /// Touches the `columns` (bytes) of `rows` rows from row `first` on, in the order in which
-        /// a program packs panels: one byte of each row, then the byte `strip` bytes further in
-        /// each row.
+        /// Touches `columns` (a range of bytes) in `rows` rows from the row `first` on, in the
+        /// order of a program that packs panels: one byte in each row, then the byte that is
+        /// `strip` bytes further in each row.
         fn panel(&mut self, first: u64, rows: u64, columns: Range<u64>, strip: usize) {
             for column in columns.step_by(strip) {
                 (first..first + rows).for_each(|row| self.touch(row * ROW + column));
             }
         }
 
-        /// Returns the number of prefetched pages that the program does not touch. `touched` is the
-        /// same program without prefetches: its mapped pages are the touched pages.
+        /// Returns the number of prefetched pages that the program does not touch. `touched` is a
+        /// run of the same program without prefetches, in which exactly the touched pages are
+        /// mapped.
         fn wasted(&self, touched: &MatrixWorld) -> usize {
             self.prefetched.difference(&touched.mapped).count()
         }
     }
 
-    /// Asserts that while `walk` walks blocks, less than a tenth of the pages have a major fault,
-    /// less than a quarter have a fault, and the wasted prefetches are less than an eighth of the
-    /// pages plus `LIMITS.max`.
+    /// Asserts that blocks are prefetched while `walk` walks them: less than a tenth of the pages
+    /// have a major fault, less than a quarter have a fault, and the wasted prefetches are less
+    /// than an eighth of the pages plus `LIMITS.max`.
     fn is_prefetched(name: &str, walk: impl Fn(&mut MatrixWorld)) {
         let (mut world, mut all) = (MatrixWorld::new(), MatrixWorld::new());
         walk(&mut world);
-        // A `Limits` of 0 switches prefetches off. Each page then faults once.
+        // With `Limits` of 0, nothing is prefetched, and each page faults once.
         all.matrices.limits = Limits { initial: 0, max: 0 };
         walk(&mut all);
         let (MatrixWorld { faults, major_faults, .. }, pages) = (&world, all.mapped.len());

@@ -1,6 +1,6 @@
-//! Page numbers. The prefetcher identifies memory by page numbers, not by addresses.
+//! Page numbers: the prefetcher identifies memory by them, and not by addresses.
 
-/// The number of a page. In a pager, the number is the index of the page in the address range that
-/// is reserved for all regions. Large regions are not adjacent in this range, so that no stream of
-/// accesses goes from one region to the next.
+/// The number of a page. In a pager, it is the index of the page in the address range that is
+/// reserved for all regions. Large regions are not adjacent in this range, so no stream of accesses
+/// can continue from one region into the next.
 pub type Page = u64;

@@ -1,5 +1,5 @@
-//! Streams: runs of neighbouring pages, a constant stride from one run to the next, and tiles of
-//! such runs. Examples are in [`crate`].
+//! Streams: runs of neighbouring pages, the constant stride from one run to the next, and tiles of
+//! such runs. [`crate`] has examples.
 
 use super::{
     FaultContext, Limits, Prefetch,
@@ -10,41 +10,41 @@ use super::{
 use crate::{advice::Advice, page::Page};
 use std::ops::Range;
 
-/// Maximum number of streams that are followed at the same time: a few arrays for each of several
-/// threads. A new stream replaces the stream that has not faulted for the longest time, but see
-/// [`SURE_CONFIDENCE`].
+/// Maximum number of streams at the same time: a few arrays for each of several threads. A new
+/// stream replaces the stream that has not faulted for the longest time, except that
+/// [`SURE_CONFIDENCE`] protects some streams.
 const STREAMS_MAX: usize = 64;
 
-/// Minimum confidence (correct predictions) for a prefetch.
+/// Confidence that a stream needs for a prefetch, in correct predictions.
 const CONFIDENCE_MIN: u32 = 2;
 
-/// A stream no longer expects the pages that it has requested after this number of faults without a
-/// fault of the stream. Only faults that are passed to [`Streams::on_fault`] count; faults in
+/// Number of faults without a fault of its own after which a stream no longer expects the pages
+/// that it has requested. Only faults that are passed to [`Streams::on_fault`] count; faults in
 /// matrix blocks are not passed.
 const EXPIRES_AFTER: u64 = 512;
 
-/// A run with gaps is converted to several runs with a constant stride after the same gap has
-/// repeated this number of times.
+/// Number of repetitions of the same gap after which a run with gaps is converted to several runs
+/// with a constant stride.
 const EQUAL_GAPS: u32 = 2;
 
 /// Maximum number of candidate strides that a new stream takes from the nearest older runs of its
-/// thread. If the new stream may be the next tile of an older stream, the stride of the older
-/// stream is a further candidate.
+/// thread. One more candidate is the stride of an older stream, if the new stream may be its next
+/// tile.
 const STRIDES_MAX: usize = 3;
 
 /// Maximum number of requested, untouched ranges that [`Streams::next_expected`] returns. The
 /// pager's queue skips requested pages that are resident. A resident page may be evicted before its
-/// touch. The touch then faults, and the pager queues the next ranges of the stream again, because
-/// their pages may have been evicted too.
+/// touch. The touch then faults, and the pager queues the stream's next ranges again, because their
+/// pages may have been evicted too.
 const NEXT_EXPECTED: usize = 4;
 
-/// A confidence that no stream of random accesses reaches. If a stream has at least this
-/// confidence, and a fault among the last [`PROTECTED_FAULTS`], it is replaced only if the same is
-/// true of all streams in the table.
+/// A confidence that no stream of random accesses reaches. A stream is protected if it has at least
+/// this confidence and its last fault is among the last [`PROTECTED_FAULTS`] faults. A protected
+/// stream is replaced only if all streams in the table are protected.
 pub(super) const SURE_CONFIDENCE: u32 = 8;
 const PROTECTED_FAULTS: u64 = 1 << 14;
 
-/// The largest gap over which a confident run continues, pages. Gaps occur because pages that are
+/// Largest gap over which a confident run continues, pages. A gap occurs because pages that are
 /// still mapped do not fault.
 const GAP_MAX: u64 = 16;
 
@@ -53,11 +53,11 @@ const GAP_MAX: u64 = 16;
 pub struct Streams {
     limits: Limits,
     table: Vec<Stream>,
-    /// The number of faults of all threads that were passed to `on_fault`. This number is the time
-    /// in `Stream::last_fault`.
+    /// Number of faults of all threads that were passed to `on_fault`. It is the clock for
+    /// `Stream::last_fault`.
     now: u64,
     last_id: u32,
-    /// The confidence of the stream of the last fault; `None` if this confidence does not suffice
+    /// The confidence of the stream to which the last fault belongs; `None` if it does not suffice
     /// for a prefetch.
     confidence: Option<u32>,
     throttle: AccuracyThrottle,
@@ -75,7 +75,7 @@ enum Direction {
 struct Stride {
     /// Distance from the start of a run to the start of the next run, pages.
     distance: i64,
-    /// Number of pages of a run.
+    /// The number of pages in a run.
     run_length: u64,
 }
 
@@ -84,17 +84,18 @@ struct Stride {
 struct TileStride {
     /// Distance from the first run of a tile to the first run of the next tile, pages.
     distance: i64,
-    /// Number of runs of a tile.
+    /// The number of runs in a tile.
     runs: u64,
-    /// Number of tiles with this stride so far.
+    /// The number of tiles so far that followed each other at this stride.
     seen: u32,
 }
 
-/// The position up to which a stream has requested pages: a run, and an offset in this run.
+/// The position up to which a stream has requested pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Cursor {
     run: TileRun,
-    /// Number of pages of `run` that were touched or requested, counted from the start of `run`.
+    /// The number of pages of `run` that were touched or requested, counted from the start of
+    /// `run`.
     offset: u64,
 }
 
@@ -106,26 +107,25 @@ struct Stream {
     last_fault: u64,
     /// The pages of the current run that were touched so far.
     run: Range<Page>,
-    /// The direction of the run; `None` after a single fault.
+    /// The direction of the run; `None` while it has only a single fault.
     direction: Option<Direction>,
-    /// The pages of the run since its last gap. A gap has pages that the program skipped although
-    /// they were not mapped.
+    /// The pages of the run since its last gap. A gap consists of pages that the program skipped,
+    /// although they were not mapped.
     segment: Range<Page>,
-    /// The stride from the previous segment to `segment`, and the number of times that this stride
-    /// has repeated; `None` before the first gap.
+    /// The stride from the previous segment to `segment`, and how often this stride has repeated;
+    /// `None` before the first gap.
     gap: Option<(Stride, u32)>,
-    /// `tile_start` is the start of the current tile, and `run_number` is the number of the current
-    /// run in this tile, counted from 1.
+    /// `tile_start` is the start of the current tile. `run_number` is the number of the current run
+    /// in this tile, counted from 1.
     tile_start: Page,
     run_number: u64,
-    /// Candidates for the stride to the next run: the strides from older runs to this run.
-    /// Prefetches follow the first candidate.
+    /// Candidates for the stride to the next run: the strides from older runs to this run. The
+    /// first candidate is used for prefetches.
     strides: Vec<Stride>,
     tiles: Option<TileStride>,
-    /// ID of an older stream of which this stream may be the next tile; `None` if there is no such
-    /// stream.
+    /// The ID of an older stream if this stream may be its next tile; otherwise `None`.
     resembles: Option<u32>,
-    /// Correct predictions since the last wrong prediction.
+    /// The number of correct predictions since the last wrong one.
     confidence: u32,
     /// Prefetch depth, pages.
     depth: u64,
@@ -137,14 +137,14 @@ struct Stream {
 }
 
 impl Streams {
-    /// A table without streams.
+    /// Makes a table without streams.
     pub const fn new(limits: Limits) -> Self {
         let throttle = AccuracyThrottle::new();
         Self { limits, table: vec![], now: 0, last_id: 0, confidence: None, throttle }
     }
 
-    /// Learns from a fault, and returns pages to prefetch that were not requested before. `None` if
-    /// the stream of the fault has no such pages.
+    /// Learns from a fault, and returns pages to prefetch that were not requested before. Returns
+    /// `None` if the stream of the fault has no such pages.
     pub fn on_fault(&mut self, fault: &FaultContext) -> Option<Prefetch> {
         self.now += 1;
         let index = self.match_stream(fault).unwrap_or_else(|| self.add_stream(fault));
@@ -158,14 +158,14 @@ impl Streams {
         (!pages.is_empty()).then_some(Prefetch { stream: stream.id, pages, map_early: vec![] })
     }
 
-    /// True if the stream of the last fault has at least this confidence, and enough for a
-    /// prefetch.
+    /// True if the stream of the last fault has at least the confidence `confidence`, and enough
+    /// confidence for a prefetch.
     pub fn has_explained(&self, confidence: u32) -> bool {
         self.confidence.is_some_and(|it| it >= confidence)
     }
 
-    /// True if the stream with the number `id` has requested one of `pages`, and still expects a
-    /// touch of that page.
+    /// True if the stream with the number `id` has requested one of `pages`, and that page was not
+    /// touched yet.
     pub(super) fn expects(&self, id: u32, pages: &Range<Page>) -> bool {
         let stream = self.table.iter().find(|stream| stream.id == id);
         stream.is_some_and(|stream| {
@@ -173,7 +173,7 @@ impl Streams {
         })
     }
 
-    /// The next requested, untouched pages of the stream of the last fault. `None` if the
+    /// Returns the next requested, untouched pages of the stream of the last fault; `None` if the
     /// confidence of this stream does not suffice for a prefetch.
     pub(super) fn next_expected(&self) -> Option<Prefetch> {
         self.confidence?;
@@ -182,8 +182,8 @@ impl Streams {
         Some(Prefetch { stream: stream.id, pages: next.collect(), map_early: vec![] })
     }
 
-    /// Reacts to wasted pages of a stream (prefetched pages that were dropped untouched): halves
-    /// the depth of the stream. If some of the pages are in the current run, the stream restarts.
+    /// Reacts to wasted pages of a stream: prefetched pages that were evicted untouched. Halves the
+    /// depth of the stream. If one of the pages is in the current run, the stream restarts.
     pub fn on_wasted(&mut self, id: u32, pages: &Range<Page>) {
         let initial = self.limits.initial;
         self.throttle.on_wasted(pages.end - pages.start);
@@ -196,9 +196,10 @@ impl Streams {
         }
     }
 
-    /// Finds the stream that a fault belongs to, advances the stream to the fault, and returns its
-    /// index; `None` if the fault belongs to no stream. The first of these rules that matches
-    /// decides, and among several matching streams the most confident one:
+    /// Finds the stream to which a fault belongs, and advances it to the fault. Returns the index
+    /// of the stream; `None` if there is none. Only streams of the same thread are considered. The
+    /// first of these rules that matches a stream decides; if a rule matches several streams, the
+    /// most confident one is taken:
     ///
     /// 1. a stream that predicted the page
     /// 2. a confident stream whose stride leads to the page
@@ -232,10 +233,10 @@ impl Streams {
         Some(self.merge_next_tile(index))
     }
 
-    /// Adds a stream that begins with a fault. Candidates for the stride of the stream are the
-    /// distances from the nearest runs of the thread, because the steps within one array are
-    /// shorter than the distances between arrays that are walked together. The new stream may also
-    /// be the next tile of a stream that has a stride.
+    /// Adds a stream that begins with a fault. Candidates for its stride are the distances from the
+    /// nearest runs of the thread: steps within one array are shorter than distances between arrays
+    /// that are walked together. The new stream may also be the next tile of an older stream that
+    /// has a stride. Returns the index of the new stream.
     fn add_stream(&mut self, fault: &FaultContext) -> usize {
         self.last_id = self.last_id.wrapping_add(1) & !super::KIND_BITS;
         let at = &fault.pages;
@@ -292,8 +293,8 @@ impl Streams {
     }
 
     /// If the stream at `index` may be the next tile of an older stream, removes the older stream.
-    /// The stream at `index` continues the tiles of the older stream if both have the same stride.
-    /// Returns the new index of the stream, because the removal may move it.
+    /// If both have the same stride, the stream at `index` continues the tiles of the older one.
+    /// Returns the new index of the stream, because the removal may have moved it.
     fn merge_next_tile(&mut self, index: usize) -> usize {
         let Some(tiled) = self.table[index].resembles.take() else { return index };
         let id = self.table[index].id;
@@ -316,8 +317,8 @@ impl Stream {
         self.direction == Some(Direction::Down)
     }
 
-    /// The start of the run: its first page, or the page after its highest page if the run
-    /// descends.
+    /// The start of the run: its first page. If the run descends, this is the page after its
+    /// highest page.
     fn run_start(&self) -> Page {
         if self.is_descending() { self.run.end } else { self.run.start }
     }
@@ -326,20 +327,21 @@ impl Stream {
         TileRun { start: self.run_start(), tile_start: self.tile_start, number: self.run_number }
     }
 
-    /// The distance from the start of the run to a run that begins with `at`.
+    /// The distance from the start of this run to the start of a run that begins with the pages
+    /// `at`.
     fn distance_to(&self, at: &Range<Page>) -> i64 {
         let start = if self.is_descending() { at.end } else { at.start };
         start.wrapping_sub(self.run_start()) as i64
     }
 
     /// The distance from `at` to the start of the run or to the start of its tile, whichever is
-    /// shorter, pages.
+    /// nearer, pages.
     fn distance_from_tile(&self, at: &Range<Page>) -> u64 {
         self.distance_to(at).unsigned_abs().min(at.start.abs_diff(self.tile_start))
     }
 
-    /// Notes a touch of pages that the stream has requested. Requested pages before the touched
-    /// pages are no longer expected.
+    /// Records a touch of pages that the stream has requested. Requested pages that come before
+    /// `at` in the order are no longer expected.
     fn on_hit(&mut self, at: &Range<Page>) {
         let Some(UntouchedRange { pages, run }) = self.untouched.take_through(at) else {
             return;
@@ -363,11 +365,12 @@ impl Stream {
         self.depth = self.depth.saturating_mul(2);
     }
 
-    /// True if the run continues with the pages of a fault, directly or over mapped pages.
+    /// True if the run continues with the pages of a fault: directly, or after mapped pages, which
+    /// do not fault. A confident run may also skip a small gap.
     fn continues_with(&self, fault: &FaultContext) -> bool {
         let FaultContext { pages: at, mapped_around: mapped, .. } = fault;
-        // A run without confidence does not continue over a gap, because its pages may be close to
-        // each other by chance.
+        // A run without confidence does not continue over a gap: its pages may be near each other
+        // by chance.
         let length = self.strides.first().map_or(u64::MAX, |stride| stride.run_length);
         let gap = if self.confidence < CONFIDENCE_MIN {
             0
@@ -391,7 +394,7 @@ impl Stream {
         }
         self.direction = Some(if is_up { Direction::Up } else { Direction::Down });
         self.run = self.run.start.min(at.start)..self.run.end.max(at.end);
-        // A run that is longer than the runs before it is a pass over an array: strides between
+        // A run that is longer than the runs before it is a pass over an array. Strides between
         // shorter runs do not apply to it.
         let length = self.run_length();
         self.strides.retain(|stride| length <= stride.run_length);
@@ -402,32 +405,32 @@ impl Stream {
             mapped.start <= range.pages.start && range.pages.end <= mapped.end
         };
         if self.untouched.iter().all(is_mapped) {
-            // A correct prediction: no requested page is untouched, or all untouched pages are
-            // mapped already. In the first case the next prefetch begins at the cursor, in the
+            // A correct prediction: either all requested pages are touched, or the untouched ones
+            // are mapped already. In the first case the next prefetch begins at the cursor, in the
             // second case after the run.
             self.cursor = self.cursor.filter(|_| self.untouched.is_empty());
             self.untouched.clear();
             self.confidence = self.confidence.saturating_add(1);
         } else {
-            // A wrong prediction: the stream starts again with a confidence of 1.
+            // A wrong prediction: the stream begins again with a confidence of 1.
             (self.confidence, self.cursor) = (1, None);
             self.untouched.clear();
         }
     }
 
-    /// The index in `strides` of the candidate stride that leads from the current run to `at`;
-    /// `None` if no candidate leads to `at`.
+    /// Returns the index in `strides` of the candidate that leads from the current run to `at`;
+    /// `None` if no candidate does.
     fn stride_to(&self, at: &Range<Page>) -> Option<usize> {
         let stride = Stride { distance: self.distance_to(at), run_length: self.run_length() };
         self.strides.iter().position(|it| *it == stride)
     }
 
-    /// Begins a new run at `at`, which is one stride after the last run.
+    /// Begins a new run at `at`, one stride after the current run.
     fn begin_run(&mut self, at: &Range<Page>) {
         let index = self.stride_to(at).unwrap_or(0);
         self.strides = vec![self.strides[index]];
-        // Only the first candidate stride was used for prefetches, so only a run at this stride
-        // confirms the prediction. A run at another candidate may be chance.
+        // Prefetches follow only the first candidate stride, so only a run at this stride confirms
+        // a prediction. A run at another candidate may be chance.
         self.confidence = self.confidence.saturating_add(u32::from(index == 0));
         self.run = at.clone();
         self.run_number += 1;
@@ -435,9 +438,9 @@ impl Stream {
         self.cursor = None;
     }
 
-    /// Detects a run whose gaps repeat, and converts it to short runs with a constant stride.
+    /// Detects a run with gaps that repeat, and converts it to short runs with a constant stride.
     /// Without this conversion, the pages in the gaps would be prefetched too. The stream would
-    /// notice the wasted prefetches only later, when the pages are dropped untouched.
+    /// notice the waste only later, when these pages are evicted untouched.
     fn find_gaps(&mut self, fault: &FaultContext) {
         let FaultContext { pages: at, mapped_around: mapped, .. } = fault;
         let is_descending = self.is_descending();
@@ -471,7 +474,7 @@ impl Stream {
         self.untouched.clear();
     }
 
-    /// Restarts the stream at the last page of the run, after prefetched pages of the run were
+    /// Restarts the stream at the last page of the run, because prefetched pages of the run were
     /// wasted.
     fn abandon_run(&mut self) {
         self.run = if self.is_descending() {
@@ -484,8 +487,8 @@ impl Stream {
         self.untouched.clear();
     }
 
-    /// Continues the tiles of the stream `old`, whose last tile has ended, if both streams have the
-    /// same stride.
+    /// Continues the tiles of the stream `old`, whose last tile has ended. Does nothing if the
+    /// strides of the two streams differ.
     fn continue_tiles_of(&mut self, old: &Self) {
         if self.strides != old.strides[..self.strides.len().min(old.strides.len())] {
             return;
@@ -499,20 +502,21 @@ impl Stream {
             Some(tiles) if tiles.distance == distance => {
                 TileStride { seen: tiles.seen.saturating_add(1), ..new }
             }
-            // The distance between the tiles of a row does not lead to this tile, because the
-            // previous row of tiles has ended. The old distance is kept: it is valid within the
-            // next row too.
+            // This tile is not where the distance between tiles leads, because the previous row of
+            // tiles has ended. The old distance is kept: it applies within the next row of tiles
+            // too.
             Some(tiles) if tiles.seen > 1 => tiles,
             _ => new,
         });
     }
 
-    /// Returns the pages to prefetch now. The result is empty while more than half of the prefetch
+    /// Returns the pages to prefetch now. Returns no pages while more than half of the prefetch
     /// depth is requested and untouched.
     fn prefetch(&mut self, limits: Limits, region: &Range<Page>) -> Vec<Range<Page>> {
         self.depth = self.depth.clamp(limits.initial, limits.max);
         let untouched = self.untouched.pages();
-        // Wait, so that pages are prefetched in large pieces.
+        // Wait until at most half of the prefetch depth is untouched, so that pages are requested
+        // in large pieces.
         if untouched * 2 > self.depth {
             return vec![];
         }
@@ -545,8 +549,8 @@ impl Stream {
 }
 
 impl TileRun {
-    /// The run that follows `self`: the next run of the tile, or the first run of the next tile.
-    /// `None` if the page number would overflow.
+    /// Returns the run that follows this one: the next run of the tile, or the first run of the
+    /// next tile. Returns `None` if the page number would overflow.
     fn next(self, distance: i64, tiles: Option<TileStride>) -> Option<Self> {
         if let Some(tiles) = tiles.filter(|tiles| tiles.runs == self.number) {
             let start = self.tile_start.checked_add_signed(tiles.distance)?;
@@ -558,8 +562,8 @@ impl TileRun {
 }
 
 impl Cursor {
-    /// The next `count` pages of the run, from the cursor on; `None` if the pages would be beyond
-    /// the first or the last page number.
+    /// Returns the next `count` pages of the run from the cursor on; `None` if they would be
+    /// outside the range of page numbers.
     fn next_pages(self, direction: Option<Direction>, count: u64) -> Option<Range<Page>> {
         match direction {
             Some(Direction::Down) => {
@@ -585,8 +589,8 @@ mod tests {
 
     const LIMITS: Limits = Limits { initial: 4, max: 64 };
 
-    /// Numbers of pages: touched by a trace, prefetched before their touch, and prefetched but not
-    /// touched.
+    /// Numbers of pages of a trace: touched, prefetched before their touch, and prefetched but
+    /// never touched.
     #[derive(Debug)]
     struct StreamOutcome {
         touched: usize,
@@ -612,8 +616,8 @@ mod tests {
         outcome
     }
 
-    /// Asserts that at most 5 touches for each stream are not prefetch hits, and that at most
-    /// `LIMITS.max` pages for each stream are wasted: the pages after the end of the stream.
+    /// Asserts that few touches are not prefetch hits: at most 5 for each stream. Also asserts that
+    /// at most `LIMITS.max` pages are wasted for each stream: those after its end.
     fn check_outcome(name: &str, streams: usize, trace: Vec<(u32, Page)>) {
         let outcome = run(trace);
         assert!(outcome.touched - outcome.hits <= 5 * streams, "{name}: {outcome:?}");
@@ -643,8 +647,8 @@ mod tests {
     #[test]
     fn rows_of_a_tile_are_prefetched() {
         let rows = (0..200).flat_map(|row| (0..8).map(move |page| (1, row * 100 + page)));
-        // The first row looks like a pass over an array, so the pages that are prefetched after the
-        // end of the row are wasted. The second row shows the stride.
+        // The first row looks like a pass over an array, so pages that are prefetched behind its
+        // end are wasted. The second row shows the stride.
         let outcome = run(rows);
         assert!(outcome.hits >= outcome.touched * 9 / 10, "{outcome:?}");
         assert!(outcome.wasted <= 2 * LIMITS.max as usize, "{outcome:?}");

@@ -1,5 +1,5 @@
-//! Tests of the whole prefetcher: traces of page accesses, and the fraction of their faults that
-//! are on prefetched pages.
+//! Tests the whole prefetcher with traces of page accesses: how many of their faults are on
+//! prefetched pages, and how many prefetched pages are wasted.
 
 use super::*;
 
@@ -12,8 +12,9 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 const LIMITS: Limits = Limits { initial: 4, max: 64 };
 
-/// A simulated memory of `frames` frames that evicts the page that was mapped first. Untouched
-/// prefetched pages (`ready`) have frames of their own: an eighth of `frames`, but at least 256.
+/// A simulated memory of `frames` frames, which evicts the page that was mapped first. Prefetched
+/// pages that are untouched (`ready`) have frames of their own: an eighth of `frames`, but at least
+/// 256.
 struct TestMemory {
     prefetcher: Prefetcher,
     mapped: BTreeSet<Page>,
@@ -24,7 +25,7 @@ struct TestMemory {
     outcome: TraceOutcome,
 }
 
-/// Numbers of faults, prefetch hits, prefetched pages and wasted pages of a trace.
+/// Numbers of a trace's faults, prefetch hits, prefetched pages and wasted pages.
 #[derive(Clone, Copy, Debug, Default)]
 struct TraceOutcome {
     faults: u64,
@@ -82,8 +83,8 @@ impl TestMemory {
         (self.frames / 8).max(4 * LIMITS.max as usize)
     }
 
-    /// If there are `ready_max` untouched prefetched pages, drops the oldest stale pages. A page is
-    /// stale after `2 * ready_max` faults since its prefetch.
+    /// While there are `ready_max` or more untouched prefetched pages, drops the oldest one if it
+    /// is stale: prefetched at least `2 * ready_max` faults ago.
     fn drop_stale(&mut self) {
         let now = self.outcome.faults;
         while self.ready.len() >= self.ready_max()
@@ -100,8 +101,8 @@ impl TestMemory {
         }
     }
 
-    /// Runs a trace, and returns the outcome of this trace alone. Pages that were prefetched for an
-    /// earlier trace count as prefetched at the start of this trace.
+    /// Runs a trace, and returns the outcome of this trace alone. Pages that an earlier trace
+    /// prefetched count as prefetched at the start of this trace.
     fn run(&mut self, trace: impl IntoIterator<Item = Page>) -> TraceOutcome {
         self.outcome = TraceOutcome::default();
         self.ready_order.iter_mut().for_each(|(when, _)| *when = 0);
@@ -118,8 +119,8 @@ fn shuffled(pages: u64, random: &mut Pcg64Mcg) -> Vec<Page> {
     order
 }
 
-/// Asserts that at least the fraction `hits_min` of all faults is on prefetched pages, and at most
-/// about the fraction `wasted_max` of all prefetches is wasted.
+/// Asserts that at least the fraction `hits_min` of the faults is on prefetched pages, and that at
+/// most the fraction `wasted_max` of the prefetched pages is wasted, apart from 64 pages.
 fn check_outcome(name: &str, outcome: TraceOutcome, hits_min: f64, wasted_max: f64) {
     let TraceOutcome { faults, hits, prefetched, wasted } = outcome;
     assert!(hits as f64 >= hits_min * faults as f64, "{name}: {outcome:?}");
@@ -160,8 +161,8 @@ fn pages_that_are_touched_once_among_others_do_no_harm() {
             })
             .collect();
         let outcome = memory.run(noisy);
-        // More prefetches are wasted in the second round (`round` is 1), because no page has
-        // repeated before that round.
+        // The second round (`round` is 1) wastes more prefetches, because no page has repeated
+        // before it.
         if round > 0 {
             let wasted = if round == 1 { 0.1 } else { 0.01 };
             check_outcome(&format!("round {round}"), outcome, 0.85, wasted);
@@ -208,7 +209,7 @@ fn threads_have_orders_of_their_own() {
             let thread = (random.next_u64() % 4) as usize;
             if let Some(page) = orders[thread].get(at[thread]) {
                 at[thread] += 1;
-                // Each round has other thread IDs, as if the program started new threads.
+                // Each round has other thread IDs, as if the program had started new threads.
                 memory.touch(round * 4 + thread as u32, 4096 * thread as u64 + page);
             }
         }
@@ -218,9 +219,9 @@ fn threads_have_orders_of_their_own() {
     }
 }
 
-/// The edges of a graph are walked in order, which is a stream. The vertices that the edges name
-/// are accessed in no order. From the second round on, the pages of edges and of vertices are
-/// prefetched.
+/// A program walks the edges of a graph in order, which is a stream, and accesses the vertices that
+/// the edges name, in no order. Asserts that from the second round on, the pages of edges and of
+/// vertices are prefetched.
 #[test]
 fn a_gather_beside_a_sweep_is_prefetched() {
     let random = &mut Pcg64Mcg::seed_from_u64(6);
@@ -236,8 +237,8 @@ fn a_gather_beside_a_sweep_is_prefetched() {
     }
 }
 
-/// Tiles of `rows` rows of `width` pages, in a matrix whose rows are `pitch` pages apart. There are
-/// `down` rows of tiles, one after the other.
+/// A trace over tiles of `rows` rows of `width` pages, in a matrix whose rows are `pitch` pages
+/// apart. `down` is the number of rows of tiles, which are walked one after the other.
 fn tiles(pitch: u64, width: u64, rows: u64, down: u64) -> impl Iterator<Item = Page> {
     let tiles = (0..down).flat_map(move |y| (0..pitch / width).map(move |x| (y, x)));
     tiles.flat_map(move |(y, x)| {

@@ -1,7 +1,8 @@
-//! Ranges of pages that a stream has requested and that were not touched yet. A stream that
-//! requests pages one by one can have thousands of ranges. The ranges are searched at each fault,
-//! and before the pager loads each extent of a prefetch. Therefore an index finds the ranges that
-//! contain a page.
+//! Ranges of pages that a stream has requested and that were not touched yet.
+//!
+//! A stream that requests pages one by one can have thousands of ranges. They are searched at each
+//! fault, and before the pager loads each extent of a prefetch. An index therefore finds the ranges
+//! that contain a page.
 
 use super::tile_run::TileRun;
 use crate::page::Page;
@@ -10,22 +11,22 @@ use std::{
     ops::Range,
 };
 
-/// An untouched range of pages, and the run to which it belongs.
+/// A range of pages that were not touched yet, and the run to which it belongs.
 #[derive(Clone, Debug)]
 pub(super) struct UntouchedRange {
     pub(super) pages: Range<Page>,
     pub(super) run: TileRun,
 }
 
-/// All untouched ranges of a stream, in the order of their use.
+/// All untouched ranges of a stream, in the order in which the stream expects touches.
 #[derive(Clone, Debug, Default)]
 pub(super) struct UntouchedRanges {
     order: VecDeque<UntouchedRange>,
-    /// A search index of `order`, sorted by address. The key is the start and end of a range, the
-    /// value is the number of times that this range is in `order`.
+    /// A search index of `order`, sorted by address. The key is the start and the end of a range;
+    /// the value counts how often this range is in `order`.
     counts: BTreeMap<(Page, Page), u32>,
-    /// An upper bound of the number of pages of a range in `counts`. The search for the ranges that
-    /// contain a page therefore begins at most this number of pages before the page.
+    /// An upper bound of the number of pages in a range of `counts`. A range that contains a page
+    /// begins at most this number of pages before it, so the search begins there.
     longest: u64,
     pages: u64,
 }
@@ -39,7 +40,7 @@ impl UntouchedRanges {
         self.order.is_empty()
     }
 
-    /// Number of pages in all ranges. A page in several ranges counts several times.
+    /// The number of pages in all ranges. A page in several ranges counts several times.
     pub(super) const fn pages(&self) -> u64 {
         self.pages
     }
@@ -67,8 +68,8 @@ impl UntouchedRanges {
         self.order.push_front(range);
     }
 
-    /// Removes the first range that overlaps `pages`, and all ranges before this range. Returns the
-    /// first range that overlaps. If no range overlaps, changes nothing and returns `None`.
+    /// Removes the first range in the order that overlaps `pages`, and all ranges before it.
+    /// Returns the range that overlaps. If no range overlaps, changes nothing and returns `None`.
     pub(super) fn take_through(&mut self, pages: &Range<Page>) -> Option<UntouchedRange> {
         if !self.overlaps(pages) {
             return None;

@@ -1,6 +1,6 @@
-//! `madvise(2)`: the pager handles advice about pages of regions. The kernel does not receive this
-//! advice, because most advice would only split the kernel's mapping of the regions, which makes
-//! later moves of pages slower.
+//! Replaces `madvise(2)`: the pager handles advice about pages of regions. The kernel does not
+//! receive this advice, because most of it would only split the kernel's mapping of the regions,
+//! which makes later moves of pages slower.
 
 use crate::{
     errno,
@@ -16,7 +16,7 @@ use interleaf_prefetch::advice::Advice;
 use libc::{c_int, c_void, size_t};
 use std::ops::Range;
 
-/// `MADV_DONTNEED_LOCKED` and `MADV_COLLAPSE` of `linux/mman.h`.
+/// The values of `MADV_DONTNEED_LOCKED` and `MADV_COLLAPSE` in `linux/mman.h`.
 const DONTNEED_LOCKED: c_int = 24;
 const COLLAPSE: c_int = 25;
 
@@ -24,10 +24,10 @@ const COLLAPSE: c_int = 25;
 /// advice about shared memory, and the kernel all other advice.
 ///
 /// # Safety
-/// The caller must meet the conditions of the function in the C library.
+/// The caller must meet the conditions of `madvise(2)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn madvise(address: *mut c_void, bytes: size_t, advice: c_int) -> c_int {
-    // SAFETY: the kernel handles memory outside of regions, under the same contract.
+    // SAFETY: the caller meets the conditions of `madvise(2)`.
     let kernel = |address: usize, bytes: usize| unsafe {
         libc::syscall(libc::SYS_madvise, address, bytes, advice) as c_int
     };
@@ -90,8 +90,8 @@ fn advise(pager: &Pager, pages: &Range<usize>, advice: c_int) -> c_int {
         | libc::MADV_DONTDUMP
         | libc::MADV_DODUMP
         | COLLAPSE => 0,
-        // All other advice is refused. The kernel also refuses such advice for anonymous memory, or
-        // older versions of the kernel do not know the advice.
+        // All other advice is refused. The kernel also refuses it for anonymous memory, or does not
+        // know it in older versions.
         _ => errno::failed(libc::EINVAL),
     }
 }
@@ -100,7 +100,7 @@ fn advise(pager: &Pager, pages: &Range<usize>, advice: c_int) -> c_int {
 /// `POSIX_MADV_DONTNEED`, which does nothing because it must not discard pages.
 ///
 /// # Safety
-/// The caller must meet the conditions of the function in the C library.
+/// The caller must meet the conditions of `posix_madvise(3)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn posix_madvise(
     address: *mut c_void,
@@ -111,8 +111,9 @@ pub unsafe extern "C" fn posix_madvise(
         return 0;
     }
     let before = errno::get();
-    // SAFETY: the caller upholds the contract of `madvise`. All constants except
-    // `POSIX_MADV_DONTNEED` are those of `madvise(2)`.
+    // SAFETY: the caller meets the conditions of `posix_madvise(3)`, which are those of
+    // `madvise(2)`. All constants of `posix_madvise` except `POSIX_MADV_DONTNEED` have the values
+    // of `madvise(2)`.
     let outcome = unsafe { madvise(address, bytes, advice) };
     let why = errno::get();
     errno::set(before);

@@ -1,9 +1,9 @@
 //! The mappings of the program that count as unextended memory ([`add_unextended`]): private
-//! anonymous memory that the kernel manages. `munmap(2)` has no information about the kind of a
-//! mapping, so the address ranges of the counted mappings are kept here.
+//! anonymous memory that the kernel manages. A call of `munmap(2)` does not tell the kind of the
+//! mapping that it unmaps, so the address ranges of the counted mappings are kept here.
 //!
-//! A child that the program forks by a system call of its own counts no mappings: a thread that
-//! exists only in the parent may hold the lock of [`COUNTED`] ([`may_be_locked`]).
+//! A child that the program forks by a raw system call counts no mappings: a thread that exists
+//! only in the parent may hold the lock of [`COUNTED`] ([`may_be_locked`]).
 
 use crate::{
     errno,
@@ -33,7 +33,7 @@ pub(crate) fn lock() -> MutexGuard<'static, Counted> {
     COUNTED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Counts a new mapping of the program, if it has at least [`BYTES_MIN`] bytes.
+/// Counts `pages`, a new mapping of the program, if it has at least [`BYTES_MIN`] bytes.
 pub(crate) fn add(pages: &Range<usize>) {
     if pages.len() < BYTES_MIN || is_inside() || may_be_locked() {
         return;
@@ -42,9 +42,9 @@ pub(crate) fn add(pages: &Range<usize>) {
     inside(|| insert([numbers(pages)]));
 }
 
-/// Runs `kernel`, a system call that unmaps `pages`, or that maps memory which is not counted in
-/// their place. The mappings in `pages` are no longer counted, unless `is_done` is false for the
-/// result of `kernel`.
+/// Runs `kernel`, a system call that unmaps `pages`, or replaces them by memory that is not
+/// counted. If `is_done` is true for the result of `kernel`, the mappings in `pages` are no longer
+/// counted.
 pub(crate) fn unmapped<T>(
     pages: &Range<usize>,
     kernel: impl FnOnce() -> T,
@@ -68,7 +68,7 @@ pub(crate) fn unmapped<T>(
 /// The addresses and flags of a call of `mremap(2)` that the kernel handles.
 pub(crate) struct Remap<'a> {
     pub(crate) old: &'a Range<usize>,
-    /// Number of bytes of the new mapping.
+    /// Size of the new mapping, bytes.
     pub(crate) new_bytes: usize,
     /// The addresses of the new mapping if the call has `MREMAP_FIXED`; otherwise `None`.
     pub(crate) target: Option<&'a Range<usize>>,
@@ -76,17 +76,17 @@ pub(crate) struct Remap<'a> {
     pub(crate) leaves_old: bool,
 }
 
-/// Runs `kernel`, the call of `mremap(2)` that `call` describes. The new mapping is counted where
-/// the old mapping was counted. Bytes that the call adds are counted if the last byte of the old
-/// mapping was.
+/// Runs `kernel`, the call of `mremap(2)` that `call` describes. Parts of the new mapping are
+/// counted if they were counted in the old mapping. Bytes that the call adds at the end are counted
+/// if the last byte of the old mapping was counted.
 pub(crate) fn remapped(call: &Remap<'_>, kernel: impl FnOnce() -> *mut c_void) -> *mut c_void {
     if is_off() {
         return kernel();
     }
     let Remap { old, new_bytes, target, leaves_old } = call;
     inside(|| {
-        // Subtract before the call: another thread may map memory at addresses as soon as the call
-        // has unmapped them.
+        // Subtract first: as soon as the call has unmapped addresses, another thread may map and
+        // count other memory at them.
         let replaced = target.map(remove).unwrap_or_default();
         let moved = lock().moved(&numbers(old), &(0..*new_bytes as u64));
         let removed = if *leaves_old { vec![] } else { remove(old) };
@@ -101,12 +101,13 @@ pub(crate) fn remapped(call: &Remap<'_>, kernel: impl FnOnce() -> *mut c_void) -
     })
 }
 
-/// True if the calling thread does not count mappings, or if no mapping has been counted.
+/// True if the calling thread must not count mappings, or if no mapping has been counted.
 fn is_off() -> bool {
     !HAS_COUNTED.load(Relaxed) || is_inside() || may_be_locked()
 }
 
-/// Adds ranges of addresses to the counted mappings. `errno` keeps its value from the system call.
+/// Adds address ranges to the counted mappings. Keeps the value of `errno`, which a system call set
+/// before.
 fn insert(ranges: impl IntoIterator<Item = Range<u64>>) {
     let why = errno::get();
     let added = add_to(&mut lock(), ranges);
@@ -116,8 +117,7 @@ fn insert(ranges: impl IntoIterator<Item = Range<u64>>) {
     errno::set(why);
 }
 
-/// Removes a range of addresses from the counted mappings. Returns the parts of the range that were
-/// counted.
+/// Removes `pages` from the counted mappings. Returns the parts of `pages` that were counted.
 fn remove(pages: &Range<usize>) -> Vec<Range<u64>> {
     let removed = take(&mut lock(), &numbers(pages));
     subtract_unextended(removed.iter().map(|it| (it.end - it.start) as usize).sum());
@@ -163,8 +163,9 @@ mod tests {
         assert_eq!(take(&mut counted, &(0..100)), []);
     }
 
-    /// As soon as a call has unmapped memory, another thread maps memory at the same addresses,
-    /// which must be counted.
+    /// Asserts that a mapping is counted even if another thread makes it at addresses that a call
+    /// has just unmapped, before the call returns. Also asserts the count after calls that fail,
+    /// and after moves.
     #[test]
     fn a_mapping_at_addresses_that_were_just_unmapped_is_counted() {
         const LENGTH: usize = BYTES_MIN;

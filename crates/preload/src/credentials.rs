@@ -1,8 +1,9 @@
-//! Programs that change their user or groups (`setuid(2)`). In the kernel each thread has its own
-//! credentials, and the C library changes the credentials of all threads that it knows. The C
-//! library does not know the pager's threads ([`crate::thread`]), which would keep rights that the
-//! program has given up. Therefore the functions here also change the credentials of the pager's
-//! threads, in a handler of the signal that the C library uses for this purpose (`SIGSETXID`).
+//! Replaces the functions that change the user or groups of a program (`setuid(2)`). In the kernel
+//! each thread has its own credentials, and the C library changes the credentials of all threads
+//! that it knows. The C library does not know the pager's threads ([`crate::thread`]), which would
+//! keep rights that the program has given up. Therefore the functions here also change the
+//! credentials of the pager's threads, in a handler of the signal that the C library uses for the
+//! same purpose (`SIGSETXID`).
 
 use crate::{
     next,
@@ -19,7 +20,7 @@ use std::{
 /// The user and the groups of a thread.
 struct Credentials {
     groups: Vec<gid_t>,
-    /// The real, effective and saved ID of the user. `group` has the same three IDs of the group.
+    /// The real, effective and saved user ID. `group` has the same three IDs of the group.
     user: [uid_t; 3],
     group: [gid_t; 3],
 }
@@ -45,10 +46,11 @@ impl Credentials {
     fn set(&self) -> bool {
         let ([real, effective, saved], [group, effective_group, saved_group]) =
             (self.user, self.group);
-        // SAFETY: the calls read `self.groups`, and give this thread the program's credentials.
+        // SAFETY: the calls only read `self.groups`. They give this thread the credentials that the
+        // program has chosen.
         unsafe {
-            // The result of `setgroups` is ignored: if this process may not change its groups, the
-            // groups are still the same.
+            // The result of `setgroups` is ignored: if this process may not change its groups,
+            // the thread still has the same groups as the program.
             libc::syscall(libc::SYS_setgroups, self.groups.len(), self.groups.as_ptr());
             libc::syscall(libc::SYS_setresgid, group, effective_group, saved_group) == 0
                 && libc::syscall(libc::SYS_setresuid, real, effective, saved) == 0
@@ -58,8 +60,8 @@ impl Credentials {
 
 static WANTED: AtomicPtr<Credentials> = AtomicPtr::new(ptr::null_mut());
 
-/// The state of the request to one thread of the pager to change its credentials. The threads are
-/// asked one after the other.
+/// The state of the request to change the credentials of one thread of the pager. The threads are
+/// requested one after the other.
 static STATE: AtomicU32 = AtomicU32::new(0);
 const REQUESTED: u32 = 0;
 const SET: u32 = 1;
@@ -67,7 +69,7 @@ const REFUSED: u32 = 2;
 
 extern "C" fn on_signal(_: c_int) {
     let before = crate::errno::get();
-    // SAFETY: the value lives until this handler has stored its outcome.
+    // SAFETY: `follow` keeps the value until this handler has stored its outcome.
     let outcome = match unsafe { WANTED.load(Acquire).as_ref() } {
         Some(wanted) if wanted.set() => SET,
         _ => REFUSED,
@@ -77,8 +79,8 @@ extern "C" fn on_signal(_: c_int) {
     crate::errno::set(before);
 }
 
-/// The kernel's `struct sigaction`. The system call is made directly, because `sigaction` of the C
-/// library refuses `SIGSETXID`.
+/// The kernel's `struct sigaction`. `rt_sigaction(2)` is called directly, because `sigaction` of
+/// the C library refuses `SIGSETXID`.
 #[repr(C)]
 struct Action {
     handler: usize,
@@ -91,7 +93,7 @@ impl Action {
     fn new(handler: extern "C" fn(c_int)) -> Self {
         let (handler, flags) = (handler as usize, libc::SA_RESTART as usize);
         #[cfg(target_arch = "x86_64")]
-        // 0x0400_0000 is `SA_RESTORER` of `asm/signal.h`: `restorer` is valid.
+        // The flag 0x0400_0000 is `SA_RESTORER` of `asm/signal.h`: the field `restorer` is valid.
         return Self {
             handler,
             flags: flags | 0x0400_0000,
@@ -103,7 +105,7 @@ impl Action {
     }
 }
 
-/// The code to which the signal handler returns: it calls `rt_sigreturn(2)`, system call 15.
+/// The code that runs after the signal handler returns: it calls `rt_sigreturn(2)`, system call 15.
 #[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 extern "C" fn sigreturn() {
@@ -113,7 +115,7 @@ extern "C" fn sigreturn() {
 /// Sets the action of `SIGSETXID`, and returns the former action.
 fn set_action(action: &Action) -> Action {
     let mut before = Action { handler: 0, flags: 0, restorer: 0, mask: 0 };
-    // SAFETY: the call reads and writes one action, with a set of the kernel's size.
+    // SAFETY: the call reads and writes one action. The size of its signal set is the kernel's.
     unsafe {
         let (new, old) = (ptr::from_ref(action), &raw mut before);
         libc::syscall(libc::SYS_rt_sigaction, state::SIGSETXID, new, old, size_of::<u64>());
@@ -128,7 +130,7 @@ fn follow() {
         return;
     }
     inside(|| {
-        // The lock is held so that only one thread at a time changes credentials, and not during a
+        // The lock is held so that only one thread changes credentials at a time, and none during a
         // fork.
         let _start = state::hold_start();
         let threads = thread::running();
@@ -156,14 +158,15 @@ fn follow() {
     });
 }
 
-/// True if a signal could be sent to the thread of this process with the ID `number`; with signal
-/// 0, true if the thread exists.
+/// Sends `signal` to the thread of this process with the ID `number`. Returns true on success; with
+/// signal 0, true if the thread exists.
 fn is_sent(number: u32, signal: c_int) -> bool {
     // SAFETY: threads of other processes do not receive the signal.
     unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), number, signal) == 0 }
 }
 
-/// Defines replacements for the functions of the C library that change the user or the groups.
+/// Defines replacements for functions of the C library that change the user or the groups: each
+/// calls the C library's function, and then `follow`.
 macro_rules! followed {
     ($($name:ident($($argument:ident: $type:ty),*);)*) => {
         $(
@@ -174,7 +177,8 @@ macro_rules! followed {
             #[unsafe(no_mangle)]
             pub unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
                 let next = lookup::$name();
-                // SAFETY: the function of this name has this type, and the same contract.
+                // SAFETY: `next` is the C library's function of this name, which has this type. The
+                // caller meets the conditions of that function.
                 let outcome = unsafe {
                     mem::transmute::<usize, unsafe extern "C" fn($($type),*) -> c_int>(next)(
                         $($argument),*

@@ -1,9 +1,9 @@
-//! Calls that close or replace file descriptors by number.
+//! Replaces the calls that close or overwrite file descriptors by number.
 //!
-//! The program does not know the pager's descriptors, and must not close or replace them. If a file
-//! of the program had the number of the store's descriptor, the pager would write pages into that
-//! file. The calls of this module act as if the pager's descriptors were not open, but a call that
-//! would replace such a descriptor fails with `EBUSY`. Raw system calls are not replaced.
+//! The program does not know the pager's descriptors, and must not close or replace them: if a file
+//! of the program got the number of the store's descriptor, the pager would write pages into that
+//! file. The calls of this module act as if the pager's descriptors were not open, except that a
+//! call that would replace such a descriptor fails with `EBUSY`. Raw system calls are not replaced.
 //!
 //! All threads share one table of descriptors ([`unshare`]).
 
@@ -14,13 +14,14 @@ use libc::{c_int, c_long, c_uint};
 /// The flag `CLOSE_RANGE_UNSHARE` of [`close_range`].
 const UNSHARE: c_int = libc::CLOSE_RANGE_UNSHARE as c_int;
 
-/// Makes a system call of up to three arguments, and sets `errno`.
+/// Makes a system call of up to three arguments. On failure, returns -1 and sets `errno`.
 fn call(number: c_long, first: c_long, second: c_long, third: c_long) -> c_int {
-    // SAFETY: the system calls below act on descriptors that the caller may close or replace.
+    // SAFETY: this module makes only system calls on descriptors that the caller may close or
+    // replace.
     unsafe { libc::syscall(number, first, second, third) as c_int }
 }
 
-/// Replaces `close(2)`: the pager's descriptors are closed only for the pager's own code. For the
+/// Replaces `close(2)`: only the pager's own code can close the pager's descriptors. To the
 /// program, they are not open (`EBADF`).
 #[unsafe(no_mangle)]
 pub extern "C" fn close(fd: c_int) -> c_int {
@@ -41,9 +42,10 @@ pub extern "C" fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_in
     let close = |first: c_uint, last: c_uint| {
         call(libc::SYS_close_range, first.into(), last.into(), flags.into())
     };
-    // The kernel handles calls with flags, and calls with an invalid range. `UNSHARE` was cleared
-    // above if a pager runs. `CLOSE_RANGE_CLOEXEC` closes no descriptor now, and the pager's
-    // descriptors have `FD_CLOEXEC` anyway. The kernel refuses other flags.
+    // Let the kernel handle calls with flags, and refuse invalid ranges. A call with
+    // `CLOSE_RANGE_CLOEXEC` closes no descriptor now, and the pager's descriptors have `FD_CLOEXEC`
+    // anyway. `CLOSE_RANGE_UNSHARE` was cleared above if a pager runs. The kernel refuses other
+    // flags.
     if flags != 0 || first > last {
         return close(first, last);
     }
@@ -88,8 +90,9 @@ pub extern "C" fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
 }
 
 /// Replaces `unshare(2)`: while a pager runs, `CLONE_FILES` has no effect, so that all threads
-/// share one table of descriptors. Before a fork, the pager's thread opens the store of the child
-/// in this table, and the child has a copy of the table of the thread that forks.
+/// share one table of descriptors. A fork needs this: before the fork, the pager's thread opens the
+/// store of the child in its own table, and the child gets a copy of the table of the forking
+/// thread.
 #[unsafe(no_mangle)]
 pub extern "C" fn unshare(flags: c_int) -> c_int {
     let kept = if state::pager().is_some() { flags & !libc::CLONE_FILES } else { flags };

@@ -1,7 +1,7 @@
-//! The allocator of this library itself. The allocator does not use `malloc(3)`, because the lock
-//! of the program's allocator may be held when this library is called: by the program's allocator,
-//! which calls `mmap(2)`, or by a thread that a signal handler has interrupted. In a child of
-//! `_Fork(3)`, the lock may even be held for ever, by a thread that does not exist in the child.
+//! This library's own allocator. It does not use `malloc(3)`, because the lock of the program's
+//! allocator may be held when this library is called: by the program's allocator, which calls
+//! `mmap(2)`, or by a thread that a signal handler has interrupted. In a child of `_Fork(3)`, the
+//! lock may even be held for ever, by a thread that does not exist in the child.
 //!
 //! Blocks of up to 32 KiB have one of 40 sizes: multiples of 16 bytes up to 128 bytes, and then
 //! four sizes for each power of two. Each size has a list of free blocks. Larger blocks are
@@ -18,20 +18,21 @@ use std::{
     sync::atomic::{AtomicU32, Ordering::*},
 };
 
-/// Bytes of the largest block that is cut from a slab. A larger block is a mapping of its own.
+/// Size of the largest block that is cut from a slab, bytes. A larger block is a mapping of its
+/// own.
 const BLOCK_MAX: usize = 32 << 10;
 
-/// Bytes of a slab: a mapping from which blocks of one size are cut.
+/// Size of a slab, bytes. A slab is a mapping from which blocks of one size are cut.
 const SLAB_BYTES: usize = 128 << 10;
 
-/// Up to this size in bytes, the block sizes are the multiples of 16 bytes.
+/// Size up to which the block sizes are multiples of 16, bytes.
 const LINEAR: usize = 128;
 
 const LINEAR_CLASSES: usize = LINEAR / 16;
 
 const CLASSES: usize = LINEAR_CLASSES + 4 * (BLOCK_MAX / LINEAR).ilog2() as usize;
 
-/// States of the lock of the heap, a futex. In the state `CONTENDED`, the lock is held, and other
+/// States of the heap's lock, a futex. In the state `CONTENDED`, the lock is held, and other
 /// threads may wait for it.
 const FREE: u32 = 0;
 const LOCKED: u32 = 1;
@@ -48,7 +49,7 @@ struct List {
     /// The first block of the list of free blocks. A free block begins with the address of the next
     /// free block.
     free: *mut Free,
-    /// The unused part of the last slab: addresses from `rest` to `end`.
+    /// The unused part of the last slab: the addresses from `rest` to `end`.
     rest: usize,
     end: usize,
 }
@@ -63,7 +64,7 @@ static HEAP: Heap = Heap {
     lists: UnsafeCell::new([List { free: ptr::null_mut(), rest: 0, end: 0 }; CLASSES]),
 };
 
-// SAFETY: the lists are accessed with the lock held.
+// SAFETY: the lists are accessed only with the lock held.
 unsafe impl Sync for Heap {}
 
 /// Holds the lock of the heap until the guard is dropped.
@@ -74,18 +75,18 @@ pub(crate) struct Guard(());
 pub(crate) fn lock() -> Guard {
     if HEAP.lock.compare_exchange(FREE, LOCKED, Acquire, Relaxed).is_err() {
         while HEAP.lock.swap(CONTENDED, Acquire) != FREE {
-            // A futex wait may return early: the loop checks again.
+            // A futex wait may return early, so the loop checks the lock again.
             let _ = futex::wait(&HEAP.lock, futex::Flags::PRIVATE, CONTENDED, None);
         }
     }
     Guard(())
 }
 
-/// Releases the lock of the heap after a fork. Before the fork, `process.rs` has passed the guard
-/// of the lock to `mem::forget`.
+/// Releases the heap's lock after a fork, in the parent and in the child. The guard of the lock
+/// does not exist any more: `process.rs` passed it to `mem::forget` before the fork.
 ///
 /// # Safety
-/// The calling thread holds the lock. In a child, the thread that forked held the lock.
+/// The calling thread holds the lock. In a child, it is the copy of the thread that held the lock.
 pub(crate) unsafe fn unlock() {
     drop(Guard(()));
 }
@@ -104,8 +105,8 @@ const fn class(bytes: usize) -> (usize, usize) {
         let class = if bytes == 0 { 0 } else { (bytes - 1) / 16 };
         return (class, (class + 1) * 16);
     }
-    // From 2^order + 1 to 2^(order + 1) bytes there are four block sizes, a quarter of 2^order
-    // apart: above 128 bytes, the sizes are 160, 192, 224 and 256 bytes.
+    // Between two powers of two, `2^order` and `2^(order + 1)`, the block sizes are a quarter of
+    // `2^order` apart: above 128 bytes, the sizes are 160, 192, 224 and 256 bytes.
     let order = (bytes - 1).ilog2() as usize;
     let step = (1 << order) / 4;
     let quarter = (bytes - 1 - (1 << order)) / step;
@@ -113,9 +114,9 @@ const fn class(bytes: usize) -> (usize, usize) {
     (first + quarter, (1 << order) + (quarter + 1) * step)
 }
 
-/// The number of bytes that a block for a layout must have. For an alignment of more than 16 bytes,
-/// this is a power of two, because a block whose size is a power of two is aligned to its size (or
-/// to a page, if the size exceeds a page).
+/// Returns the number of bytes that a block for `layout` must have. For an alignment of more than
+/// 16 bytes, this is a power of two, because a block whose size is a power of two is aligned to its
+/// size (or to a page, if the size exceeds a page).
 const fn wanted(layout: Layout) -> usize {
     if layout.align() <= 16 {
         return layout.size();
@@ -135,13 +136,13 @@ fn map(bytes: usize) -> *mut u8 {
 
 fn unmap(address: usize, bytes: usize) {
     if bytes > 0 {
-        // SAFETY: the caller has mapped the memory, and it is not used any more.
+        // SAFETY: the caller has mapped this memory, and does not use it any more.
         unsafe { libc::syscall(libc::SYS_munmap, address, bytes) };
     }
 }
 
-/// Makes a mapping of at least `bytes` bytes that is aligned to `align`, which may be more than a
-/// page; null if the kernel has no memory.
+/// Maps at least `bytes` bytes, aligned to `align`, which may be more than a page. Returns null if
+/// the kernel has no memory.
 fn map_aligned(bytes: usize, align: usize) -> *mut u8 {
     let bytes = bytes.next_multiple_of(PAGE_BYTES);
     if align <= PAGE_BYTES {
@@ -159,7 +160,8 @@ fn map_aligned(bytes: usize, align: usize) -> *mut u8 {
 }
 
 impl List {
-    /// A block of `bytes`, the size of all blocks of the list; null if the kernel has no memory.
+    /// Returns a block of `bytes` bytes, the size of all blocks of the list; null if the kernel has
+    /// no memory.
     fn allocate(&mut self, bytes: usize) -> *mut u8 {
         if !self.free.is_null() {
             let block = self.free;
@@ -181,9 +183,9 @@ impl List {
     }
 }
 
-// SAFETY: blocks do not overlap, and have the size and alignment of the layout. Sizes are multiples
-// of 16, and a slab begins at a page, so a block whose size is a power of two is aligned to its
-// size, up to a page. A block with a larger alignment is a mapping.
+// SAFETY: blocks do not overlap, and have at least the size and alignment of the layout. Block
+// sizes are multiples of 16, and a slab begins at a page, so a block whose size is a power of two
+// is aligned to its size, up to a page. A block with a larger alignment is a mapping of its own.
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let bytes = wanted(layout);
@@ -204,7 +206,7 @@ unsafe impl GlobalAlloc for Heap {
         }
         let (class, _) = class(bytes);
         let _guard = lock();
-        // SAFETY: this thread has the lock, and the block is not used any more.
+        // SAFETY: this thread has the lock, and the caller does not use the block any more.
         unsafe {
             let list = &mut (*self.lists.get())[class];
             let block = block.cast::<Free>();
@@ -224,8 +226,8 @@ unsafe impl GlobalAlloc for Heap {
             };
             return if found == -1 { ptr::null_mut() } else { found as *mut u8 };
         }
-        // SAFETY: the caller guarantees that the size is valid for a layout. The copy is no longer
-        // than the two blocks.
+        // SAFETY: the caller guarantees that `bytes` is a valid size for this alignment. The copy
+        // is no longer than the shorter of the two blocks.
         unsafe {
             let new = self.alloc(Layout::from_size_align_unchecked(bytes, layout.align()));
             if !new.is_null() {
@@ -261,7 +263,7 @@ mod tests {
         for round in 0..2000_usize {
             let (bytes, align) = (1 + round * 37 % 70_000, 1 << (round % 15));
             let Ok(layout) = Layout::from_size_align(bytes, align) else { continue };
-            // SAFETY: the layout has a size, and the block is freed with the same layout.
+            // SAFETY: the size of the layout is not 0, and the block is freed with the same layout.
             let block = unsafe { HEAP.alloc(layout) } as usize;
             assert!(block != 0 && block.is_multiple_of(align));
             let is_apart = |(other, of): &(usize, Layout)| {

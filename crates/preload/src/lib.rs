@@ -3,8 +3,8 @@
 //!
 //! The program is started with this library in `LD_PRELOAD`, and with the folder of the session in
 //! `INTERLEAF_EXTEND`. Calls that do not concern extended memory go to the kernel, or to the next
-//! definition of the function ([`next`]). This is the definition that the dynamic loader finds
-//! after this library's, mostly that of the C library.
+//! definition of the function ([`next`]): the definition that the dynamic loader finds after this
+//! library's own, mostly that of the C library.
 //!
 //! The functions of this library may be called anywhere: under locks of the program, its allocator
 //! and the dynamic loader, in signal handlers, and in children that inherit locks of threads which

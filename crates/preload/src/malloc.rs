@@ -1,10 +1,10 @@
-//! `malloc(3)` and its family, which `new` of C++ uses.
+//! Replaces `malloc(3)` and its family, which `new` of C++ uses.
 //!
 //! In the C library, a large block begins 16 bytes behind the start of a page, because the length
-//! of the block is stored before the block. Blocks in regions have the same offset. The alignment
-//! of an array decides which of its elements a vectorized loop handles in one SIMD instruction, and
-//! so the order in which the loop adds them. With the same offset, sums are rounded in the same way
-//! as without this library.
+//! of the block is stored in front of it. Blocks of the pager begin at the same offset. The
+//! alignment of an array decides which of its elements a vectorized loop handles in one SIMD
+//! instruction, and so the order in which the loop adds them. With the same offset, sums are
+//! rounded in the same way as without this library.
 
 use crate::{
     errno,
@@ -21,8 +21,8 @@ use std::ptr;
 /// distance is also the least alignment of a block.
 const HEADER: usize = 16;
 
-/// Allocates a zeroed block from the pager. If the pager does not take the block, allocates by
-/// `other`, which calls the next definition of the function in the loader's search order, mostly
+/// Allocates a zeroed block from the pager. If the allocation is not extended, calls `other`, which
+/// allocates by the next definition of the function: the next in the loader's search order, mostly
 /// that of the C library.
 fn allocate(
     next: &Next,
@@ -71,7 +71,8 @@ fn owner(next: &Next, memory: *mut c_void) -> Option<&'static Pager> {
 /// `memory` was allocated by the next definition of `malloc`, not by the pager, or is null.
 unsafe fn counted_bytes(next: &Next, memory: *mut c_void) -> usize {
     match next.is_of_libc && !memory.is_null() {
-        // SAFETY: the caller guarantees that the allocator of `next` has allocated the block.
+        // SAFETY: the caller guarantees that `next.malloc` or a function of its family allocated
+        // the block.
         true => unsafe { (next.malloc_usable_size)(memory) },
         false => 0,
     }
@@ -98,27 +99,28 @@ fn resize(pager: &Pager, address: usize, bytes: usize) -> bool {
     true
 }
 
-/// Replaces `malloc(3)`: a large block comes from the pager, any other block from the next
-/// definition.
+/// Replaces `malloc(3)`: a large block comes from the pager, any other block from `next.malloc`,
+/// which is mostly the C library's.
 ///
 /// # Safety
-/// The caller must meet the conditions of the function in the C library.
+/// The caller must meet the conditions of `malloc(3)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc(bytes: size_t) -> *mut c_void {
     let Some(next) = next() else { return early::allocate(bytes) };
-    // SAFETY: the function in `next` has the same contract as this function.
+    // SAFETY: the caller meets the conditions of `malloc(3)`, as `next.malloc` requires.
     allocate(next, bytes, HEADER, || unsafe { (next.malloc)(bytes) })
 }
 
-/// Replaces `calloc(3)` as `malloc` replaces `malloc(3)`. Blocks of the pager are zeroed.
+/// Replaces `calloc(3)`: a large block comes from the pager, already zeroed, any other block from
+/// `next.calloc`, which is mostly the C library's.
 ///
 /// # Safety
-/// The caller must meet the conditions of the function in the C library.
+/// The caller must meet the conditions of `calloc(3)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn calloc(count: size_t, bytes: size_t) -> *mut c_void {
     let all = count.checked_mul(bytes);
     let Some(next) = next() else { return all.map_or(ptr::null_mut(), early::allocate) };
-    // SAFETY: the function in `next` has the same contract as this function.
+    // SAFETY: the caller meets the conditions of `calloc(3)`, as `next.calloc` requires.
     let other = || unsafe { (next.calloc)(count, bytes) };
     match all {
         Some(all) => allocate(next, all, HEADER, other),
@@ -126,8 +128,8 @@ pub unsafe extern "C" fn calloc(count: size_t, bytes: size_t) -> *mut c_void {
     }
 }
 
-/// Allocates a block of `bytes` bytes with the alignment `align`. `other` allocates the block if
-/// the pager does not.
+/// Allocates a block of `bytes` bytes with the alignment `align` from the pager; if the allocation
+/// is not extended, by `other`.
 fn allocate_aligned(
     align: usize,
     bytes: usize,
@@ -141,43 +143,47 @@ fn allocate_aligned(
     }
 }
 
-/// Replaces `memalign(3)` as `malloc` replaces `malloc(3)`.
+/// Replaces `memalign(3)`: a large block comes from the pager, any other block from
+/// `next.memalign`, which is mostly the C library's.
 ///
 /// # Safety
-/// The caller must meet the conditions of the function in the C library.
+/// The caller must meet the conditions of `memalign(3)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn memalign(align: size_t, bytes: size_t) -> *mut c_void {
-    // SAFETY: the function in `next` has the same contract as this function.
+    // SAFETY: the caller meets the conditions of `memalign(3)`, as `next.memalign` requires.
     allocate_aligned(align, bytes, |next| unsafe { (next.memalign)(align, bytes) })
 }
 
-/// Replaces `aligned_alloc(3)` as `malloc` replaces `malloc(3)`.
+/// Replaces `aligned_alloc(3)`: a large block comes from the pager, any other block from
+/// `next.aligned_alloc`, which is mostly the C library's.
 ///
 /// # Safety
-/// The caller must meet the conditions of the function in the C library.
+/// The caller must meet the conditions of `aligned_alloc(3)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn aligned_alloc(align: size_t, bytes: size_t) -> *mut c_void {
-    // SAFETY: the function in `next` has the same contract as this function.
+    // SAFETY: the caller meets the conditions of `next.aligned_alloc`.
     allocate_aligned(align, bytes, |next| unsafe { (next.aligned_alloc)(align, bytes) })
 }
 
-/// Replaces `valloc(3)`: the block is aligned to a page.
+/// Replaces `valloc(3)`: a large block comes from the pager, any other block from `next.valloc`,
+/// which is mostly the C library's. The block is aligned to a page.
 ///
 /// # Safety
-/// The caller must meet the conditions of the function in the C library.
+/// The caller must meet the conditions of `valloc(3)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn valloc(bytes: size_t) -> *mut c_void {
-    // SAFETY: the function in `next` has the same contract as this function.
+    // SAFETY: the caller meets the conditions of `valloc(3)`, as `next.valloc` requires.
     allocate_aligned(PAGE_BYTES, bytes, |next| unsafe { (next.valloc)(bytes) })
 }
 
-/// Replaces `pvalloc(3)`: the block has whole pages and is aligned to a page.
+/// Replaces `pvalloc(3)`: a large block comes from the pager, any other block from `next.pvalloc`,
+/// which is mostly the C library's. The block has whole pages and is aligned to a page.
 ///
 /// # Safety
-/// The caller must meet the conditions of the function in the C library.
+/// The caller must meet the conditions of `pvalloc(3)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pvalloc(bytes: size_t) -> *mut c_void {
-    // SAFETY: the function in `next` has the same contract as this function.
+    // SAFETY: the caller meets the conditions of `pvalloc(3)`, as `next.pvalloc` requires.
     let other = |next: &Next| unsafe { (next.pvalloc)(bytes) };
     match bytes.checked_next_multiple_of(PAGE_BYTES) {
         Some(pages) => allocate_aligned(PAGE_BYTES, pages, other),
@@ -185,10 +191,12 @@ pub unsafe extern "C" fn pvalloc(bytes: size_t) -> *mut c_void {
     }
 }
 
-/// Replaces `posix_memalign(3)`. The next definition returns the error for an invalid alignment.
+/// Replaces `posix_memalign(3)`: a large block comes from the pager, any other block from
+/// `next.posix_memalign`, which is mostly the C library's and also returns the error for an invalid
+/// alignment.
 ///
 /// # Safety
-/// The caller must meet the conditions of the function in the C library.
+/// The caller must meet the conditions of `posix_memalign(3)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn posix_memalign(
     memory: *mut *mut c_void,
@@ -198,7 +206,7 @@ pub unsafe extern "C" fn posix_memalign(
     let mut outcome = libc::EINVAL;
     let mut other = |next: &Next| {
         let mut found = ptr::null_mut();
-        // SAFETY: the function in `next` has the same contract as this function.
+        // SAFETY: the caller meets the conditions of `next.posix_memalign`.
         outcome = unsafe { (next.posix_memalign)(&raw mut found, align, bytes) };
         found
     };
@@ -209,7 +217,7 @@ pub unsafe extern "C" fn posix_memalign(
     if found.is_null() {
         return outcome;
     }
-    // SAFETY: the caller guarantees that the argument points at a pointer.
+    // SAFETY: the caller guarantees that `memory` points at a pointer.
     unsafe { *memory = found };
     0
 }
@@ -218,21 +226,22 @@ pub unsafe extern "C" fn posix_memalign(
 /// library moves to the pager if its new size is large enough to be extended.
 ///
 /// # Safety
-/// The caller must meet the conditions of the function in the C library.
+/// The caller must meet the conditions of `realloc(3)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn realloc(memory: *mut c_void, bytes: size_t) -> *mut c_void {
     let early = early::length(memory);
     let Some(next) = next().filter(|_| early.is_none()) else {
-        // SAFETY: if `early` is `None`, no byte is copied. Otherwise it is the length of the block.
+        // SAFETY: `early` is the length of the block. If it is `None`, no byte is copied.
         return unsafe { move_block(memory, early.unwrap_or(0), bytes) };
     };
     if memory.is_null() && next.is_of_libc {
-        // SAFETY: `realloc` of a null pointer has the contract of `malloc`.
+        // SAFETY: `malloc` accepts any size.
         return unsafe { malloc(bytes) };
     }
     let pager = owner(next, memory);
     if pager.is_none() && (!next.is_of_libc || pager_for(bytes).is_none()) {
-        // SAFETY: the allocator of `next` has allocated the block, and has the same contract.
+        // SAFETY: `memory` is null or a block of `next`'s allocator, and the caller meets the
+        // conditions of `realloc(3)`.
         return unsafe {
             let had = counted_bytes(next, memory);
             let new = (next.realloc)(memory, bytes);
@@ -244,27 +253,28 @@ pub unsafe extern "C" fn realloc(memory: *mut c_void, bytes: size_t) -> *mut c_v
         };
     }
     if pager.is_some() && bytes == 0 {
-        // SAFETY: a resize to 0 bytes frees the block, as in the C library.
+        // SAFETY: the caller passes a valid block. As in the C library, a resize to 0 bytes frees
+        // it.
         unsafe { free(memory) };
         return ptr::null_mut();
     }
     let has = match pager {
         Some(pager) if inside(|| resize(pager, memory as usize, bytes)) => return memory,
         Some(pager) => usable_size(pager, memory as usize),
-        // SAFETY: the allocator of `next` has allocated the block.
+        // SAFETY: `next`'s allocator has allocated the block.
         None => unsafe { (next.malloc_usable_size)(memory) },
     };
-    // SAFETY: the block has at least `has` bytes.
+    // SAFETY: `has` is the usable size of the block.
     unsafe { move_block(memory, has, bytes) }
 }
 
 /// Moves a block of `has` bytes into a new block of `bytes` bytes.
 ///
 /// # Safety
-/// `memory` is a block of at least `has` bytes. The block is freed if the new block is allocated.
+/// `memory` is a block of at least `has` bytes. If the new block is allocated, `memory` is freed.
 unsafe fn move_block(memory: *mut c_void, has: usize, bytes: usize) -> *mut c_void {
-    // SAFETY: the copy is no longer than the two blocks, because the caller guarantees `has`. The
-    // blocks do not overlap.
+    // SAFETY: the old block has at least `has` bytes, the new block has `bytes` bytes, and the copy
+    // has the smaller number. The blocks do not overlap.
     unsafe {
         let new = malloc(bytes);
         if !new.is_null() {
@@ -278,7 +288,7 @@ unsafe fn move_block(memory: *mut c_void, has: usize, bytes: usize) -> *mut c_vo
 /// Replaces `reallocarray(3)` by `realloc` with the product of `count` and `bytes`.
 ///
 /// # Safety
-/// The caller must meet the conditions of the function in the C library.
+/// The caller must meet the conditions of `reallocarray(3)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn reallocarray(
     memory: *mut c_void,
@@ -286,7 +296,7 @@ pub unsafe extern "C" fn reallocarray(
     bytes: size_t,
 ) -> *mut c_void {
     match count.checked_mul(bytes) {
-        // SAFETY: `realloc` has the same contract.
+        // SAFETY: the caller meets the conditions of `realloc(3)`.
         Some(bytes) => unsafe { realloc(memory, bytes) },
         None => {
             errno::set(libc::ENOMEM);
@@ -295,10 +305,10 @@ pub unsafe extern "C" fn reallocarray(
     }
 }
 
-/// Replaces `malloc_usable_size(3)`, which does not know the blocks of the pager.
+/// Replaces `malloc_usable_size(3)`, because the C library does not know the blocks of the pager.
 ///
 /// # Safety
-/// The caller must meet the conditions of the function in the C library.
+/// The caller must meet the conditions of `malloc_usable_size(3)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn malloc_usable_size(memory: *mut c_void) -> size_t {
     if let Some(length) = early::length(memory) {
@@ -307,28 +317,29 @@ pub unsafe extern "C" fn malloc_usable_size(memory: *mut c_void) -> size_t {
     let Some(next) = next() else { return 0 };
     match owner(next, memory) {
         Some(pager) => usable_size(pager, memory as usize),
-        // SAFETY: the function in `next` has the same contract as this function.
+        // SAFETY: the caller meets the conditions of `next.malloc_usable_size`.
         None => unsafe { (next.malloc_usable_size)(memory) },
     }
 }
 
-/// Replaces `free(3)`: the pager frees its own blocks, and the next definition frees all others.
+/// Replaces `free(3)`: the pager frees its own blocks, and `next.free`, mostly the C library's,
+/// frees all others.
 ///
 /// # Safety
-/// The caller must meet the conditions of the function in the C library.
+/// The caller must meet the conditions of `free(3)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free(memory: *mut c_void) {
     let Some(next) = next().filter(|_| early::length(memory).is_none()) else { return };
     match owner(next, memory) {
-        // The pager does not serve this process, a forked child. The block is not mapped here: free
-        // nothing.
+        // This process is a forked child that the pager does not serve. The block is not mapped in
+        // the child, so nothing is freed.
         Some(pager) if !pager.is_served() => {}
         Some(pager) => {
             let before = errno::get();
             inside(|| pager.free_block(memory as usize));
             errno::set(before);
         }
-        // SAFETY: the function in `next` has the same contract as this function.
+        // SAFETY: the caller meets the conditions of `free(3)`, as `next.free` requires.
         None => unsafe {
             uncount_block(counted_bytes(next, memory));
             (next.free)(memory);
@@ -339,19 +350,19 @@ pub unsafe extern "C" fn free(memory: *mut c_void) {
 /// Replaces `free_sized` of C23 by `free`.
 ///
 /// # Safety
-/// The caller must meet the conditions of the function in the C library.
+/// The caller must meet the conditions of `free_sized` (C23).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free_sized(memory: *mut c_void, _bytes: size_t) {
-    // SAFETY: `free` has the same contract, and does not need the size.
+    // SAFETY: the caller meets the conditions of `free(3)`, which does not need the size.
     unsafe { free(memory) }
 }
 
 /// Replaces `free_aligned_sized` of C23 by `free`.
 ///
 /// # Safety
-/// The caller must meet the conditions of the function in the C library.
+/// The caller must meet the conditions of `free_aligned_sized` (C23).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn free_aligned_sized(memory: *mut c_void, _align: size_t, _bytes: size_t) {
-    // SAFETY: `free` has the same contract, and does not need the size.
+    // SAFETY: the caller meets the conditions of `free(3)`, which does not need the size.
     unsafe { free(memory) }
 }

@@ -1,5 +1,5 @@
-//! `mmap(2)`, `munmap(2)`, `mprotect(2)` and `pkey_mprotect(2)` of the program. The pager carries
-//! out calls for extended memory, and the kernel carries out calls for other memory.
+//! Replaces `mmap(2)`, `munmap(2)`, `mprotect(2)` and `pkey_mprotect(2)` for the program. The pager
+//! carries out calls for extended memory, and the kernel carries out calls for other memory.
 
 use crate::{
     counted, errno, shared,
@@ -19,7 +19,8 @@ const ANONYMOUS: c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
 const NOT_EXTENDED: c_int =
     libc::MAP_HUGETLB | libc::MAP_STACK | libc::MAP_GROWSDOWN | libc::MAP_32BIT | libc::MAP_LOCKED;
 
-/// The bits of a protection that the kernel applies to anonymous memory.
+/// The bits of a protection that the kernel applies to anonymous memory; `mmap(2)` ignores the
+/// others.
 const ACCESS: c_int = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
 
 const FIXED: c_int = libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE;
@@ -46,7 +47,7 @@ pub(crate) fn split(pager: &Pager, pages: &Range<usize>) -> [Range<usize>; 3] {
 /// mappings.
 ///
 /// # Safety
-/// The caller must meet the conditions of the function in the C library.
+/// The caller must meet the conditions of `mmap(2)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmap(
     address: *mut c_void,
@@ -57,7 +58,7 @@ pub unsafe extern "C" fn mmap(
     offset: off_t,
 ) -> *mut c_void {
     let is_fixed = flags & FIXED != 0;
-    // SAFETY: the kernel handles memory outside of regions, under the same contract.
+    // SAFETY: the caller meets the conditions of `mmap(2)`.
     let map = |address: usize, flags: c_int| unsafe {
         let offset = offset as libc::c_long;
         libc::syscall(libc::SYS_mmap, address, bytes, protection, flags, fd, offset) as *mut c_void
@@ -73,8 +74,9 @@ pub unsafe extern "C" fn mmap(
             Some(pager) => inside(|| map_over(pager, &pages, protection, flags, can_extend, map)),
             None => shared::unmapped(&pages, kernel, is_done),
         };
-        // If the new mapping is of the kind that is counted, the mappings that it replaces stay
-        // counted.
+        // Private anonymous mappings (`can_extend`) count as unextended memory. A new mapping of
+        // this kind leaves the mappings that it replaces counted; a mapping of another kind removes
+        // them from the count.
         return match can_extend {
             true => map_fixed(),
             false => counted::unmapped(&pages, map_fixed, is_done),
@@ -104,10 +106,10 @@ pub unsafe extern "C" fn mmap(
     )
 }
 
-/// Maps memory at addresses that overlap the address range that the pager reserves for regions. If
+/// Maps memory at addresses of which some are in the range that the pager reserves for regions. If
 /// `can_extend` is true and all addresses are in that range, the pager maps the memory, otherwise
-/// the kernel. With `MAP_FIXED_NOREPLACE`, the call fails unless all addresses are free and the
-/// pager maps the memory.
+/// the kernel does. With `MAP_FIXED_NOREPLACE`, the call fails unless all addresses are free and
+/// the pager maps the memory.
 fn map_over(
     pager: &Pager,
     pages: &Range<usize>,
@@ -131,16 +133,16 @@ fn map_over(
         };
     }
     if flags & libc::MAP_FIXED_NOREPLACE != 0 {
-        // The addresses are free from the program's view, but the pager has reserved them. The
-        // kernel would therefore refuse a mapping with `MAP_FIXED_NOREPLACE`.
+        // To the program, the addresses are free. But the pager has reserved them, so the kernel
+        // would refuse a mapping with `MAP_FIXED_NOREPLACE`.
         return errno::unmapped(libc::ENOMEM);
     }
     replace(pager, pages, flags, map)
 }
 
-/// Makes a mapping in place of `pages`, which may belong to regions. `map` is called with an
-/// address and flags, and makes a mapping. The mapping is made elsewhere first and then moved, so
-/// that the pages keep their content if the kernel refuses the mapping.
+/// Maps memory in place of `pages`, which may belong to regions. `map` makes a mapping; its
+/// arguments are an address and flags. Except for huge pages, the mapping is made elsewhere first
+/// and then moved, so that `pages` keep their content if the kernel refuses the mapping.
 fn replace(
     pager: &Pager,
     pages: &Range<usize>,
@@ -157,8 +159,8 @@ fn replace(
         if move_mapping(elsewhere as usize, pages.len(), pages) == pages.start {
             return pages.start as *mut c_void;
         }
-        // Some devices do not let the kernel move their mappings.
-        // SAFETY: the mapping was made above, and no other code uses it.
+        // The kernel has refused the move: it cannot move the mappings of some devices.
+        // SAFETY: the mapping at `elsewhere` was made above, and no other code uses it.
         unsafe { libc::syscall(libc::SYS_munmap, elsewhere, pages.len()) };
     } else {
         pager.leave_to_kernel(&within);
@@ -166,22 +168,22 @@ fn replace(
     map(pages.start, flags)
 }
 
-/// Moves the mapping of `bytes` bytes at `from` to `pages`, in place of other mappings there, and
-/// grows or shrinks it to the length of `pages` (`mremap(2)`). Returns the new address, or
-/// `usize::MAX` if the kernel refuses the move.
+/// Moves the mapping of `bytes` bytes at `from` to the addresses `pages`, where it replaces other
+/// mappings, and grows or shrinks it to the length of `pages` (`mremap(2)`). Returns the new
+/// address, or `usize::MAX` if the kernel refuses the move.
 pub(crate) fn move_mapping(from: usize, bytes: usize, pages: &Range<usize>) -> usize {
     let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-    // SAFETY: the callers have made the mapping at `from`, and the program asked for the mapping at
-    // `pages`.
+    // SAFETY: the mapping at `from` was made by the caller or belongs to the program, and the
+    // program asked for a mapping at `pages`.
     unsafe {
         libc::syscall(libc::SYS_mremap, from, bytes, pages.len(), flags, pages.start) as usize
     }
 }
 
-/// Replaces `mmap64(2)`, which is the same function as `mmap`.
+/// Replaces `mmap64(2)`, which does the same as `mmap`.
 ///
 /// # Safety
-/// The caller must meet the conditions of the function in the C library.
+/// The caller must meet the conditions of `mmap64(2)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mmap64(
     address: *mut c_void,
@@ -191,7 +193,7 @@ pub unsafe extern "C" fn mmap64(
     fd: c_int,
     offset: off_t,
 ) -> *mut c_void {
-    // SAFETY: `mmap` is the same function.
+    // SAFETY: the caller meets the conditions of `mmap64(2)`, which are those of `mmap`.
     unsafe { mmap(address, bytes, protection, flags, fd, offset) }
 }
 
@@ -199,12 +201,12 @@ pub unsafe extern "C" fn mmap64(
 /// pages.
 ///
 /// # Safety
-/// The caller must meet the conditions of the function in the C library.
+/// The caller must meet the conditions of `munmap(2)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: size_t) -> c_int {
     let found = pager_over(address as usize, bytes).zip(pages(address as usize, bytes));
     let Some((pager, pages)) = found else {
-        // SAFETY: the kernel handles memory outside of regions, under the same contract.
+        // SAFETY: the caller meets the conditions of `munmap(2)`.
         let kernel = || unsafe { libc::syscall(libc::SYS_munmap, address, bytes) as c_int };
         let Some(pages) = pages(address as usize, bytes) else { return kernel() };
         return unmap_by_kernel(&pages, kernel);
@@ -214,7 +216,8 @@ pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: size_t) -> c_int {
         return errno::failed(why.raw_os_error().unwrap_or(libc::ENOMEM));
     }
     for rest in [before, behind] {
-        // SAFETY: the kernel handles memory outside of regions, under the same contract.
+        // SAFETY: the caller meets the conditions of `munmap(2)`, and `rest` is part of the
+        // caller's range, outside the address range of the pager.
         let kernel = || unsafe { libc::syscall(libc::SYS_munmap, rest.start, rest.len()) as c_int };
         if !rest.is_empty() && unmap_by_kernel(&rest, kernel) != 0 {
             return -1;
@@ -223,16 +226,17 @@ pub unsafe extern "C" fn munmap(address: *mut c_void, bytes: size_t) -> c_int {
     0
 }
 
-/// Unmaps `pages`, which the kernel manages, by the system call `kernel`. The pages are no longer
-/// counted.
+/// Unmaps `pages`, which the kernel manages, by the system call `kernel`. If the call succeeds, the
+/// pages no longer count as unextended memory.
 fn unmap_by_kernel(pages: &Range<usize>, kernel: impl FnOnce() -> c_int) -> c_int {
     let is_done = |outcome: &c_int| *outcome == 0;
     counted::unmapped(pages, || shared::unmapped(pages, kernel, is_done), is_done)
 }
 
-/// Changes the protection and the protection key of pages. Returns the result for the program.
+/// Changes the protection and the protection key of pages. Returns the result of the program's
+/// call: 0, or -1 with `errno` set.
 fn protect(address: usize, bytes: usize, protection: c_int, key: c_int) -> c_int {
-    // SAFETY: the program asked for this change of its memory.
+    // SAFETY: the program asked for this change of its own memory.
     let kernel = || unsafe {
         libc::syscall(libc::SYS_pkey_mprotect, address, bytes, protection, key) as c_int
     };
@@ -240,8 +244,8 @@ fn protect(address: usize, bytes: usize, protection: c_int, key: c_int) -> c_int
         return kernel();
     };
     let [_, within, _] = split(pager, &pages);
-    // A free address is in the range that the pager reserves for regions, but in no region. The
-    // kernel has the whole range mapped, but the program must see the free address as not mapped.
+    // To the program, the free addresses of the pager's range are not mapped, so the call fails
+    // with `ENOMEM`. The kernel would not refuse it, because it has the whole range mapped.
     let is_free = |(_, owner): &(_, Owner)| *owner == Owner::Free;
     if inside(|| pager.pieces(&within)).iter().any(is_free) {
         return errno::failed(libc::ENOMEM);
@@ -249,11 +253,11 @@ fn protect(address: usize, bytes: usize, protection: c_int, key: c_int) -> c_int
     kernel()
 }
 
-/// Replaces `mprotect(2)`: fails for addresses that the pager has reserved, but that are in no
+/// Replaces `mprotect(2)`: fails for addresses that the pager has reserved, but that belong to no
 /// region.
 ///
 /// # Safety
-/// The caller must meet the conditions of the function in the C library.
+/// The caller must meet the conditions of `mprotect(2)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mprotect(address: *mut c_void, bytes: size_t, protection: c_int) -> c_int {
     // A key of -1 means no key (`pkey_mprotect(2)`).
@@ -263,7 +267,7 @@ pub unsafe extern "C" fn mprotect(address: *mut c_void, bytes: size_t, protectio
 /// Replaces `pkey_mprotect(2)`: refuses protection keys in the address range of the pager.
 ///
 /// # Safety
-/// The caller must meet the conditions of the function in the C library.
+/// The caller must meet the conditions of `pkey_mprotect(2)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pkey_mprotect(
     address: *mut c_void,
@@ -273,7 +277,7 @@ pub unsafe extern "C" fn pkey_mprotect(
 ) -> c_int {
     if key != -1 && pager().is_some() && pager_over(address as usize, bytes).is_some() {
         // The pager moves pages between regions and its frames. The kernel moves a page only
-        // between mappings with the same protection key, and the frames have no key.
+        // between mappings with the same protection key, and the mapping of the frames has no key.
         return errno::failed(libc::EINVAL);
     }
     protect(address as usize, bytes, protection, key)

@@ -1,4 +1,4 @@
-//! `/proc/self/maps`: the mappings of this process.
+//! The mappings of this process, read from `/proc/self/maps`.
 
 use interleaf_procfs::{files::Files, maps};
 use std::ops::Range;
@@ -25,7 +25,7 @@ pub(crate) fn all() -> Vec<Mapping> {
     maps::mappings(&text).map(mapping).collect()
 }
 
-/// True if mappings cover all of `pages`.
+/// True if all addresses of `pages` are mapped.
 pub(crate) fn are_mapped(pages: &Range<usize>) -> bool {
     let covered = all().into_iter().fold(pages.start, |covered, it| {
         if it.addresses.contains(&covered) { it.addresses.end } else { covered }

@@ -1,6 +1,6 @@
-//! `mlock(2)` and related calls. The kernel must not lock pages of the pager's regions, because
-//! locking brings all pages of a range into DRAM, beyond the budget. The pager pins these pages
-//! instead. If the pinned pages would leave too little of the budget for other pages, the pager
+//! Replaces `mlock(2)` and related calls. The kernel must not lock pages of the pager's regions,
+//! because that brings all pages of a range into DRAM, beyond the budget. Instead, the pager pins
+//! these pages. If the pinned pages would leave too little of the budget for other pages, the pager
 //! pins no page of the call, and the call fails.
 
 use crate::{
@@ -12,8 +12,8 @@ use interleaf_procfs::page::PAGE_BYTES;
 use libc::{c_int, c_uint, c_void, size_t};
 use std::{ops::Range, ptr, slice};
 
-/// The pages that contain the `bytes` bytes at `address`. `None` if the end exceeds the largest
-/// address.
+/// Returns the pages that contain the `bytes` bytes at `address`; `None` if the end of the range
+/// exceeds the largest address.
 fn pages_around(address: usize, bytes: usize) -> Option<Range<usize>> {
     let end = address.checked_add(bytes)?.checked_next_multiple_of(PAGE_BYTES)?;
     Some(address / PAGE_BYTES * PAGE_BYTES..end)
@@ -36,7 +36,7 @@ fn lock(
             return -1;
         }
     }
-    // Like the kernel, refuse pages that are not readable: they cannot be touched.
+    // Like the kernel, refuse to lock pages that are not readable: they cannot be touched.
     let may_pin = || pager.are_of_regions(&within) && (!touches || maps::is_readable(&within));
     if !inside(|| may_pin() && pager.pin(slice::from_ref(&within))) {
         return errno::failed(libc::ENOMEM);
@@ -59,11 +59,11 @@ fn touch(pages: &Range<usize>) {
 /// kernel.
 ///
 /// # Safety
-/// The caller must meet the conditions of the function in the C library.
+/// The caller must meet the conditions of `mlock(2)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlock(address: *const c_void, bytes: size_t) -> c_int {
     lock(address as usize, bytes, true, |address, bytes| {
-        // SAFETY: the kernel handles memory outside of regions, under the same contract.
+        // SAFETY: the caller meets the conditions of `mlock(2)`.
         unsafe { libc::syscall(libc::SYS_mlock, address, bytes) as c_int }
     })
 }
@@ -71,13 +71,13 @@ pub unsafe extern "C" fn mlock(address: *const c_void, bytes: size_t) -> c_int {
 /// Replaces `mlock2(2)`: like `mlock`, but with `MLOCK_ONFAULT` pages are not touched.
 ///
 /// # Safety
-/// The caller must meet the conditions of the function in the C library.
+/// The caller must meet the conditions of `mlock2(2)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlock2(address: *const c_void, bytes: size_t, flags: c_uint) -> c_int {
-    // With `MLOCK_ONFAULT`, pages are not touched now. A pinned page stays resident once it is
-    // touched.
+    // The flag 1 is `MLOCK_ONFAULT`: the pages are pinned but not touched, and become resident at
+    // their first touch.
     lock(address as usize, bytes, flags & 1 == 0, |address, bytes| {
-        // SAFETY: the kernel handles the call under the same contract.
+        // SAFETY: the caller meets the conditions of `mlock2(2)`.
         unsafe { libc::syscall(libc::SYS_mlock2, address, bytes, flags) as c_int }
     })
 }
@@ -86,10 +86,10 @@ pub unsafe extern "C" fn mlock2(address: *const c_void, bytes: size_t, flags: c_
 /// pages.
 ///
 /// # Safety
-/// The caller must meet the conditions of the function in the C library.
+/// The caller must meet the conditions of `munlock(2)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn munlock(address: *const c_void, bytes: size_t) -> c_int {
-    // SAFETY: the kernel handles the call under the same contract.
+    // SAFETY: the caller meets the conditions of `munlock(2)`.
     let kernel = |address: usize, bytes: usize| unsafe {
         libc::syscall(libc::SYS_munlock, address, bytes) as c_int
     };
@@ -105,15 +105,15 @@ pub unsafe extern "C" fn munlock(address: *const c_void, bytes: size_t) -> c_int
     0
 }
 
-/// Replaces `mlockall(2)`. With `MCL_CURRENT`, the pager pins all regions, and the kernel locks the
-/// other existing mappings one by one: at once, or with `MCL_ONFAULT` each page at its first
-/// access. The call fails if the budget is too small to pin the regions.
+/// Replaces `mlockall(2)`. With `MCL_CURRENT`, the pager pins all regions, and the kernel locks all
+/// other existing mappings, one by one. With `MCL_ONFAULT`, each page becomes resident at its first
+/// access, otherwise at once. The call fails if the budget is too small to pin the regions.
 ///
 /// # Safety
-/// The caller must meet the conditions of the function in the C library.
+/// The caller must meet the conditions of `mlockall(2)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlockall(flags: c_int) -> c_int {
-    // SAFETY: the kernel handles the call under the same contract.
+    // SAFETY: the caller meets the conditions of `mlockall(2)`.
     let kernel = |flags: c_int| unsafe { libc::syscall(libc::SYS_mlockall, flags) as c_int };
     let Some(pager) = pager().filter(|_| flags & libc::MCL_CURRENT != 0) else {
         return kernel(flags);
@@ -138,8 +138,8 @@ fn pin_all(pager: &Pager, touches: bool) -> bool {
             continue;
         }
         let flags = if touches { 0 } else { libc::MLOCK_ONFAULT };
-        // SAFETY: the call changes no content. Mappings that cannot be locked, such as devices, are
-        // skipped.
+        // SAFETY: the call changes no content. The result is ignored, because some mappings, such
+        // as those of devices, cannot be locked.
         unsafe { libc::syscall(libc::SYS_mlock2, pages.start, pages.len(), flags) };
     }
     if touches {

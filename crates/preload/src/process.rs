@@ -1,7 +1,7 @@
-//! Processes that fork. `fork(3)`, `daemon(3)` and `forkpty(3)` call the handlers of
-//! `pthread_atfork(3)` ([`watch`]), and `_Fork(3)` is replaced here. A child of `vfork(3)`,
-//! `posix_spawn(3)` or `system(3)` shares the parent's memory until it executes a new program, and
-//! needs no handler.
+//! Keeps this library consistent when the process forks. `fork(3)`, `daemon(3)` and `forkpty(3)`
+//! call the handlers of `pthread_atfork(3)` ([`watch`]), and `_Fork(3)` is replaced here. A child
+//! of `vfork(3)`, `posix_spawn(3)` or `system(3)` shares the parent's memory until it executes a
+//! new program, and needs no handler.
 //!
 //! `_Fork` may be called in a signal handler. The code of this library before and after `_Fork`
 //! takes no lock that the interrupted thread may hold: this library's locks are held with signals
@@ -31,22 +31,22 @@ struct Forking {
 }
 
 thread_local! {
-    /// The fork in progress of this thread. The variable is a plain pointer, because a pointer has
-    /// no destructor: to register the destructor of a thread-local variable, the C library takes
-    /// the lock of the dynamic loader.
+    /// The fork in progress of this thread. The variable is a plain pointer, which has no
+    /// destructor: to register the destructor of a thread-local variable, the C library takes the
+    /// lock of the dynamic loader.
     static FORKING: Cell<*mut Forking> = const { Cell::new(ptr::null_mut()) };
 }
 
-/// Registers the handlers for forks, before any other library registers a handler: while the other
-/// handlers run, extended memory is mapped.
+/// Registers this library's handlers for forks before any other library registers a handler.
+/// Extended memory is therefore mapped while the handlers of other libraries run.
 pub(crate) fn watch() {
-    // SAFETY: the functions stay mapped: a preloaded library is never unloaded.
+    // SAFETY: the functions stay mapped, because a preloaded library is never unloaded.
     unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };
 }
 
 extern "C" fn before() {
-    // This process may be a child that the program forked by a system call of its own. Such a child
-    // has no pager, and a thread that exists only in the parent may hold a lock for ever.
+    // This process may be a child that the program forked by a raw system call. Such a child has no
+    // pager, and a thread that exists only in the parent may hold a lock for ever.
     if pager().is_none() && state::may_be_locked() {
         return;
     }
@@ -62,13 +62,14 @@ extern "C" fn before() {
     std::mem::forget(heap::lock());
 }
 
-/// Takes the fork in progress of this thread out of `FORKING`, and unlocks the heap.
+/// Takes the fork in progress of this thread out of `FORKING`, and unlocks the heap. Returns `None`
+/// if `before` did nothing.
 fn after() -> Option<Box<Forking>> {
     let forking = FORKING.replace(ptr::null_mut());
     if forking.is_null() {
         return None;
     }
-    // SAFETY: `before` has locked the heap and made the value.
+    // SAFETY: `before` made the value, and this thread locked the heap in `before`.
     unsafe {
         heap::unlock();
         Some(Box::from_raw(forking))
@@ -102,8 +103,8 @@ extern "C" fn in_child() {
     state::exit(mask);
 }
 
-/// Reports memory of the parent that a child could not map. The child continues, because most
-/// children soon call `execve(2)`, and do not need this memory.
+/// Prints an error if the child could not map memory of the parent. The child continues, because
+/// most children soon call `execve(2)`, and do not need this memory.
 fn report(what: &str, outcome: io::Result<()>) {
     if let Err(why) = outcome {
         let pid = std::process::id();
@@ -115,7 +116,7 @@ fn report(what: &str, outcome: io::Result<()>) {
 /// library's own handlers before and after the fork.
 ///
 /// # Safety
-/// The caller must meet the conditions of the function in the C library.
+/// The caller must meet the conditions of `_Fork(3)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn _Fork() -> pid_t {
     before();

@@ -1,5 +1,6 @@
-//! `mremap(2)`. A region shrinks or grows in place, or is copied to another range. A mapping that
-//! the kernel manages is copied into a new region if the mapping grows large enough to be extended.
+//! Replaces `mremap(2)`. A region shrinks or grows in place, or is copied to another range. A
+//! mapping that the kernel manages is copied into a new region if the mapping grows large enough to
+//! be extended.
 
 use crate::{
     advice,
@@ -18,15 +19,16 @@ use interleaf_procfs::page::PAGE_BYTES;
 use libc::{c_int, c_void, size_t};
 use std::{ops::Range, ptr};
 
-/// The kernel refuses new sizes of at least this number of bytes, and changes nothing: no processor
-/// has a larger address space for programs. Sums of an address and a smaller size do not overflow.
+/// The least new size that is left to the kernel to refuse, bytes. No processor has such a large
+/// address space for programs, so the kernel changes nothing. The sum of an address and a smaller
+/// size does not overflow.
 const BYTES_REFUSED: usize = 1 << 56;
 
 /// Replaces `mremap(2)`: the pager resizes and moves regions, and the kernel all other mappings. A
 /// mapping that grows large enough to be extended becomes a region.
 ///
 /// # Safety
-/// The caller must meet the conditions of the function in the C library. The function has five
+/// The caller must meet the conditions of `mremap(2)`. The function has five
 /// arguments; the last argument is used according to `flags`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mremap(
@@ -36,7 +38,7 @@ pub unsafe extern "C" fn mremap(
     flags: c_int,
     new_address: *mut c_void,
 ) -> *mut c_void {
-    // SAFETY: the kernel handles memory outside of regions, under the same contract.
+    // SAFETY: the caller meets the conditions of `mremap(2)`.
     let kernel = || unsafe {
         let call = libc::SYS_mremap;
         libc::syscall(call, address, old_bytes, new_bytes, flags, new_address) as *mut c_void
@@ -44,7 +46,7 @@ pub unsafe extern "C" fn mremap(
     if old_bytes == 0 && shared::overlaps(&(address as usize..(address as usize).saturating_add(1)))
     {
         // A length of zero asks for a second mapping of the same shared pages. The server for
-        // shared memory does not know the second mapping, and would not handle faults there.
+        // shared memory does not know the second mapping, and would not handle its faults.
         return errno::unmapped(libc::ENOMEM);
     }
     let is_fixed = flags & libc::MREMAP_FIXED != 0;
@@ -97,7 +99,7 @@ pub unsafe extern "C" fn mremap(
 /// an address that the session's server does not know.
 ///
 /// # Safety
-/// The caller must meet the conditions of the function in the C library.
+/// The caller must meet the conditions of `remap_file_pages(2)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn remap_file_pages(
     address: *mut c_void,
@@ -109,16 +111,17 @@ pub unsafe extern "C" fn remap_file_pages(
     if pages(address as usize, bytes).is_some_and(|pages| shared::overlaps(&pages)) {
         return errno::failed(libc::EINVAL);
     }
-    // SAFETY: the kernel handles memory outside of regions, under the same contract.
+    // SAFETY: the caller meets the conditions of `remap_file_pages(2)`.
     unsafe {
         let call = libc::SYS_remap_file_pages;
         libc::syscall(call, address, bytes, protection, offset, flags) as c_int
     }
 }
 
-/// Carries out `mremap(2)` for `old`, a mapping that the kernel manages. Some of the new addresses,
-/// `target`, are in the range that the pager reserves for regions. The mapping is moved elsewhere
-/// first, so that the pages at `target` keep their content if the kernel refuses the call.
+/// Carries out `mremap(2)` for `old`, a mapping that the kernel manages, if some of the new
+/// addresses, `target`, are in the range that the pager reserves for regions. The mapping is moved
+/// elsewhere first, so that the pages at `target` keep their content if the kernel refuses the
+/// call.
 fn move_over(
     pager: &Pager,
     old: &Range<usize>,
@@ -134,8 +137,8 @@ fn move_over(
         return errno::unmapped(libc::EFAULT);
     }
     let reserve = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-    // SAFETY: a new mapping changes no other memory. The kernel replaces it by the program's
-    // mapping, as the program asked.
+    // SAFETY: a new mapping changes no other memory. Then the program's mapping is moved to it, as
+    // the program asked for a move.
     let moved = unsafe {
         let place = libc::syscall(libc::SYS_mmap, 0, target.len(), libc::PROT_NONE, reserve, -1, 0);
         if place == -1 {
@@ -144,8 +147,8 @@ fn move_over(
         libc::syscall(libc::SYS_mremap, old.start, old.len(), target.len(), flags, place)
     };
     if moved == -1 {
-        // The reserved addresses are left as they are: the kernel may have unmapped them before it
-        // refused the call, and another thread may have mapped memory there.
+        // The addresses at `place` are not unmapped: the kernel may have unmapped them before it
+        // refused the call, and another thread may have mapped memory there since.
         return libc::MAP_FAILED;
     }
     let [_, within, _] = mapping::split(pager, target);
@@ -161,8 +164,8 @@ fn move_over(
     found as *mut c_void
 }
 
-/// Carries out `mremap(2)` for `old`, pages that belong to regions. `to` is the new address of a
-/// call with `MREMAP_FIXED`.
+/// Carries out `mremap(2)` for `old`, pages that belong to regions. `to` is the new address if the
+/// call has `MREMAP_FIXED`; otherwise `None`.
 fn remap(
     pager: &Pager,
     old: &Range<usize>,
@@ -178,7 +181,7 @@ fn remap(
     if (to.is_some() || leaves_empty) && !may_move || leaves_empty && new_bytes != old.len() {
         return errno::unmapped(libc::EINVAL);
     }
-    // The results of `unmap` below are ignored, because the unmap of pages of regions cannot fail.
+    // The results of `pager.unmap` below are ignored, because it cannot fail for pages of regions.
     let overlaps = |to: usize| to < old.end && old.start < to.saturating_add(new_bytes);
     if to.is_some_and(overlaps) {
         return errno::unmapped(libc::EINVAL);
@@ -217,10 +220,10 @@ fn remap(
     new.start as *mut c_void
 }
 
-/// Gives the pages at `to` the pins of the pages at `from` and the advice about forked children
-/// (`MADV_DONTFORK`, `MADV_WIPEONFORK`), as the kernel does. The pins at `from` end first, because
-/// only a limited number of pages may be pinned. If `to` has more pages, those that exceed this
-/// limit are not pinned.
+/// Moves pins, and advice about forked children (`MADV_DONTFORK`, `MADV_WIPEONFORK`), from the
+/// pages at `from` to the pages at `to`, as the kernel does. Only a limited number of pages may be
+/// pinned, so the pins at `from` end first. If `to` has more pages than `from`, the pages that
+/// exceed the limit are not pinned.
 fn move_advice(pager: &Pager, from: &Range<usize>, to: &Range<usize>) {
     for (pages, inherit) in pager.moved_inherit(from, to) {
         let advice = match inherit {
@@ -235,12 +238,13 @@ fn move_advice(pager: &Pager, from: &Range<usize>, to: &Range<usize>) {
         pager.unpin(from);
     }
     for pages in pinned {
-        // SAFETY: the call changes no content.
+        // SAFETY: the call pins pages and changes no content.
         unsafe { mlock::mlock2(pages.start as *const c_void, pages.len(), libc::MLOCK_ONFAULT) };
     }
 }
 
-/// Maps new writable pages, at the address `to` if it is given.
+/// Maps `bytes` bytes of new writable memory, at the address `to` if it is given. Returns the
+/// addresses of the memory; `None` if it cannot be mapped.
 fn map_new(pager: &Pager, bytes: usize, to: Option<usize>) -> Option<Range<usize>> {
     let Some(to) = to else { return pager.allocate(bytes, 1) };
     let new = to..to.checked_add(bytes)?;
@@ -252,7 +256,7 @@ fn map_new(pager: &Pager, bytes: usize, to: Option<usize>) -> Option<Range<usize
     pager.leave_to_kernel(&within);
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED | libc::MAP_NORESERVE;
     let protection = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: the program asked for a mapping at this address, in place of any other.
+    // SAFETY: the program asked for a mapping at this address, in place of any other mapping.
     let map =
         || unsafe { libc::syscall(libc::SYS_mmap, new.start, bytes, protection, flags, -1, 0) };
     let is_mapped = |at: &libc::c_long| *at == new.start as libc::c_long;
@@ -260,7 +264,7 @@ fn map_new(pager: &Pager, bytes: usize, to: Option<usize>) -> Option<Range<usize
 }
 
 /// Copies the content of the range `old` to the range `new`, and gives `new` the protection
-/// `protection`. If `old` is not readable, makes `old` readable and writable first.
+/// `protection`. If `protection` has no read access, makes `old` readable and writable first.
 fn copy(pager: &Pager, old: &Range<usize>, new: &Range<usize>, protection: u32) {
     let bytes = old.len().min(new.len());
     if protection & libc::PROT_READ as u32 == 0 {
@@ -288,7 +292,7 @@ fn adopt(pager: &Pager, old: &Range<usize>, new_bytes: usize) -> Option<*mut c_v
         return None;
     }
     let new = inside(|| pager.allocate_protected(new_bytes, 1, mapping.protection))?;
-    // SAFETY: both ranges are mapped, and do not overlap; the old range is not used any more.
+    // SAFETY: the content of `old` was copied, and `old` is not used any more.
     let unmap = || unsafe { libc::syscall(libc::SYS_munmap, old.start, old.len()) };
     // SAFETY: both ranges are mapped, and do not overlap.
     unsafe { ptr::copy_nonoverlapping(old.start as *const u8, new.start as *mut u8, old.len()) };

@@ -18,13 +18,13 @@ use std::{
     },
 };
 
-/// Advice of `linux/mman.h`: `MADV_COLLAPSE`, `MADV_GUARD_INSTALL` and `MADV_GUARD_REMOVE`.
+/// The values of `MADV_COLLAPSE`, `MADV_GUARD_INSTALL` and `MADV_GUARD_REMOVE` in `linux/mman.h`.
 const COLLAPSE: c_int = 25;
 const GUARD_INSTALL: c_int = 102;
 const GUARD_REMOVE: c_int = 103;
 
-/// True if this process shares memory. Most processes do not, and should not wait for the lock of
-/// [`CLIENT`].
+/// True if this process shares memory with others. Most processes do not, and need not wait for the
+/// lock of [`CLIENT`].
 static IS_SHARING: AtomicBool = AtomicBool::new(false);
 
 static CLIENT: Mutex<Option<Client>> = Mutex::new(None);
@@ -47,7 +47,7 @@ pub(crate) fn map(folder: &Path, bytes: usize, protection: c_int) -> Option<*mut
     })
 }
 
-/// Reports once that shared memory is not extended.
+/// Prints that shared memory is not extended, for the first error only.
 fn report_once(why: io::Error) {
     static IS_REPORTED: AtomicBool = AtomicBool::new(false);
     if !IS_REPORTED.swap(true, Relaxed) {
@@ -56,18 +56,18 @@ fn report_once(why: io::Error) {
     }
 }
 
-/// True if shared memory is mapped at some of `addresses`. Always false in a child that the program
-/// forked by a system call of its own, because this library maps no shared memory there.
+/// True if shared memory is mapped at one of `addresses`. Always false in a child that the program
+/// forked by a raw system call, because this library maps no shared memory in such a child.
 pub(crate) fn overlaps(addresses: &Range<usize>) -> bool {
     IS_SHARING.load(Relaxed)
         && !may_be_locked()
         && inside(|| client().as_ref().is_some_and(|client| client.overlaps(addresses)))
 }
 
-/// Runs `kernel`, a system call that unmaps `addresses` or maps other memory at them. Reports the
-/// change to the server if `is_done` is true for the result. The lock of [`CLIENT`] is held until
-/// the report, so that no thread maps shared memory at these addresses before the server knows of
-/// the change.
+/// Runs `kernel`, a system call that unmaps `addresses` or maps other memory at them. If `is_done`
+/// is true for the result of `kernel`, reports the change to the server. The lock of [`CLIENT`] is
+/// held until the report, so that no thread maps shared memory at these addresses before the server
+/// knows of the change.
 pub(crate) fn unmapped<T>(
     addresses: &Range<usize>,
     kernel: impl FnOnce() -> T,
@@ -86,15 +86,15 @@ pub(crate) fn unmapped<T>(
     })
 }
 
-/// The result of the advice `advice` about pages of shared memory; `None` for advice that the
-/// kernel handles.
+/// Returns the result of `madvise(2)` for pages of shared memory; `None` if the kernel handles this
+/// advice.
 pub(crate) fn handle_advice(addresses: &Range<usize>, advice: c_int) -> Option<c_int> {
     let refusal = match advice {
-        // `MADV_REMOVE` would drop pages without a message to the server, so it is refused. Guards
-        // are refused as in private regions: with a userfaultfd, `MADV_GUARD_INSTALL` does not
-        // return (Linux 6.18). Three other values are ignored. `MADV_DOFORK` would let a child
-        // inherit the mapping, although this library maps shared memory in children itself.
-        // `MADV_HUGEPAGE` and `MADV_COLLAPSE` would join pages to huge pages.
+        // `MADV_REMOVE` is refused, because it would drop pages without a message to the server.
+        // Guards are refused as in private regions: with a userfaultfd, `MADV_GUARD_INSTALL` does
+        // not return (Linux 6.18). The last three kinds of advice are ignored. `MADV_DOFORK` would
+        // let a child inherit the mapping, although this library maps shared memory in children
+        // itself. `MADV_HUGEPAGE` and `MADV_COLLAPSE` would join pages to huge pages.
         libc::MADV_REMOVE => Some(libc::EOPNOTSUPP),
         GUARD_INSTALL | GUARD_REMOVE => Some(libc::EINVAL),
         libc::MADV_DOFORK | libc::MADV_HUGEPAGE | COLLAPSE => None,
@@ -121,7 +121,7 @@ impl Fork {
         Some(Self { client, inheritance })
     }
 
-    /// Continues in the child after the fork: maps the shared memory there.
+    /// Ends the fork in the child: maps the shared memory in the child.
     pub(crate) fn in_child(mut self) -> io::Result<()> {
         let Some((client, inheritance)) = self.client.take().zip(self.inheritance) else {
             return Ok(());

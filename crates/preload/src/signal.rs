@@ -1,7 +1,8 @@
-//! Signals in programs whose faults are handled in a handler of SIGBUS (`interleaf extend --faults
-//! signal`). The program's own action for SIGBUS is kept, and called for faults that the pager does
-//! not handle. No thread and no handler may block SIGBUS: the kernel ends the program when a fault
-//! raises a signal that the faulting thread has blocked.
+//! Replaces the functions that set signal handlers and signal masks, for programs whose faults are
+//! handled in a handler of SIGBUS (`interleaf extend --faults signal`). The program's own action
+//! for SIGBUS is kept, and called for faults that the pager does not handle. No thread and no
+//! handler may block SIGBUS: the kernel ends the program when a fault raises a signal that the
+//! faulting thread has blocked.
 
 use crate::state::{is_inside, serves_in_signal, set_serves_in_signal};
 use interleaf_pager::kernel::sigbus::{remove_sigbus, set_program_action};
@@ -20,7 +21,7 @@ use std::{
 /// The largest signal number.
 const SIGNALS: c_int = 64;
 
-/// Bytes of the kernel's signal set.
+/// Size of the kernel's signal set, bytes.
 const SET_BYTES: usize = 8;
 
 /// The signals 32 and 33, which the C library reserves: programs cannot block them.
@@ -29,11 +30,12 @@ const RESERVED: u64 = 1 << 31 | 1 << 32;
 /// Unblocks SIGBUS in this thread, and removes it from the signal masks of all installed handlers.
 ///
 /// # Errors
-/// When another thread has blocked SIGBUS, which only that thread can unblock, or when `/proc`
+/// Fails if another thread has blocked SIGBUS, which only that thread can unblock, or if `/proc`
 /// cannot be read.
 pub(crate) fn unblock_sigbus() -> Result<(), String> {
     set_serves_in_signal(true);
-    // SAFETY: sets and actions are plain numbers, and only the blocked signals change.
+    // SAFETY: all zeros is a valid signal set and a valid action. The calls change only which
+    // signals are blocked.
     unsafe {
         let mut none: sigset_t = mem::zeroed();
         libc::sigaddset(&raw mut none, libc::SIGBUS);
@@ -58,8 +60,8 @@ pub(crate) fn unblock_sigbus() -> Result<(), String> {
 }
 
 /// Maximum number of polls of a thread that has SIGBUS blocked, and the pause between two polls:
-/// 0.5 s in all. The C library blocks all signals for a moment while a thread begins and while it
-/// ends.
+/// 0.5 s in all. The polls are repeated because the C library blocks all signals for a moment while
+/// a thread begins and while it ends.
 const TRIES: u32 = 500;
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -72,8 +74,8 @@ fn is_blocked_by(thread: &str) -> bool {
     blocked >> (libc::SIGBUS - 1) & 1 == 1
 }
 
-/// The ID of a thread of this process that has SIGBUS blocked; `None` if there is none. The pager's
-/// threads block SIGBUS too, but are not started yet.
+/// Returns the ID of a thread of this process that has SIGBUS blocked; `None` if there is none. The
+/// pager's threads, which block SIGBUS too, are not started yet.
 fn blocked_by() -> io::Result<Option<String>> {
     let folder = files::open(c"/proc/self/task")?;
     let mut buffer = Vec::with_capacity(32 << 10);
@@ -95,8 +97,8 @@ fn blocked_by() -> io::Result<Option<String>> {
     Ok(blocker)
 }
 
-/// True if signal calls of the program must be adapted, so that SIGBUS stays unblocked and keeps
-/// the pager's handler. False for calls of this library itself.
+/// True if signal calls of the program must be changed, so that SIGBUS stays unblocked and keeps
+/// the pager's handler. False for calls that this library makes itself.
 fn adapts_signals() -> bool {
     serves_in_signal() && !is_inside()
 }
@@ -113,14 +115,14 @@ unsafe extern "C" {
 /// SIGBUS is stored and not installed, and SIGBUS is removed from the signal mask of every handler.
 ///
 /// # Safety
-/// The caller must meet the conditions of the function in the C library.
+/// The caller must meet the conditions of `sigaction(2)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sigaction(
     signal: c_int,
     action: *const libc::sigaction,
     before: *mut libc::sigaction,
 ) -> c_int {
-    // SAFETY: the called functions have the same contract.
+    // SAFETY: the caller meets the conditions of `sigaction(2)`, which are those of `__sigaction`.
     unsafe {
         if !adapts_signals() {
             return __sigaction(signal, action, before);
@@ -147,7 +149,7 @@ pub unsafe extern "C" fn sigaction(
 
 /// Installs a handler for a signal. Returns the former handler, or `SIG_ERR`.
 fn handle(signal: c_int, handler: sighandler_t, flags: c_int) -> sighandler_t {
-    // SAFETY: all zeros is a valid action, and the handler is the program's.
+    // SAFETY: all zeros is a valid action, and the program passed the handler.
     unsafe {
         let (mut action, mut before): (libc::sigaction, libc::sigaction) =
             (mem::zeroed(), mem::zeroed());
@@ -160,8 +162,8 @@ fn handle(signal: c_int, handler: sighandler_t, flags: c_int) -> sighandler_t {
     }
 }
 
-/// The signals for which [`siginterrupt`] was called: their handlers interrupt system calls. A bit
-/// for each signal, as in the kernel's signal set.
+/// The signals for which the program called [`siginterrupt`], so that their handlers interrupt
+/// system calls: a bit for each signal, as in the kernel's signal set.
 static INTERRUPTING: AtomicU64 = AtomicU64::new(0);
 
 /// The bit of a signal in the kernel's signal set; 0 for a number that is no signal.
@@ -169,36 +171,39 @@ fn bit(signal: c_int) -> u64 {
     if (1..=SIGNALS).contains(&signal) { 1 << (signal - 1) } else { 0 }
 }
 
-/// Installs a handler with the semantics of BSD. System calls that the signal interrupts are
-/// restarted, unless `siginterrupt` was called for the signal.
+/// Installs a handler with BSD semantics: system calls that the signal interrupts are restarted,
+/// unless the program called `siginterrupt` for the signal.
 fn handle_as_bsd(signal: c_int, handler: sighandler_t) -> sighandler_t {
     let is_interrupting = INTERRUPTING.load(Relaxed) & bit(signal) != 0;
     handle(signal, handler, if is_interrupting { 0 } else { libc::SA_RESTART })
 }
 
-/// Replaces `signal(2)`, with the semantics of BSD as in the GNU C library.
+/// Replaces `signal(2)`, with BSD semantics as in the GNU C library: the handler stays installed,
+/// and system calls that it interrupts are restarted.
 #[unsafe(no_mangle)]
 pub extern "C" fn signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
     handle_as_bsd(signal, handler)
 }
 
-/// Replaces `bsd_signal(3)`, with the semantics of BSD.
+/// Replaces `bsd_signal(3)`, with BSD semantics: the handler stays installed, and system calls that
+/// it interrupts are restarted.
 #[unsafe(no_mangle)]
 pub extern "C" fn bsd_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
     handle_as_bsd(signal, handler)
 }
 
-/// Replaces `ssignal(3)`, with the semantics of BSD as in the GNU C library.
+/// Replaces `ssignal(3)`, with BSD semantics as in the GNU C library: the handler stays installed,
+/// and system calls that it interrupts are restarted.
 #[unsafe(no_mangle)]
 pub extern "C" fn ssignal(signal: c_int, handler: sighandler_t) -> sighandler_t {
     handle_as_bsd(signal, handler)
 }
 
-/// Replaces `siginterrupt(3)`, because `signal` needs the signals for which `siginterrupt` was
-/// called, and the C library does not give access to its own list.
+/// Replaces `siginterrupt(3)`, in order to record the signals for which it was called: `signal`
+/// needs them, and the C library does not give access to its own list.
 #[unsafe(no_mangle)]
 pub extern "C" fn siginterrupt(signal: c_int, interrupts: c_int) -> c_int {
-    // SAFETY: all zeros is a valid action, and only the flag `SA_RESTART` of the present action
+    // SAFETY: all zeros is a valid action, and only the flag `SA_RESTART` of the installed action
     // changes.
     unsafe {
         let mut action: libc::sigaction = mem::zeroed();
@@ -216,28 +221,29 @@ pub extern "C" fn siginterrupt(signal: c_int, interrupts: c_int) -> c_int {
     }
 }
 
-/// Replaces `sysv_signal(3)`: the handler is removed when it is called, and its signal is not
-/// blocked.
+/// Replaces `sysv_signal(3)`: the handler is removed when its signal arrives, and the signal is not
+/// blocked while the handler runs.
 #[unsafe(no_mangle)]
 pub extern "C" fn sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
     handle(signal, handler, libc::SA_RESETHAND | libc::SA_NODEFER)
 }
 
-/// Replaces `__sysv_signal`, which a program calls as `signal` if it asks for the semantics of
-/// System V.
+/// Replaces `__sysv_signal`: the name under which the C library's headers declare `signal` if a
+/// program asks for the semantics of System V.
 #[unsafe(no_mangle)]
 pub extern "C" fn __sysv_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
     handle(signal, handler, libc::SA_RESETHAND | libc::SA_NODEFER)
 }
 
-/// Changes the blocked signals of the calling thread, but does not block the signals that the C
-/// library reserves, nor SIGBUS while the pager's handler needs it. Returns an error number, or 0.
+/// Changes the blocked signals of the calling thread. Does not block the signals that the C library
+/// reserves, and does not block SIGBUS while the pager's handler needs it. Returns 0 or an error
+/// number.
 ///
 /// # Safety
 /// The caller must meet the conditions of `pthread_sigmask(3)`.
 unsafe fn mask(how: c_int, set: *const sigset_t, before: *mut sigset_t) -> c_int {
-    // SAFETY: the caller meets the contract. The kernel's signal set is the first word of a
-    // `sigset_t`.
+    // SAFETY: the caller meets the conditions of `pthread_sigmask(3)`. The kernel's signal set is
+    // the first word of a `sigset_t`.
     unsafe {
         let mut spared = set.as_ref().copied();
         if let Some(set) = &mut spared {
@@ -259,28 +265,28 @@ unsafe fn mask(how: c_int, set: *const sigset_t, before: *mut sigset_t) -> c_int
 /// Replaces `pthread_sigmask(3)`: SIGBUS is never blocked while the pager's handler needs it.
 ///
 /// # Safety
-/// The caller must meet the conditions of the function in the C library.
+/// The caller must meet the conditions of `pthread_sigmask(3)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn pthread_sigmask(
     how: c_int,
     set: *const sigset_t,
     before: *mut sigset_t,
 ) -> c_int {
-    // SAFETY: `mask` has the same contract.
+    // SAFETY: the caller meets the conditions of `pthread_sigmask(3)`, as `mask` requires.
     unsafe { mask(how, set, before) }
 }
 
 /// Replaces `sigprocmask(2)`: SIGBUS is never blocked while the pager's handler needs it.
 ///
 /// # Safety
-/// The caller must meet the conditions of the function in the C library.
+/// The caller must meet the conditions of `sigprocmask(2)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn sigprocmask(
     how: c_int,
     set: *const sigset_t,
     before: *mut sigset_t,
 ) -> c_int {
-    // SAFETY: `mask` has the same contract.
+    // SAFETY: the caller meets the conditions of `sigprocmask(2)`, which are those of `mask`.
     match unsafe { mask(how, set, before) } {
         0 => 0,
         why => crate::errno::failed(why),

@@ -21,9 +21,10 @@ use std::{
     time::Duration,
 };
 
-/// The pager starts at the first allocation of at least this number of bytes, and at an allocation
-/// of at least 128 KiB once earlier allocations of at least 128 KiB, which are not freed yet, add
-/// up to this number. A small process, such as a shell or a launcher, therefore has no pager.
+/// Least number of bytes with which the pager starts: the size of the current allocation, or the
+/// sum of the earlier allocations that have at least 128 KiB each and are not freed yet. In both
+/// cases the current allocation must have at least 128 KiB. A small process, such as a shell or a
+/// launcher, therefore has no pager.
 const START_BYTES: usize = 1 << 20;
 
 /// Interval between two polls for the PID of the session's first process.
@@ -35,17 +36,18 @@ const FIRST_PAUSES: u32 = 2000;
 /// `MADV_WIPEONFORK` of `linux/mman.h`: the pages are zeros in a forked child.
 const WIPE_ON_FORK: c_int = 18;
 
-/// Does all work of this library that needs a lock of the C library; only the first call has an
-/// effect. The constructor of this library calls this function, unless a large allocation has
-/// called it before. The constructor runs before the constructors of all other libraries
-/// (`build.rs`), except with a C library before version 2.34, whose library of threads comes first.
+/// Does all work of this library that needs a lock of the C library. Only the first call has an
+/// effect: that of this library's constructor, or an earlier one at the first large allocation. The
+/// constructor runs before the constructors of all other libraries (`build.rs`), except with a C
+/// library before version 2.34, whose thread library comes first.
 ///
 /// The constructor of the C library has not run yet, so this function must not need the environment
 /// or the standard streams.
 fn prepare() {
     static PREPARED: Once = Once::new();
     PREPARED.call_once(|| {
-        // SAFETY: a new mapping changes no other memory, and the advice covers all of it.
+        // SAFETY: a new mapping changes no other memory, and the advice applies only to that
+        // mapping.
         let page = unsafe {
             let (protection, flags) =
                 (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
@@ -77,8 +79,8 @@ static CONSTRUCTOR: extern "C" fn() = {
     construct
 };
 
-/// Starts the pager for the session that the environment names; `None` without a session, or after
-/// an error, which is printed.
+/// Starts the pager for the session that the environment variable `VARIABLE` names. Returns `None`
+/// if the variable is not set, or after an error, which is printed.
 fn start_pager() -> Option<Extended> {
     let value = std::env::var_os(VARIABLE)?;
     match start_in(Path::new(&value)) {
@@ -132,7 +134,8 @@ fn name() -> String {
     name.trim_end().to_string()
 }
 
-/// The pager for an allocation of `bytes` bytes; `None` if the allocation is not extended.
+/// Returns the pager for an allocation of `bytes` bytes, and starts it if necessary; `None` if the
+/// allocation is not extended.
 pub(crate) fn pager_for(bytes: usize) -> Option<&'static Pager> {
     if bytes < BYTES_MIN || is_inside() {
         return None;
@@ -146,14 +149,14 @@ pub(crate) fn pager_for(bytes: usize) -> Option<&'static Pager> {
         None => start()?,
     };
     let extended = extended.as_ref()?;
-    // An allocation is also extended if the sum of all unextended allocations reaches the minimum
-    // size.
+    // An allocation below the minimum size `bytes_min` is also extended if the sum of all
+    // unextended allocations reaches that size.
     (bytes.max(unextended) >= extended.bytes_min && extended.pager.is_served())
         .then_some(&extended.pager)
 }
 
-/// Starts the pager. If another thread is starting the pager, waits for that thread. `None` in a
-/// child of `vfork(2)`, whose memory belongs to its parent.
+/// Starts the pager. If another thread is starting the pager, waits for that thread. Returns `None`
+/// in a child of `vfork(2)`, whose memory belongs to its parent.
 #[cold]
 fn start() -> Option<&'static Option<Extended>> {
     prepare();
@@ -166,7 +169,8 @@ fn start() -> Option<&'static Option<Extended>> {
     })
 }
 
-/// The folder of the session, if a shared allocation of `bytes` bytes is extended.
+/// Returns the folder of the session if a shared allocation of `bytes` bytes is extended; otherwise
+/// `None`.
 pub(crate) fn shared_folder(bytes: usize) -> Option<&'static Path> {
     pager_for(bytes)?;
     let extended = EXTENDED.get()?.as_ref().filter(|extended| bytes >= extended.bytes_min)?;

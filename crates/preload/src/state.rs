@@ -1,6 +1,6 @@
-//! The state of the library in this process, which [`crate::start`] sets, and functions that
-//! enclose the library's own work ([`inside`]). During this work signals are blocked, and
-//! allocations are not extended.
+//! The state of this library in the process, and functions that enclose the library's own work
+//! ([`inside`]): during this work signals are blocked, and allocations are not extended.
+//! [`crate::start`] sets the state.
 
 use interleaf_pager::{pager::Pager, serve::fault_server::is_fault_server};
 use libc::c_int;
@@ -15,10 +15,10 @@ use std::{
     },
 };
 
-/// The least size of an extended allocation, bytes. Smaller allocations are the majority. They go
-/// to the next definition of the function (mostly the C library's) without an access to the pager
-/// or to a thread-local variable. The value is the C library's threshold for `mmap(2)`
-/// (`M_MMAP_THRESHOLD` of `mallopt(3)`).
+/// The least size of an extended allocation, bytes. Smaller allocations, which are the majority,
+/// are passed on, mostly to the C library, without an access to the pager or to a thread-local
+/// variable. The value is the C library's threshold for `mmap(2)` (`M_MMAP_THRESHOLD` of
+/// `mallopt(3)`).
 pub(crate) const BYTES_MIN: usize = 128 << 10;
 
 /// Total size of the program's allocations of at least [`BYTES_MIN`] bytes that are not extended
@@ -28,8 +28,8 @@ pub(crate) static UNEXTENDED: AtomicUsize = AtomicUsize::new(0);
 /// The state of an extended process.
 pub(crate) struct Extended {
     pub(crate) pager: Pager,
-    /// An allocation of at least [`BYTES_MIN`] is extended if it has at least this number of bytes,
-    /// or if all unextended allocations together have at least this number of bytes.
+    /// An allocation of at least [`BYTES_MIN`] is extended if it has at least `bytes_min` bytes, or
+    /// if all unextended allocations together have at least `bytes_min` bytes.
     pub(crate) bytes_min: usize,
     /// The folder of the session, if shared memory is extended.
     pub(crate) shared_folder: Option<PathBuf>,
@@ -50,12 +50,13 @@ thread_local! {
 }
 
 /// The process that owns the address space. The value is in a page of its own, which the kernel
-/// fills with zeros in a child of `fork(2)`. A child of `vfork(2)` shares the page with its parent.
+/// fills with zeros in a child of `fork(2)`. A child of `vfork(2)` shares the page with its parent,
+/// so it finds the PID of its parent in it.
 pub(crate) struct Process {
     /// The PID of the process; 0 in a child that has not stored its own PID yet
     /// ([`shares_memory`]).
     pid: AtomicI32,
-    /// True if no lock of this library was held by a thread that does not exist in this process
+    /// True if no lock of this library can be held by a thread that exists only in the parent
     /// ([`set_unlocked`]).
     is_unlocked: AtomicBool,
 }
@@ -81,10 +82,11 @@ fn blockable(mask: u64) -> u64 {
     if serves_in_signal() { mask & !(1 << (libc::SIGBUS - 1)) } else { mask }
 }
 
-/// True if this process uses the memory of another process, as a child of `vfork(2)` does until the
-/// child calls `execve(2)`. A pager that such a child started would belong to the other process.
+/// True if this process uses the memory of another process, as a child of `vfork(2)` does until it
+/// calls `execve(2)`. Such a child must not start a pager, which would belong to the other process.
+/// The first call in a process stores the PID of the process.
 pub(crate) fn shares_memory() -> bool {
-    // SAFETY: the page is never unmapped.
+    // SAFETY: the page that holds the `Process` is never unmapped.
     let Some(process) = (unsafe { PROCESS.load(Acquire).as_ref() }) else { return false };
     let own = rustix::process::getpid().as_raw_nonzero().get();
     match process.pid.compare_exchange(0, own, AcqRel, Acquire) {
@@ -93,26 +95,26 @@ pub(crate) fn shares_memory() -> bool {
     }
 }
 
-/// Records that no lock of this library is held by a thread that does not exist in this process: at
-/// the start of this library, and in a child that was forked while the forking thread held all
-/// locks.
+/// Records that no lock of this library is held by a thread that exists only in the parent. This is
+/// true at the start of this library, and in a child that was forked while the forking thread held
+/// all locks.
 pub(crate) fn set_unlocked() {
-    // SAFETY: the page is never unmapped.
+    // SAFETY: the page that holds the `Process` is never unmapped.
     if let Some(process) = unsafe { PROCESS.load(Acquire).as_ref() } {
         process.is_unlocked.store(true, Relaxed);
     }
 }
 
-/// True in a child that the program forked by a system call of its own, without the handlers of
-/// forks: a thread that exists only in the parent may hold a lock of this library for ever. The
-/// function only reads memory, because each `munmap(2)` of the program calls it.
+/// True in a child that the program forked by a raw system call, which runs no handlers of
+/// `pthread_atfork(3)`: a thread that exists only in the parent may hold a lock of this library for
+/// ever. The function only reads memory, because each `munmap(2)` of the program calls it.
 pub(crate) fn may_be_locked() -> bool {
-    // SAFETY: the page is never unmapped.
+    // SAFETY: the page that holds the `Process` is never unmapped.
     let process = unsafe { PROCESS.load(Acquire).as_ref() };
     process.is_some_and(|process| !process.is_unlocked.load(Relaxed))
 }
 
-/// Prints a message. The function takes no lock, unlike standard error of the standard library.
+/// Prints a message to stderr. Unlike `eprintln`, takes no lock.
 pub(crate) fn print(text: fmt::Arguments<'_>) {
     // The message is lost if the write fails, for example because stderr is closed.
     let _ = rustix::io::write(rustix::stdio::stderr(), format!("interleaf: {text}\n").as_bytes());
@@ -129,7 +131,7 @@ pub(crate) fn inside<T>(work: impl FnOnce() -> T) -> T {
 }
 
 /// Begins work of this library: blocks all signals except those of faults. Returns the signals that
-/// were blocked before. A nested call does not change the signal mask.
+/// were blocked before this library's work began. A nested call does not change the signal mask.
 pub(crate) fn enter() -> u64 {
     if DEPTH.get() == 0 {
         MASK.set(block_all());
@@ -147,16 +149,16 @@ pub(crate) fn exit(mask: u64) {
     }
 }
 
-/// Begins a thread of this library. The signals in `mask` are blocked in the thread, and all of its
-/// work counts as work of this library.
+/// Begins a thread of this library: blocks the signals in `mask` in the calling thread, whose work
+/// is from now on work of this library.
 pub(crate) fn begin_thread(mask: u64) {
     set_mask(mask);
     MASK.set(mask);
     DEPTH.set(1);
 }
 
-/// Runs `work`, which may take long and holds no lock, under the program's own signal mask, so that
-/// the program's signal handlers are not delayed.
+/// Runs `work`, a part of this library's work that may take long and holds no lock, under the
+/// program's own signal mask, so that the program's signal handlers are not delayed.
 pub(crate) fn interruptible<T>(work: impl FnOnce() -> T) -> T {
     set_mask(blockable(MASK.get()));
     let outcome = work();
@@ -164,13 +166,13 @@ pub(crate) fn interruptible<T>(work: impl FnOnce() -> T) -> T {
     outcome
 }
 
-/// `SIGSETXID` of the C library, which programs cannot use ([`crate::credentials`]).
+/// The signal `SIGSETXID`, which the C library reserves for itself ([`crate::credentials`]).
 pub(crate) const SIGSETXID: c_int = 33;
 
 /// The bit of `SIGSETXID` in the kernel's signal set.
 pub(crate) const SIGSETXID_BIT: u64 = 1 << (SIGSETXID - 1);
 
-/// Signals that an instruction of the thread itself causes.
+/// The signals that a thread raises by its own instruction, such as a fault.
 const FAULTS: [c_int; 6] =
     [libc::SIGBUS, libc::SIGSEGV, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGSYS];
 
@@ -187,7 +189,8 @@ pub(crate) fn set_mask(mask: u64) {
 
 fn change_mask(mask: u64, how: c_int) -> u64 {
     let mut before = 0_u64;
-    // SAFETY: the call reads and writes one set of the kernel's size, and cannot fail.
+    // SAFETY: the call reads and writes one signal set of 8 bytes, the kernel's size, and cannot
+    // fail.
     unsafe {
         let (new, old) = (&raw const mask, &raw mut before);
         libc::syscall(libc::SYS_rt_sigprocmask, how, new, old, size_of::<u64>());
@@ -216,7 +219,8 @@ pub(crate) fn count_unextended(bytes: usize) {
     }
 }
 
-/// Adds bytes of unextended allocations to the total [`UNEXTENDED`], and publishes the total.
+/// Adds `bytes`, the size of unextended allocations, to the total [`UNEXTENDED`], and publishes the
+/// total in the session's ledger.
 pub(crate) fn add_unextended(bytes: usize) {
     let total = UNEXTENDED.fetch_add(bytes, Relaxed) + bytes;
     if let Some(pager) = pager() {
@@ -224,38 +228,40 @@ pub(crate) fn add_unextended(bytes: usize) {
     }
 }
 
-/// Subtracts `bytes`, the size of an unextended block that the program frees, from the total
-/// [`UNEXTENDED`], if the block was counted (`count_unextended`).
+/// Subtracts the size of an unextended block, `bytes`, from the total [`UNEXTENDED`] when the
+/// program frees the block. Does nothing for a block that `count_unextended` has not counted.
 pub(crate) fn uncount_block(bytes: usize) {
     if bytes >= BYTES_MIN && !is_inside() {
         subtract_unextended(bytes);
     }
 }
 
-/// Subtracts bytes of unextended allocations from the total [`UNEXTENDED`].
+/// Subtracts `bytes`, the size of unextended allocations, from the total [`UNEXTENDED`].
 pub(crate) fn subtract_unextended(bytes: usize) {
     if bytes > 0 {
-        // The total stops at 0, because allocations before this library's start were not added.
+        // The total stops at 0, because allocations before the start of this library were not
+        // counted.
         let _ =
             UNEXTENDED.fetch_update(Relaxed, Relaxed, |total| Some(total.saturating_sub(bytes)));
     }
 }
 
-/// The pager, if it runs and serves this process.
+/// Returns the pager if it runs and serves this process; otherwise `None`.
 pub(crate) fn pager() -> Option<&'static Pager> {
     let pager = &EXTENDED.get()?.as_ref()?.pager;
     pager.is_served().then_some(pager)
 }
 
-/// The pager, if its address range contains `address`, even if it does not serve this process.
+/// Returns the pager if its address range contains `address`, even if the pager does not serve this
+/// process; otherwise `None`.
 pub(crate) fn pager_of(address: usize) -> Option<&'static Pager> {
     let pager = &EXTENDED.get()?.as_ref()?.pager;
     pager.contains(address).then_some(pager)
 }
 
-/// The pager, if its address range overlaps the `bytes` bytes at `address` and it serves this
-/// process. `None` in the pager's thread that handles faults, because this thread would wait for
-/// itself.
+/// Returns the pager if its address range overlaps the `bytes` bytes at `address` and it serves
+/// this process; otherwise `None`. Also `None` in the pager's thread that handles faults, because
+/// this thread would wait for itself.
 pub(crate) fn pager_over(address: usize, bytes: usize) -> Option<&'static Pager> {
     let pager = &EXTENDED.get()?.as_ref()?.pager;
     let all = pager.addresses();

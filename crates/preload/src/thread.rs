@@ -1,9 +1,9 @@
 //! Threads of the pager, hidden from the program.
 //!
 //! A program may make its first large allocation while the calling thread holds a lock of the
-//! program or of its libraries. The lock may be that of the dynamic loader, or that of an allocator
-//! that calls `mmap(2)`. In a signal handler or in a child of `_Fork(3)`, a lock may even be held
-//! for ever.
+//! program or of its libraries: for example the lock of the dynamic loader, or of an allocator that
+//! calls `mmap(2)`. In a signal handler or in a child of `_Fork(3)`, a lock may even be held for
+//! ever.
 //!
 //! `pthread_create(3)` takes locks of the C library and allocates, so it could wait for ever.
 //! Therefore the pager's threads are made by `clone(2)`, which needs no lock, with thread-local
@@ -36,20 +36,20 @@ use std::{
     },
 };
 
-/// Bytes of the stack of a pager's thread, as for threads of the Rust standard library. Unused
-/// pages take no memory.
+/// Size of the stack of a pager's thread, bytes. It is the same as for threads of the Rust standard
+/// library. Unused pages take no memory.
 const STACK: usize = 2 << 20;
 
 /// Bytes reserved on each side of the thread pointer for the C library's record of the thread,
-/// `struct pthread`. The record has some 2300 bytes in version 2.36 of the GNU C library.
+/// `struct pthread`. The record takes about 2300 bytes in version 2.36 of the GNU C library.
 const CONTROL: usize = 8192;
 
 /// The largest distance of a block of thread-local storage from the thread pointer, bytes. A block
 /// at a larger distance belongs to an object that was loaded later, and is ignored.
 const OFFSET_MAX: usize = 64 << 20;
 
-/// Bytes of an entry in a thread's table of blocks of thread-local storage: the block's address,
-/// and the pointer that the loader frees.
+/// Size of an entry in a thread's table of blocks of thread-local storage, bytes: the block's
+/// address, and the pointer that the loader passes to `free`.
 const ENTRY: usize = 16;
 
 /// A loaded object (program or library) that has thread-local storage.
@@ -58,8 +58,8 @@ struct Module {
     id: usize,
     /// The distance of the object's block of thread-local storage from the thread pointer, bytes.
     offset: isize,
-    /// `image` is the address of the block's initial content, `image_bytes` the length of this
-    /// content, and `bytes` the length of the whole block.
+    /// `image` is the address of the block's initial content. `image_bytes` is the length of this
+    /// content, and `bytes` that of the whole block.
     image: usize,
     image_bytes: usize,
     bytes: usize,
@@ -67,13 +67,13 @@ struct Module {
 
 static MODULES: OnceLock<Vec<Module>> = OnceLock::new();
 
-/// Records the objects (program and libraries) with thread-local storage that are loaded now. The
-/// blocks of objects that the program loads later are elsewhere, and the pager's threads do not use
-/// such objects.
+/// Records the objects (program and libraries) with thread-local storage that are loaded now.
+/// Objects that the program loads later have their blocks elsewhere, and the pager's threads do not
+/// use such objects.
 pub(crate) fn prepare() {
     MODULES.get_or_init(|| {
         let mut modules: Vec<Module> = vec![];
-        // SAFETY: the function gets a pointer to the list, which lives longer.
+        // SAFETY: `record_module` gets a pointer to `modules`, which outlives the call.
         unsafe { libc::dl_iterate_phdr(Some(record_module), (&raw mut modules).cast()) };
         modules
     });
@@ -84,12 +84,13 @@ unsafe extern "C" fn record_module(
     bytes: size_t,
     data: *mut c_void,
 ) -> c_int {
-    // SAFETY: the loader passes a valid structure, and `prepare` the list.
+    // SAFETY: the loader passes a valid structure as `info`, and `prepare` passes the list as
+    // `data`.
     let (info, modules) = unsafe { (&*info, &mut *data.cast::<Vec<Module>>()) };
     if bytes < size_of::<dl_phdr_info>() || info.dlpi_tls_data.is_null() {
         return 0;
     }
-    // SAFETY: the loader gives the number of headers.
+    // SAFETY: `dlpi_phnum` is the number of headers at `dlpi_phdr`.
     let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
     let offset = info.dlpi_tls_data as isize - thread_pointer() as isize;
     let header = headers.iter().find(|header| header.p_type == libc::PT_TLS);
@@ -149,9 +150,9 @@ impl ThreadMemory {
         }
         let start = start as usize;
         let area = Self { start, bytes, pointer: start + PAGE_BYTES + STACK + before };
-        // SAFETY: only the new mapping is protected and written. From its start on, it has: the
+        // SAFETY: only the new mapping is protected and written. From its start on, it has the
         // guard page; the stack; the blocks of thread-local storage and the control block, on both
-        // sides of the thread pointer; and the table of the blocks.
+        // sides of the thread pointer; and the table of these blocks.
         unsafe {
             libc::syscall(libc::SYS_mprotect, start, PAGE_BYTES, libc::PROT_NONE);
             area.lay_out(modules, area.pointer + behind, entries);
@@ -166,13 +167,13 @@ impl ThreadMemory {
     /// at `table`. Both areas contain zeros.
     unsafe fn lay_out(&self, modules: &[Module], table: usize, entries: usize) {
         let words = |address: usize| address as *mut usize;
-        // SAFETY: the caller guarantees the space. The images stay mapped for as long as the
-        // program runs.
+        // SAFETY: the caller guarantees the space around `self.pointer` and at `table`. The images
+        // stay mapped for as long as the program runs.
         unsafe {
-            // The first two entries are the loader's. One is the number of entries after them. The
-            // other is the generation, a counter that the loader increments when it loads or
-            // unloads an object. For a table with an outdated generation, the loader would allocate
-            // a new table by `malloc`. A very large generation is never outdated.
+            // The first two entries are for the loader. The first is the number of entries after
+            // these two. The second is the generation, a counter that the loader increments when it
+            // loads or unloads an object. For a table with an outdated generation, the loader would
+            // allocate a new table by `malloc`. A very large generation is never outdated.
             *words(table) = entries - 2;
             *words(table + ENTRY) = usize::MAX / 2;
             for module in modules {
@@ -184,8 +185,9 @@ impl ThreadMemory {
             self.control(table + ENTRY);
             let rseq = next::after(c"__rseq_offset") as *const isize;
             if let Some(offset) = rseq.as_ref() {
-                // The thread's area for restartable sequences (rseq). The second word of the area
-                // is the CPU of the thread: -1 until the kernel is asked to maintain it.
+                // `rseq` is the thread's area for restartable sequences. The second word of the
+                // area is the CPU of the thread: -1 until the thread asks the kernel to maintain
+                // it.
                 let rseq = self.pointer.wrapping_add_signed(*offset);
                 *(rseq as *mut u32).add(1) = u32::MAX;
             }
@@ -201,7 +203,7 @@ impl ThreadMemory {
     #[cfg(target_arch = "x86_64")]
     unsafe fn control(&self, table: usize) {
         let (own, new) = (thread_pointer() as *const usize, self.pointer as *mut usize);
-        // SAFETY: the caller guarantees the space. The calling thread has such a control block too.
+        // SAFETY: the caller guarantees the space, and the calling thread has a control block too.
         unsafe {
             *new = self.pointer;
             *new.add(1) = table;
@@ -211,8 +213,8 @@ impl ThreadMemory {
         }
     }
 
-    /// Fills the control block at the thread pointer. On this architecture, only the address of the
-    /// table of blocks of thread-local storage is filled.
+    /// Fills the control block at the thread pointer: on this architecture, only the address of the
+    /// table of blocks of thread-local storage.
     ///
     /// # Safety
     /// There is space for the control block at `self.pointer`.
@@ -230,7 +232,7 @@ impl Drop for ThreadMemory {
     }
 }
 
-/// The name and the start function of a thread.
+/// The name of a new thread, and the work that it does.
 struct ThreadStart {
     name: CString,
     work: Work,
@@ -258,12 +260,12 @@ pub(crate) fn running() -> Vec<u32> {
 /// The locked list of threads: no thread is started or removed while the list is locked.
 pub(crate) type ThreadList = MutexGuard<'static, Vec<Arc<StartedThread>>>;
 
-/// Locks the list of threads during a fork.
+/// Locks the list of threads, so that a fork can hold the lock.
 pub(crate) fn lock_list() -> ThreadList {
     started()
 }
 
-/// Empties the list in a forked child, which has none of the threads.
+/// Empties the list in a forked child, in which none of these threads exists.
 pub(crate) fn forget(mut hold: ThreadList) {
     // The entries of the list are leaked. Threads of the parent hold references to the entries, and
     // these references are never dropped in the child.
@@ -290,8 +292,8 @@ pub(crate) fn spawn(name: &str, work: Work) -> io::Result<Join> {
     let mut threads = started();
     threads.retain(|thread| thread.number.load(Acquire) != 0);
     let mask = state::block_all();
-    // SAFETY: the stack and the thread-local storage belong to the thread alone, and stay until the
-    // thread has ended, because the list holds them. The thread owns its argument.
+    // SAFETY: the stack and the thread-local storage belong to the new thread alone, and stay until
+    // it has ended, because the list of threads holds them. The new thread owns `begin`.
     let outcome = unsafe {
         libc::clone(run, stack as *mut c_void, flags, begin.cast(), number, pointer, number)
     };
@@ -307,9 +309,9 @@ pub(crate) fn spawn(name: &str, work: Work) -> io::Result<Join> {
 }
 
 extern "C" fn run(begin: *mut c_void) -> c_int {
-    // SAFETY: `spawn` passes the ownership to this thread.
+    // SAFETY: `spawn` passes the ownership of `begin` to this thread.
     let begin = unsafe { Box::from_raw(begin.cast::<ThreadStart>()) };
-    // SAFETY: the call reads a string that ends with a zero.
+    // SAFETY: the call reads `begin.name`, a string that ends with a zero.
     unsafe { libc::prctl(libc::PR_SET_NAME, begin.name.as_ptr()) };
     state::begin_thread(!state::SIGSETXID_BIT);
     let ThreadStart { name, work } = *begin;
@@ -323,8 +325,8 @@ fn join(thread: &Arc<StartedThread>) {
     loop {
         match thread.number.load(Acquire) {
             0 => break,
-            // At the end of a thread, the kernel wakes the waiting threads as for a futex that
-            // processes share. A wait with the flag PRIVATE would not be woken.
+            // When a thread ends, the kernel wakes the waiting threads by a wake for shared
+            // futexes. It would not wake a wait with the flag `PRIVATE`.
             number => drop(futex::wait(&thread.number, futex::Flags::empty(), number, None)),
         }
     }

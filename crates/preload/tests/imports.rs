@@ -1,7 +1,7 @@
-//! The dynamic section of the preloaded library: functions of the C library that it must not
-//! import, and the order of its constructor.
+//! Tests the dynamic section of the preloaded library: the library must not import functions of the
+//! C library that allocate, and its constructor must run first.
 //!
-//! The pager may start while the program's own allocator holds its lock, in `mmap(2)`. A function
+//! The pager may start in `mmap(2)`, while the program's own allocator holds its lock. A function
 //! of the C library that calls `malloc` would then wait for that lock for ever.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -12,8 +12,8 @@ use elf::{ElfStream, abi, endian::AnyEndian};
 use library::library;
 use std::fs::File;
 
-/// Functions that allocate, or that call a function that allocates (`fs::read_dir` calls
-/// `opendir`).
+/// Functions of the C library that allocate, or that call a function that does (`fs::read_dir`
+/// calls `opendir`).
 const ALLOCATING: [&str; 14] = [
     "malloc",
     "calloc",
@@ -43,7 +43,7 @@ fn no_function_that_allocates_is_imported() {
     assert!(wrong.is_empty(), "the preloaded library imports {wrong:?}");
 }
 
-/// The constructor of the preloaded library runs before those of all other libraries.
+/// Asserts that the constructor of the preloaded library runs before those of all other libraries.
 #[test]
 fn the_library_is_initialised_first() {
     let mut elf = ElfStream::<AnyEndian, _>::open_stream(File::open(library()).unwrap()).unwrap();

@@ -1,5 +1,5 @@
-//! Small programs with various uses of memory: their output is the same with extended memory and
-//! without.
+//! Runs small programs that use memory in various ways, with extended memory and without: the
+//! output must be the same.
 
 mod library;
 
@@ -46,13 +46,13 @@ fn compile_to(program: &Path, name: &str, more: &[&str]) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Runs a program in a folder that also holds its store, in a session as `interleaf extend` creates
-/// it.
+/// Runs a program with extended memory, in a session as `interleaf extend` creates it. `folder` is
+/// the program's working folder, and also holds its store.
 fn extended(program: &Path, folder: &Path, arguments: &[&str], faults: FaultMode) -> Output {
     extended_with(None, program, folder, arguments, faults)
 }
 
-/// Like `extended`, with one more preloaded library.
+/// Runs a program as `extended` does. `preloaded` is one more preloaded library.
 fn extended_with(
     preloaded: Option<&Path>,
     program: &Path,
@@ -123,7 +123,8 @@ fn same_by(name: &str, arguments: &[&str], faults: FaultMode) {
     same_program(None, &program, folder.path(), arguments, faults);
 }
 
-/// Like `same_by`, for a compiled program, with one more preloaded library in both runs.
+/// Asserts the same as `same_by` for a compiled program. `preloaded` is one more preloaded library
+/// in both runs.
 fn same_program(
     preloaded: Option<&Path>,
     program: &Path,
@@ -147,13 +148,15 @@ fn blocks() {
     same("malloc.c", &[]);
 }
 
-/// Allocations that are too small to be extended, but whose sum is large enough.
+/// Asserts that extended memory does not change the output of a program whose allocations are each
+/// too small to be extended, but together large enough.
 #[test]
 fn pieces() {
     same("pieces.c", &[]);
 }
 
-/// Tests `new` and `delete` of C++, and containers that grow.
+/// Asserts that extended memory does not change the output of a program with `new` and `delete` of
+/// C++, and with containers that grow.
 #[test]
 fn containers() {
     same("containers.cc", &[]);
@@ -174,7 +177,8 @@ fn descriptors_that_the_program_closes_and_replaces() {
     same("descriptors.c", &["file"]);
 }
 
-/// A program that lowers its limit of descriptors (`RLIMIT_NOFILE`) to 0, as sandboxes do.
+/// Asserts that a program may lower its limit of descriptors (`RLIMIT_NOFILE`) to 0, as sandboxes
+/// do.
 #[test]
 fn a_low_limit_of_descriptors() {
     for faults in BOTH {
@@ -187,14 +191,15 @@ fn kernel_and_threads() {
     same("access.c", &["file"]);
 }
 
-/// A thread that waits for pages most of the time keeps its affinity mask.
+/// Asserts that a thread keeps its affinity mask although it waits for pages most of the time.
 #[test]
 fn the_affinity_of_a_thread_that_waits() {
     same("affinity.c", &[]);
 }
 
-/// A program whose ring of io_uring has kernel threads and registered buffers, which pin pages. The
-/// pager retries the eviction of the pinned pages, and evicts all other pages.
+/// Asserts that extended memory does not change the output of a program whose ring of io_uring has
+/// kernel threads and registered buffers. The buffers are pinned: the pager retries their eviction,
+/// and evicts all other pages.
 #[test]
 fn a_ring_of_io_uring() {
     same("ring.c", &["file"]);
@@ -205,8 +210,8 @@ fn a_transform_and_a_factorisation() {
     same("numeric.c", &[]);
 }
 
-/// Faults are handled in a handler of SIGBUS. Programs work in this mode too, as long as their
-/// system calls access only mapped pages.
+/// Asserts that extended memory does not change the output in the mode in which a handler of SIGBUS
+/// handles faults. In this mode, system calls may access only mapped pages.
 #[test]
 fn blocks_in_signals() {
     same_by("malloc.c", &[], FaultMode::Signal);
@@ -227,9 +232,9 @@ fn numbers_in_signals() {
     same_by("numeric.c", &[], FaultMode::Signal);
 }
 
-/// A program with threads, children, and handlers of SIGBUS and of other signals. Its threads and
-/// handlers may block any signals. The program makes system calls on pages that are not mapped:
-/// with faults handled in signals, these fail with `EFAULT`.
+/// The program has threads, children, and handlers of SIGBUS and of other signals, which may block
+/// any signals. It makes system calls on pages that are not mapped: these succeed if the pager's
+/// thread handles faults, and fail with `EFAULT` if the faulting thread handles them.
 #[test]
 fn signals() {
     same_by("signals.c", &["file"], FaultMode::Thread);
@@ -251,7 +256,8 @@ fn say(text: &str) {
 
 const BOTH: [FaultMode; 2] = [FaultMode::Thread, FaultMode::Signal];
 
-/// A program with its own allocator, based on `mmap(2)`.
+/// Asserts that extended memory does not change the output of a program that has its own allocator,
+/// based on `mmap(2)`.
 #[test]
 fn an_allocator_of_the_program() {
     for faults in BOTH {
@@ -259,7 +265,8 @@ fn an_allocator_of_the_program() {
     }
 }
 
-/// A program whose code has fixed addresses, like Debian's Python interpreter.
+/// Asserts that extended memory does not change the output of a program whose code has fixed
+/// addresses, like Debian's Python interpreter.
 #[test]
 fn a_program_with_fixed_addresses() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
@@ -270,14 +277,15 @@ fn a_program_with_fixed_addresses() {
     }
 }
 
-/// An allocator as a library: its file, its linker flags, and its package.
+/// An allocator in a library: the library's file, the linker flags for it, and its package.
 struct Allocator {
     file: &'static str,
     link: &'static [&'static str],
     package: &'static str,
 }
 
-/// Runs programs with an allocator, linked and preloaded, with extended memory and without.
+/// Asserts that programs with the allocator, linked or preloaded, give the same output with
+/// extended memory and without. Skips the test if the allocator is not installed.
 fn same_with(allocator: &Allocator) {
     let Allocator { file, link, package } = allocator;
     let mut libraries = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64"]
@@ -296,8 +304,8 @@ fn same_with(allocator: &Allocator) {
         same_program(None, &path("linked"), folder.path(), &[], faults);
         same_program(Some(&library), &path("preloaded"), folder.path(), &[], faults);
     }
-    // This program is tested only in the mode in which the pager's thread handles faults. With a
-    // handler of SIGBUS, a system call on an unmapped output buffer fails (EFAULT).
+    // This program is run only in the mode in which the pager's thread handles faults. With a
+    // handler of SIGBUS, a system call on an unmapped output buffer would fail (`EFAULT`).
     same_program(Some(&library), &path("containers"), folder.path(), &[], FaultMode::Thread);
 }
 
@@ -314,7 +322,8 @@ fn jemalloc() {
     same_with(&Allocator { file: "libjemalloc.so", link, package: "libjemalloc-dev" });
 }
 
-/// An allocator that is linked statically: the program itself then defines `malloc`.
+/// The allocator is linked statically, so the program itself defines `malloc`. Its output must be
+/// the same with extended memory and without.
 #[test]
 fn jemalloc_in_the_program() {
     let library = "/usr/lib/x86_64-linux-gnu/libjemalloc.a";
@@ -346,7 +355,8 @@ fn mimalloc() {
     same_with(&Allocator { file: "libmimalloc.so", link, package: "libmimalloc-dev" });
 }
 
-/// Programs that make their first large allocation while threads hold locks or are interrupted.
+/// Asserts that a program may make its first large allocation while threads hold locks or are
+/// interrupted: in a plugin, a signal handler, a child or a constructor.
 #[test]
 fn first_allocations() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
@@ -371,7 +381,8 @@ fn first_allocations() {
     }
 }
 
-/// A change of user applies to all threads of a program, including the pager's threads.
+/// Asserts that a change of user applies to all threads of a program, including the pager's
+/// threads.
 #[test]
 fn a_change_of_user() {
     use std::os::unix::fs::MetadataExt as _;
@@ -382,7 +393,8 @@ fn a_change_of_user() {
     }
 }
 
-/// Runs a Python script with and without extended memory, if its packages are installed.
+/// Asserts that a Python script gives the same output with extended memory and without. Skips the
+/// test if the command `needed` fails: then `package` is not installed.
 fn same_script(name: &str, needed: (&str, &[&str]), package: &str) {
     let python = "/usr/bin/python3";
     let has = Command::new(needed.0).args(needed.1).output();
@@ -404,14 +416,15 @@ fn same_script(name: &str, needed: (&str, &[&str]), package: &str) {
 
 const NUMPY: (&str, &[&str]) = ("/usr/bin/python3", &["-c", "import numpy"]);
 
-/// Redis, a server with its own allocator, gives the same output with extended memory and without.
+/// Asserts that Redis, a server with its own allocator, gives the same output with extended memory
+/// and without.
 #[test]
 fn redis() {
     same_script("server.py", ("redis-server", &["--version"]), "redis-server");
 }
 
-/// NumPy gives identical results for products, transforms, sorting and solving, with a budget
-/// smaller than its arrays together.
+/// Asserts that products, transforms, sorting and solving by NumPy give identical results with a
+/// budget that is smaller than the sum of the arrays.
 #[test]
 fn numpy() {
     same_script("arrays.py", NUMPY, "python3-numpy");
@@ -422,8 +435,8 @@ fn children() {
     same("fork.c", &["1000", "file"]);
 }
 
-/// Handlers that a library registers by `pthread_atfork(3)` in its constructor use extended memory,
-/// before and after the fork.
+/// Asserts that handlers which a library registers by `pthread_atfork(3)` in its constructor can
+/// use extended memory before and after the fork.
 #[test]
 fn handlers_of_forks() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
@@ -437,8 +450,8 @@ fn handlers_of_forks() {
     }
 }
 
-/// Single pages that are zeros in a forked child (`MADV_WIPEONFORK`) or absent (`MADV_DONTFORK`),
-/// also after pages were freed, replaced or moved.
+/// Asserts that single pages are zeros in a forked child (`MADV_WIPEONFORK`) or absent from it
+/// (`MADV_DONTFORK`), also after pages were freed, replaced or moved.
 #[test]
 fn pages_that_children_do_not_inherit() {
     for faults in BOTH {
@@ -446,7 +459,8 @@ fn pages_that_children_do_not_inherit() {
     }
 }
 
-/// Children that the program forks by the raw system call, while other threads hold locks.
+/// Asserts that the program may fork children by the raw system call while other threads hold
+/// locks.
 #[test]
 fn forks_by_a_system_call() {
     for kind in ["private", "shared"] {
@@ -454,7 +468,7 @@ fn forks_by_a_system_call() {
     }
 }
 
-/// More forks than the 255 layers that a store can number.
+/// Asserts that a program may fork more often than the 255 layers that a store can number.
 #[test]
 fn three_hundred_forks() {
     same("forks.c", &[]);
@@ -467,8 +481,8 @@ fn calls_that_fail() {
     }
 }
 
-/// Mappings that must not change the sum of the unextended allocations: mappings of files, mappings
-/// in place of counted ones, and memory that `mremap(2)` leaves mapped.
+/// Asserts that some mappings do not change the sum of the unextended allocations: mappings of
+/// files, mappings in place of counted ones, and memory that `mremap(2)` leaves mapped.
 #[test]
 fn pieces_that_stay_counted() {
     for faults in BOTH {
@@ -485,7 +499,7 @@ fn locked_memory() {
     }
 }
 
-/// Signals that end a system call (`siginterrupt(3)`).
+/// Asserts that signals interrupt a system call if the program asked for it (`siginterrupt(3)`).
 #[test]
 fn interrupted_calls() {
     for faults in BOTH {
@@ -493,13 +507,14 @@ fn interrupted_calls() {
     }
 }
 
-/// Processes that share memory, also after the first process has exited.
+/// Asserts that processes can share memory, also after the first process has exited.
 #[test]
 fn sharing() {
     same("shared.c", &["file"]);
 }
 
-/// Python workers that together fill one array of 40 MiB, two and a half times the budget.
+/// Asserts that Python workers can together fill one array of 40 MiB, two and a half times the
+/// budget.
 #[test]
 fn workers() {
     same_script("workers.py", NUMPY, "python3-numpy");

@@ -23,21 +23,20 @@ use std::{
     sync::Arc,
 };
 
-/// The mark that a store writes to the start of its block device. The mark means that all content
-/// of the device behind it is disposable.
+/// The mark that a store writes at the start of its block device. It means that all content of the
+/// device behind it is disposable.
 const MARK: &[u8] = b"interleaf: pages of a program\n";
 
-/// Offset of the pages on a device, bytes. [`MARK`] is before the pages. An offset of 1 MiB keeps
-/// the pages aligned to the internal blocks of a drive.
+/// Offset of the pages on a device, bytes. [`MARK`] is in front of the pages. An offset of 1 MiB
+/// aligns the pages to the internal blocks of a drive.
 const DEVICE_OFFSET: u64 = 1 << 20;
 
-/// Number of bytes that are read at the start and at the end of a device, to detect content that is
-/// not a store's. Labels of partitions, RAID, LVM and all common file systems lie in the first or
-/// last 128 KiB.
+/// Number of bytes that are read at the start and at the end of a device, in order to detect
+/// content other than a store. The labels of partitions, RAID, LVM and all common file systems lie
+/// in the first or last 128 KiB.
 const PROBED_BYTES: usize = 128 << 10;
 
-/// The length of a sparse store file, bytes. This is also the maximum number of bytes that a store
-/// uses of one file.
+/// Length of a sparse store file, which is also the most that a store uses of one file, bytes.
 const FILE_BYTES: u64 = 8 << 40;
 
 /// A file or device that holds pages.
@@ -49,10 +48,10 @@ pub(super) struct BackingFile {
     pub(super) file: File,
     /// Offset of the first page in the file or device, bytes.
     pub(super) base: u64,
-    /// Capacity for pages, bytes, without the part before `base`.
+    /// Capacity for pages, without the part before `base`, bytes.
     pub(super) bytes: u64,
     pub(super) kind: BackingKind,
-    /// True if another process frees the blocks of the file: a releaser process, which holds a
+    /// True if another process frees the blocks of the file: a releaser process that has a
     /// descriptor of the file, or a forked child.
     is_handed_over: bool,
 }
@@ -67,9 +66,9 @@ pub(super) enum BackingKind {
 }
 
 impl BackingFile {
-    /// If `path` is a folder, makes an unnamed file in the folder. If `path` is a block device,
-    /// opens the device. Without `force`, the device must be empty or begin with [`MARK`]. Nothing
-    /// is written to the device.
+    /// Makes an unnamed file in `path` if `path` is a folder, or opens `path` if it is a block
+    /// device. Without `force`, the device must be empty or begin with [`MARK`]. Nothing is written
+    /// to the device.
     pub(super) fn open(path: &Path, force: bool) -> Result<Self, StoreRefused> {
         let name = path.display().to_string();
         let refuse =
@@ -179,8 +178,8 @@ impl BackingFile {
         })
     }
 
-    /// Writes [`MARK`] to the start of a device, followed by zeros, [`PROBED_BYTES`] in total. A
-    /// former file system on the device is lost. Does nothing for a file.
+    /// Writes [`MARK`] to the start of a device, and zeros behind it: [`PROBED_BYTES`] in total. A
+    /// file system on the device is lost. Does nothing for a file.
     pub(super) fn mark(&self) -> Result<(), StoreRefused> {
         if self.kind != BackingKind::Device {
             return Ok(());
@@ -240,16 +239,16 @@ impl BackingFile {
         Ok(Self { file, name: Arc::clone(&self.name), path: self.path.clone(), ..*self })
     }
 
-    /// True if no other open file description of the file holds a lock on it. A forked child may
-    /// have such a description.
+    /// True if no other open file description of the file, such as that of a forked child, holds a
+    /// lock on it.
     pub(super) fn is_alone(&self) -> bool {
         let is_alone = lock(&self.file, true).is_ok();
         is_alone && lock(&self.file, false).is_ok()
     }
 
-    /// Allocates space of an unnamed file in advance, for two reasons: the file has few extents,
-    /// and pages in allocated space are written in parallel, while file systems serialize writes
-    /// that allocate. Does nothing for a device or a file in memory.
+    /// Allocates space of an unnamed file in advance. The file then has few extents, and writes to
+    /// the allocated space run in parallel, while file systems serialize writes that allocate. Does
+    /// nothing for a device or a file in memory.
     pub(super) fn allocate(&self, offset: u64, bytes: u64) -> io::Result<()> {
         if self.kind != BackingKind::File {
             return Ok(());
@@ -265,21 +264,21 @@ impl BackingFile {
         }
     }
 
-    /// Leaves the file to a forked child that has inherited the descriptor: this process no longer
+    /// Leaves the file to a forked child that has inherited its descriptor: this process no longer
     /// frees the blocks of the file.
     pub(super) fn leave(&mut self) {
         self.is_handed_over = true;
     }
 
-    /// Gives the space of a byte range, whose content is not needed any more, back to the file
-    /// system. Does nothing on a device.
+    /// Returns the space of a byte range to the file system. The content of the range is lost. Does
+    /// nothing on a device.
     pub(super) fn free(&self, offset: u64, bytes: u64) {
         if self.kind == BackingKind::File {
             merge_extents(&self.file, offset..offset + bytes);
         }
         if self.kind != BackingKind::Device {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-            // On a file system without support for holes, the call fails. The space then stays
+            // The call fails on a file system that does not support holes. The space then stays
             // allocated until the file is closed.
             let _ = fallocate(&self.file, flags, offset, bytes);
         }
@@ -288,16 +287,16 @@ impl BackingFile {
 
 impl Drop for BackingFile {
     fn drop(&mut self) {
-        // If no other process has the file open, the close that follows frees the blocks. Merge the
-        // extents before that, so that the blocks are freed quickly.
+        // If no other process has the file open, its close after this drop frees the blocks. Merge
+        // the extents first, so that the blocks are freed quickly.
         if self.kind == BackingKind::File && !self.is_handed_over && self.is_alone() {
             merge_extents(&self.file, 0..self.bytes);
         }
     }
 }
 
-/// Number of bytes that a store at `path` can use. For a folder, this is the free space of its file
-/// system. For a device, it is the size of the device without the first `DEVICE_OFFSET` bytes.
+/// The number of bytes that a store at `path` can use. For a folder, this is the free space of its
+/// file system. For a device, it is the size of the device minus `DEVICE_OFFSET`.
 ///
 /// # Errors
 /// When the path does not exist, or cannot be opened.
@@ -311,12 +310,12 @@ pub fn free(path: &Path) -> io::Result<u64> {
     Ok(end.saturating_sub(DEVICE_OFFSET))
 }
 
-/// Memory that is aligned for direct transfers.
+/// Memory that is aligned for direct transfers (`O_DIRECT`).
 #[repr(align(4096))]
 struct Aligned([u8; PROBED_BYTES]);
 
-/// Makes a file without a name in a folder, private to its owner. The kernel removes the file when
-/// its last descriptor is closed.
+/// Makes a file without a name in a folder, readable and writable for its owner only. The kernel
+/// removes the file when its last descriptor is closed.
 fn unnamed(folder: &Path) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(0o600);

@@ -1,9 +1,10 @@
-//! File descriptors of the pager, which runs in the process of a program.
+//! Protects the file descriptors of the pager, which runs in the process of a program.
 //!
 //! Programs use descriptors by number: a shell opens files as 3 to 9, and a daemon closes all
-//! numbers. If a program replaced a descriptor of the store by a file of its own, the pager would
-//! write pages into this file. The pager's descriptors therefore have high numbers ([`protected`]),
-//! and the preloaded library refuses calls that close or replace them ([`is_protected`]).
+//! numbers. If a program replaced the descriptor of the store by that of its own file, the pager
+//! would write pages into this file. The pager's descriptors therefore have high numbers
+//! ([`protected`]), and the preloaded library refuses calls that close or replace them
+//! ([`is_protected`]).
 
 use rustix::{
     io::fcntl_dupfd_cloexec,
@@ -15,7 +16,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-/// Protected descriptors are below this number. A higher number would enlarge the kernel's table of
+/// Number above all protected descriptors. Higher numbers would enlarge the kernel's table of
 /// descriptors, which has an entry for each number up to the highest.
 const END: usize = 4096;
 
@@ -23,11 +24,11 @@ const END: usize = 4096;
 /// descriptors (`RLIMIT_NOFILE`, at most [`END`]), and begins at half of the limit or later.
 const NUMBERS: u64 = 256;
 
-/// One bit for each protected descriptor.
+/// A bit for each descriptor number below [`END`]: 1 if the descriptor is protected.
 static PROTECTED: [AtomicU64; END / 64] = [const { AtomicU64::new(0) }; END / 64];
 
-/// Moves a descriptor to a high number, and protects it. The descriptor keeps its number if no high
-/// number is free.
+/// Moves a descriptor to a high number, and protects it. Without a free high number, the descriptor
+/// keeps its number.
 pub fn protected(fd: OwnedFd) -> OwnedFd {
     let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX).min(END as u64);
     let first = limit - NUMBERS.min(limit / 2);
@@ -38,12 +39,12 @@ pub fn protected(fd: OwnedFd) -> OwnedFd {
     fd
 }
 
-/// [`protected`] for a file.
+/// Moves the descriptor of a file to a high number, and protects it, as [`protected`] does.
 pub fn protected_file(file: File) -> File {
     protected(file.into()).into()
 }
 
-/// True if the number is that of a protected descriptor.
+/// True if `fd` is a protected descriptor.
 pub fn is_protected(fd: RawFd) -> bool {
     place(fd).is_some_and(|(word, bit)| word.load(Relaxed) & bit != 0)
 }
@@ -55,22 +56,23 @@ pub fn unprotect(fd: RawFd) {
     }
 }
 
-/// Closes a descriptor of the pager by its number.
+/// Closes a descriptor of the pager by its number, and ends its protection.
 ///
 /// # Safety
 /// No value that owns the descriptor may use the descriptor afterwards, or be dropped.
 pub unsafe fn close(fd: RawFd) {
     unprotect(fd);
-    // SAFETY: the caller upholds the contract of this function.
+    // SAFETY: the caller guarantees that no value uses or drops the descriptor any more.
     unsafe { rustix::io::close(fd) };
 }
 
-/// Returns the first protected descriptor with the number `fd` or a higher one.
+/// Returns the lowest number of a protected descriptor from `fd` on.
 pub fn next_protected(fd: u32) -> Option<u32> {
     (fd..END as u32).find(|fd| is_protected(*fd as RawFd))
 }
 
-/// Returns the word of [`PROTECTED`] with the bit of a descriptor, and the mask of the bit.
+/// Returns the word of [`PROTECTED`] that has the bit of the descriptor `fd`, and the mask of the
+/// bit.
 fn place(fd: RawFd) -> Option<(&'static AtomicU64, u64)> {
     let fd = usize::try_from(fd).ok()?;
     Some((PROTECTED.get(fd / 64)?, 1 << (fd % 64)))

@@ -1,4 +1,4 @@
-//! Engines that carry out transfers: `io_uring(7)`, or threads.
+//! Engines that carry out the transfers of a store: by `io_uring(7)`, or by threads.
 
 #![expect(unsafe_code, reason = "the kernel is handed addresses of frames")]
 
@@ -28,17 +28,18 @@ pub trait Engine: Send {
     /// Starts a job.
     ///
     /// # Safety
-    /// Until the job is done, the file is open, and the memory is mapped. No other code writes to
-    /// this memory. If the job is a read, no other code uses the memory at all.
+    /// Until the job is done, the file `job.file` is open, and the memory of `job.pieces` is
+    /// mapped. No other code writes to this memory. If the job is a read, no other code uses the
+    /// memory at all.
     unsafe fn push(&mut self, token: u64, job: &Job);
 
     /// Starts a timer: after `time`, [`Engine::done`] reports `token` with 0 bytes.
     fn wait(&mut self, token: u64, time: Duration);
 
-    /// Submits all jobs that were started.
+    /// Submits all jobs that `Engine::push` has started, and all timers.
     ///
     /// # Errors
-    /// When jobs cannot be submitted any more.
+    /// When the engine can submit no jobs any more.
     fn submit(&mut self) -> io::Result<()>;
 
     /// True if a job may have finished since the last call of [`Engine::done`].
@@ -47,18 +48,18 @@ pub trait Engine: Send {
     /// Appends the results of finished jobs and of ended timers to `outcomes`.
     fn done(&mut self, outcomes: &mut Vec<JobResult>);
 
-    /// A descriptor that is readable when jobs or timers are finished.
+    /// A descriptor that is readable while finished jobs or timers wait for [`Engine::done`].
     fn ready(&self) -> BorrowedFd<'_>;
 
-    /// Descriptors of the engine that a forked child would inherit.
+    /// Descriptors of the engine that a forked child would inherit and must close.
     fn inherited(&self) -> Vec<RawFd>;
 }
 
-/// Number of entries in the submission queue of a ring; further requests wait in `Ring::waiting`.
+/// Number of entries in the submission queue of a ring. Further requests wait in `Ring::waiting`.
 const DEPTH: u32 = 256;
 
-/// Number of entries in the completion queue of a ring; the kernel allocates overflow entries for
-/// further completions.
+/// Number of entries in the completion queue of a ring. For further completions, the kernel
+/// allocates overflow entries.
 const COMPLETIONS: u32 = 4096;
 
 /// An engine that uses `io_uring(7)`.
@@ -69,21 +70,24 @@ pub struct Ring {
     /// The I/O vectors of each job, keyed by the token of the job. The kernel reads the vectors
     /// when it takes the job's entry from the queue, but they are kept until the job is done.
     pieces: HashMap<u64, IoVectors>,
-    /// The time of each running timer, keyed by its token. The kernel reads the time.
+    /// The time of each running timer, keyed by the timer's token. The kernel reads the time in
+    /// this memory.
     times: HashMap<u64, Box<types::Timespec>>,
 }
 
-/// Moves the descriptor of a ring to a protected number.
+/// Returns the ring with another descriptor, whose number is protected from the program
+/// (`descriptor`).
 fn protected_ring(ring: IoUring) -> io::Result<IoUring> {
-    // SAFETY: the ring owns its descriptor, which is open.
+    // SAFETY: the descriptor is open, because `ring` owns it.
     let fd = unsafe { BorrowedFd::borrow_raw(ring.as_raw_fd()) }.try_clone_to_owned()?;
     let (fd, params) = (descriptor::protected(fd), ring.params().clone());
     drop(ring);
-    // SAFETY: the descriptor is that of the ring with these parameters, which has no requests yet.
+    // SAFETY: the descriptor refers to the ring with these parameters. The ring has no requests
+    // yet.
     unsafe { IoUring::from_fd(fd.into_raw_fd(), params) }
 }
 
-/// I/O vectors of a transfer, in the structure that the kernel reads (`iovec`).
+/// The I/O vectors of a transfer: an array of `iovec`, which the kernel reads.
 struct IoVectors(Vec<libc::iovec>);
 
 // SAFETY: the vectors contain addresses, which this type does not dereference.
@@ -104,8 +108,8 @@ impl Ring {
     /// Makes a ring. By default, the kernel completes a request in the thread that has submitted
     /// it, and interrupts the program code of this thread to do so. With
     /// `IORING_SETUP_COOP_TASKRUN` (Linux 5.19) the kernel waits for the thread's next system call
-    /// instead. (`IORING_SETUP_DEFER_TASKRUN` would wait for `io_uring_enter(2)`, and does not wake
-    /// a thread in `poll(2)`.)
+    /// instead. (`IORING_SETUP_DEFER_TASKRUN` is not used: the kernel would wait for
+    /// `io_uring_enter(2)`, and would not wake a thread in `poll(2)`.)
     ///
     /// # Errors
     /// When the kernel has no `io_uring`, or forbids it (`kernel.io_uring_disabled`, seccomp).
@@ -123,14 +127,14 @@ impl Ring {
     /// a call.
     fn run_deferred(&mut self) {
         if self.ring.submission().taskrun() {
-            // If the call fails, the requests are completed by the next call of this function.
+            // If the call fails, the next call of this function completes the requests.
             let _ = self.ring.submit();
         }
     }
 
     fn add(&mut self, entry: squeue::Entry) {
-        // SAFETY: by the contract of `push` the memory is mapped until the transfer is done.
-        // `pieces` and `times` keep the I/O vectors and the timer's time until then.
+        // SAFETY: the callers of `push` guarantee that the memory of a transfer is mapped until it
+        // is done. `pieces` keeps the I/O vectors until then, and `times` the time of a timer.
         let is_full = |ring: &mut IoUring| unsafe { ring.submission().push(&entry) }.is_err();
         if !self.waiting.is_empty() || is_full(&mut self.ring) {
             self.waiting.push_back(entry);
@@ -175,8 +179,8 @@ impl Engine for Ring {
                 Ok(_) => {}
                 Err(why) => match why.raw_os_error() {
                     Some(libc::EINTR) => continue,
-                    // The kernel has no room for more requests. `done` will read completions, and
-                    // the next `submit` tries again.
+                    // The kernel has no room for more requests until completions are read. `done`
+                    // reads them, and the next `submit` tries again.
                     Some(libc::EBUSY | libc::EAGAIN) => return Ok(()),
                     _ => return Err(why),
                 },
@@ -184,9 +188,9 @@ impl Engine for Ring {
             let Some(entry) = self.waiting.pop_front() else { return Ok(()) };
             let mut next = Some(entry);
             while let Some(entry) = next {
-                // SAFETY: the entry was passed to `add`, and the guarantees that `add` relies on
-                // still hold: until the transfer is done, the memory is mapped, and `pieces` and
-                // `times` keep the I/O vectors and the timer's time.
+                // SAFETY: the entry was passed to `add`, whose guarantees still hold: until the
+                // transfer is done, its memory is mapped, `pieces` keeps the I/O vectors, and
+                // `times` the time of a timer.
                 if unsafe { self.ring.submission().push(&entry) }.is_err() {
                     self.waiting.push_front(entry);
                     break;
@@ -216,7 +220,7 @@ impl Engine for Ring {
     }
 
     fn ready(&self) -> BorrowedFd<'_> {
-        // SAFETY: the descriptor belongs to the ring, which lives as long as the returned value.
+        // SAFETY: `self.ring` owns the descriptor, and lives as long as the returned value.
         unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }
     }
 
@@ -226,8 +230,8 @@ impl Engine for Ring {
 }
 
 impl Drop for Ring {
-    /// Waits for all outstanding jobs, because the memory of these jobs may be reused after the
-    /// drop. Returns early if the kernel refuses to wait.
+    /// Waits for all outstanding jobs, because their memory may be reused after the drop. Returns
+    /// early if the kernel refuses to wait.
     fn drop(&mut self) {
         let _ = self.submit();
         while self.under_way() > 0 {
@@ -242,11 +246,11 @@ impl Drop for Ring {
     }
 }
 
-/// Number of threads, which is also the maximum number of transfers and timers at the same time: a
+/// Number of threads. It is also the maximum number of simultaneous transfers and timers, because a
 /// timer is a thread that sleeps.
 const THREADS: usize = 8;
 
-/// An engine that does not need `io_uring`. Each of its threads does one transfer after another.
+/// An engine without `io_uring`. Each of its threads carries out one transfer after another.
 pub struct Threads {
     jobs: Option<Sender<Task>>,
     threads: Vec<Thread>,
@@ -302,7 +306,7 @@ fn transfer(job: &Job) -> Result<usize, Errno> {
     let pieces = IoVectors::new(&job.pieces);
     let (first, count) = (pieces.0.as_ptr(), pieces.0.len() as libc::c_int);
     let offset = job.offset as libc::off_t;
-    // SAFETY: by the contract of `push` the file is open and the memory is mapped.
+    // SAFETY: the caller of `push` guarantees that the file is open and the memory is mapped.
     let done = unsafe {
         if job.is_write {
             libc::pwritev(job.file, first, count, offset)

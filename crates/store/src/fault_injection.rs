@@ -1,4 +1,5 @@
-//! Fault injection: a drive that fails by a plan and a seed, so that failures can be reproduced.
+//! Fault injection: an engine whose transfers fail according to a plan and a seed, so that failures
+//! can be reproduced.
 
 #![expect(unsafe_code, reason = "it wraps a store, which receives addresses of frames")]
 
@@ -16,7 +17,7 @@ use std::{
 };
 
 /// The faults to inject. Each of the fields `eio`, `again`, `short`, `torn` and `delayed` is a
-/// number n: on average, one in n transfers has the fault. 0 means none.
+/// number n: on average, one in n transfers has the fault; with 0, none has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultPlan {
     /// Seed of the random choices.
@@ -25,8 +26,8 @@ pub struct FaultPlan {
     pub eio: u64,
     /// One in this number of transfers fails with `EINTR` or `EAGAIN`.
     pub again: u64,
-    /// One in this number of transfers carries out only a part of its bytes, and reports this part
-    /// as done.
+    /// One in this number of transfers carries out only a part of its bytes, and reports the number
+    /// of these bytes.
     pub short: u64,
     /// One in this number of writes carries out only a part of its bytes, and then fails with
     /// `EIO`.
@@ -35,11 +36,12 @@ pub struct FaultPlan {
     pub delayed: u64,
     /// The delay of the transfers that `delayed` selects, ms.
     pub delay_ms: u64,
-    /// True if the results that one call of `Engine::done` collects are in random order.
+    /// True if each call of `Engine::done` returns its results in random order.
     pub reordered: bool,
-    /// Unreadable ranges of a file: 1 MiB in each `lost_mib` MiB; 0 or 1 means none.
+    /// Distance of the unreadable ranges of a file, MiB: in each `lost_mib` MiB, 1 MiB cannot be
+    /// read. 0 or 1 means that all of the file can be read.
     pub lost_mib: u64,
-    /// Capacity of each file, bytes: a write beyond it fails. 0 means no limit.
+    /// Capacity of each file, bytes: a write beyond it fails with `ENOSPC`. 0 means no limit.
     pub room: u64,
 }
 
@@ -70,15 +72,16 @@ impl FromStr for FaultPlan {
     }
 }
 
-/// The fault of a job that `Engine::done` applies to the drive's result.
+/// The change that `Engine::done` makes to the drive's result for a job.
 enum InjectedResult {
     Fails(Errno),
-    /// The result is delayed until a timer ends. The value is the drive's result, or `None` if the
-    /// drive has not finished the job yet.
+    /// The result is delayed until a timer ends. The value is the drive's result; `None` while the
+    /// drive has not finished the job.
     Held(Option<Result<usize, Errno>>),
 }
 
-/// A drive with injected faults: jobs fail, are cut short, delayed or reordered, as the plan says.
+/// An engine that injects faults: its jobs fail, are cut short, delayed or reordered, as the plan
+/// says.
 pub struct FaultyEngine {
     drive: Box<dyn Engine>,
     plan: FaultPlan,
@@ -87,13 +90,13 @@ pub struct FaultyEngine {
 }
 
 impl FaultyEngine {
-    /// An engine that passes jobs to `drive`, and injects the faults of `plan`.
+    /// Makes an engine that passes jobs to `drive`, and injects the faults of `plan`.
     pub fn new(drive: Box<dyn Engine>, plan: FaultPlan) -> Self {
         Self { drive, plan, state: plan.seed, injected: HashMap::new() }
     }
 
-    /// `splitmix64` (Steele, Lea and Flood, "Fast splittable pseudorandom number generators",
-    /// OOPSLA 2014).
+    /// Returns the next number of the generator `splitmix64` (Steele, Lea and Flood, "Fast
+    /// splittable pseudorandom number generators", OOPSLA 2014).
     fn random(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut word = self.state;
@@ -123,7 +126,7 @@ fn bytes(job: &Job) -> usize {
     job.pieces.iter().map(|piece| piece.bytes).sum()
 }
 
-/// A job that transfers only the first `bytes` bytes of `job`.
+/// Returns a job that transfers only the first `bytes` bytes of `job`.
 fn cut(job: &Job, mut bytes: usize) -> Job {
     let mut job = job.clone();
     for piece in &mut job.pieces {
@@ -163,7 +166,8 @@ impl Engine for FaultyEngine {
         } else if self.happens(plan.delayed) {
             self.injected.insert(token, InjectedResult::Held(None));
         }
-        // SAFETY: the caller upholds the contract, and the job is a part of the original job.
+        // SAFETY: the caller meets the conditions of `push`, and the memory of this job is part of
+        // the original job's memory.
         unsafe { self.drive.push(token, &job) };
     }
 
@@ -199,7 +203,7 @@ impl Engine for FaultyEngine {
                 }
             }
         }
-        // Submit the timers of delayed results. A failure may be ignored, because the next `submit`
+        // Submit the timers of delayed results. An error is ignored, because the next `submit`
         // tries again.
         let _ = self.drive.submit();
     }

@@ -1,4 +1,4 @@
-//! A store in files and block devices, without the page cache of Linux (`O_DIRECT`).
+//! A store in files and block devices, which bypasses the page cache of Linux (`O_DIRECT`).
 
 #![expect(unsafe_code, reason = "transfers hold addresses of frames")]
 
@@ -23,23 +23,23 @@ use std::{
     time::Duration,
 };
 
-/// Pages of each file that are allocated and freed together: 16 MiB.
+/// Number of pages of a file whose space is allocated and freed together: 16 MiB.
 const UNIT_PAGES: u64 = 4096;
 
 /// Number of transfers between two calls of [`FileStore::thaw`], which checks whether the other
-/// processes that share the files have ended.
+/// processes that share the store's files have ended.
 const CHECK_INTERVAL: u32 = 4096;
 
 /// Options of a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Bytes of a stripe, for a store with several files.
+    /// Size of a stripe in a store with several files, bytes.
     pub stripe: u64,
-    /// True if a device is used even if the device holds data.
+    /// True if a device is used although it holds data.
     pub force: bool,
     /// True if threads carry out transfers although the kernel has `io_uring`.
     pub threads: bool,
-    /// The retries of failed transfers.
+    /// The number of retries of a failed transfer, and the waits before them.
     pub retry: RetryPolicy,
     /// The faults to inject, for tests; `None` to inject no faults.
     pub faults: Option<FaultPlan>,
@@ -60,11 +60,11 @@ impl Default for Options {
 /// The files that hold the pages of each copy-on-write layer ([`super::snapshot`]).
 type LayerFiles = BTreeMap<Layer, Vec<BackingFile>>;
 
-/// The files of a child that is about to be forked. After the fork, parent and child each have a
-/// copy of this value, with the same open file descriptions. A lock belongs to an open file
-/// description, so the parent cannot find out by the lock whether the child uses the files. The
-/// drop of this value therefore changes no content. Only the child, which takes the files out,
-/// frees their blocks.
+/// The files of a child that is about to be forked. After the fork, the parent and the child each
+/// have a copy of this value, with the same open file descriptions. Locks belong to open file
+/// descriptions, so no lock tells the parent whether the child still uses the files. A drop of this
+/// value therefore leaves the content of the files alone. Only the child takes the files out, and
+/// later frees their blocks.
 #[derive(Debug)]
 struct ChildFiles(LayerFiles);
 
@@ -83,20 +83,20 @@ impl Drop for ChildFiles {
 
 /// A store in one or several files or block devices.
 pub struct FileStore {
-    /// The first field, because fields are dropped in order: the drop of the engine waits for
+    /// The first field, because fields are dropped in order: a drop of the engine waits for
     /// outstanding transfers, which use the files.
     engine: Box<dyn Engine>,
     options: Options,
     stripes: Stripes,
     layers: Layers,
     files: LayerFiles,
-    /// The error of the failed set-up of `io_uring`: threads carry out transfers instead. `None` if
-    /// the set-up succeeded, or if threads were requested.
+    /// The error of a failed set-up of `io_uring`, after which threads carry out the transfers.
+    /// `None` if the set-up succeeded, or if threads were requested.
     no_ring: Option<io::Error>,
     /// The transfers that are not done, keyed by their token.
     pending: HashMap<u64, PendingTransfer>,
-    /// The outstanding parts of transfers. The index of a part is its token in the engine; `unused`
-    /// has the free indices.
+    /// The outstanding parts of all transfers. The index of a part is its token in the engine;
+    /// `unused` has the free indices.
     parts: Vec<Option<TransferPart>>,
     unused: Vec<usize>,
     /// Number of transfers before the next call of [`FileStore::thaw`].
@@ -111,14 +111,14 @@ struct PendingTransfer {
     offset: u64,
     bytes: usize,
     parts_left: u32,
-    /// The name of the file or device of a part that failed, and the error; `None` while no part
-    /// has failed.
+    /// The name of the first file or device in which a part failed, and the error; `None` while no
+    /// part has failed.
     lost: Option<(Arc<str>, Errno)>,
 }
 
-/// A part of a transfer, in one file. If no file takes part in a transfer (a read of pages that no
-/// file holds, or a write beyond the capacity), the transfer has a single part without `tried`,
-/// which only reports the end of the transfer.
+/// A part of a transfer, in one file. A transfer in which no file takes part (a read of pages that
+/// no file holds, or a write beyond the capacity) has a single part. This part has no `tried`, and
+/// only reports the end of the transfer.
 #[derive(Debug)]
 struct TransferPart {
     token: u64,
@@ -128,7 +128,7 @@ struct TransferPart {
 }
 
 impl FileStore {
-    /// Opens an unnamed file in the folder `path`, or the block device `path`.
+    /// Opens the store `path`: a new unnamed file in the folder `path`, or the block device `path`.
     ///
     /// # Errors
     /// When the folder or the device cannot be opened.
@@ -139,18 +139,18 @@ impl FileStore {
     /// Opens several folders or devices as one store.
     ///
     /// # Errors
-    /// When a path cannot be used, or none is given.
+    /// When a path cannot be used, or `paths` is empty.
     pub fn open_all(paths: &[&Path], options: Options) -> Result<Self, StoreRefused> {
         let store = Self::try_open(paths, options)?;
         store.files.values().flatten().try_for_each(BackingFile::mark)?;
         Ok(store)
     }
 
-    /// Checks whether several folders or devices could be opened as one store. The check decides as
-    /// [`FileStore::open_all`] does, and changes nothing on a device.
+    /// Checks whether [`FileStore::open_all`] would accept the paths as one store. The check
+    /// changes nothing on a device.
     ///
     /// # Errors
-    /// When a path cannot be used, or none is given.
+    /// When a path cannot be used, or `paths` is empty.
     pub fn check(paths: &[&Path], options: Options) -> Result<(), StoreRefused> {
         Self::try_open(paths, options).map(drop)
     }
@@ -160,10 +160,10 @@ impl FileStore {
         Self::with_files(paths.iter().map(open).collect::<Result<_, _>>()?, options)
     }
 
-    /// A store of files in memory: for tests, and for benchmarks without a drive.
+    /// Makes a store of files in memory, for tests and for benchmarks without a drive.
     ///
     /// # Errors
-    /// When the kernel refuses.
+    /// When a file in memory cannot be made, or the options are invalid.
     pub fn memory(files: usize, options: Options) -> Result<Self, StoreRefused> {
         let make = |_| BackingFile::memory().map_err(|why| refused("in memory", &why));
         Self::with_files((0..files).map(make).collect::<Result<_, _>>()?, options)
@@ -215,22 +215,22 @@ impl FileStore {
         })
     }
 
-    /// The error of the failed set-up of `io_uring`. Threads then carry out transfers, which is
+    /// The error of a failed set-up of `io_uring`: threads then carry out the transfers, which is
     /// slower. `None` if the set-up succeeded or threads were requested.
     pub const fn no_ring(&self) -> Option<&io::Error> {
         self.no_ring.as_ref()
     }
 
-    /// Capacity of the store, bytes: the capacity of the smallest file times the number of files,
-    /// because stripes are spread evenly. Pages beyond this capacity cannot be written.
+    /// Capacity of the store, bytes. Stripes are spread evenly, so the capacity is that of the
+    /// smallest file times the number of files. Pages beyond it cannot be written.
     pub fn capacity(&self) -> u64 {
         let files = self.files.values().next();
         let least = files.and_then(|files| files.iter().map(|file| file.bytes).min());
         least.unwrap_or(0).saturating_mul(self.stripes.files)
     }
 
-    /// Passes the files of this store, and the files that are made later for forked children, to a
-    /// releaser, if one is given.
+    /// Passes the files of this store to `releaser` if it is given, and later also the files that
+    /// are made for forked children.
     #[must_use]
     pub fn released_by(mut self, releaser: Option<Releaser>) -> Self {
         if let Some(releaser) = &releaser {
@@ -241,7 +241,7 @@ impl FileStore {
         self
     }
 
-    /// Stores a part of a transfer without starting it, and returns its index in `parts`.
+    /// Adds a part of a transfer to `parts` without starting it, and returns its index.
     fn add_part(&mut self, part: TransferPart) -> u64 {
         match self.unused.pop() {
             Some(at) => {
@@ -255,13 +255,13 @@ impl FileStore {
         }
     }
 
-    /// Submits the rest of a part to the engine: the bytes that are not transferred yet. `at` is
-    /// the index of the part in `parts`.
+    /// Submits a part to the engine: those of its bytes that are not transferred yet. `at` is the
+    /// index of the part in `parts`.
     fn submit_part(&mut self, at: u64) {
         let part = self.parts.get(at as usize).and_then(Option::as_ref);
         if let Some(RetriedJob { job, .. }) = part.and_then(|part| part.tried.as_ref()) {
-            // SAFETY: the part belongs to a transfer that was started and is not done. By the
-            // contract of `begin`, its memory is mapped and unused until it is done.
+            // SAFETY: the transfer of this part was started and is not done. By the contract of
+            // `begin`, its memory is mapped, and no other code uses it.
             unsafe { self.engine.push(at, job) };
         }
     }
@@ -338,7 +338,7 @@ impl FileStore {
         Some((token, lost.map_or(Ok(()), Err)))
     }
 
-    /// The byte range of an allocation unit in a file: the same range in each file of the layer.
+    /// The byte range of an allocation unit in each file of the unit's layer.
     fn unit_bytes(&self, unit: AllocationUnit) -> Range<u64> {
         let bytes = UNIT_PAGES * BLOCK;
         unit.index * bytes..(unit.index + 1) * bytes
@@ -375,8 +375,8 @@ impl FileStore {
         }
     }
 
-    /// Freezes all stored pages, for a child that is about to be forked. Returns the layers and
-    /// files of the child, with a new layer for the child's writes.
+    /// Freezes all stored pages, for a child that is about to be forked. Returns the child's layers
+    /// and files, among them a new layer for the child's own writes.
     fn share(&mut self) -> io::Result<(Layers, ChildFiles)> {
         if self.pending.values().any(|transfer| transfer.is_write) {
             return Err(io::ErrorKind::ResourceBusy.into());
@@ -408,7 +408,7 @@ impl FileStore {
         Ok(Self::build(self.stripes, layers, files.take(), self.options)?)
     }
 
-    /// Makes the files of a new layer: one beside each file of the first layer
+    /// Makes the files of a new layer: another file beside each file of the first layer
     /// ([`BackingFile::open_another`]).
     fn open_more(&self) -> Result<Vec<BackingFile>, StoreRefused> {
         let first = self.files.values().next();
@@ -445,8 +445,7 @@ impl Store for FileStore {
             let mut units = vec![];
             let runs = self.layers.write(pages, &mut units);
             for unit in units {
-                // A failed allocation is ignored: if no space is left, the write that follows
-                // fails.
+                // A failed allocation is ignored: if no space is left, the write below fails.
                 self.each_file(unit, |file, range| {
                     drop(file.allocate(range.start, range.end - range.start));
                 });
@@ -460,7 +459,7 @@ impl Store for FileStore {
             let bytes = pages.start * BLOCK..pages.end * BLOCK;
             let Some(layer) = layer else {
                 for piece in cut(pieces, bytes.start - offset..bytes.end - offset) {
-                    // SAFETY: by the contract of `begin` the memory is mapped, and no other code
+                    // SAFETY: by the contract of `begin`, the memory is mapped, and no other code
                     // uses it.
                     unsafe { std::ptr::write_bytes(piece.address as *mut u8, 0, piece.bytes) };
                 }
@@ -503,8 +502,8 @@ impl Store for FileStore {
         self.engine.done(&mut outcomes);
         let done =
             outcomes.into_iter().filter_map(|(at, result)| self.on_result(at, result)).collect();
-        // A retry is submitted here, because the caller has submitted the transfer already, and
-        // does not submit it a second time.
+        // Submit retries here: the caller has submitted the transfer already, and does not submit
+        // it a second time.
         let _ = self.engine.submit();
         done
     }
@@ -525,9 +524,8 @@ impl Store for FileStore {
         let (stripes, options, releaser) = (self.stripes, self.options, self.releaser.clone());
         Ok(Box::new(move || {
             for fd in inherited {
-                // SAFETY: the descriptors are the child's copies of the parent's. The child never
-                // uses or drops its copy of the parent's store, so no other code closes these
-                // descriptors.
+                // SAFETY: these descriptors are the child's copies of the parent's. The child never
+                // uses or drops its copy of the parent's store, so no other code closes them.
                 drop(unsafe { OwnedFd::from_raw_fd(fd) });
             }
             let store = Self::build(stripes, layers, files.take(), options)?;
@@ -536,8 +534,8 @@ impl Store for FileStore {
     }
 }
 
-/// Returns the memory of one part of a transfer. `part` is a byte range of the concatenation of all
-/// `pieces`.
+/// Returns the pieces of memory for one part of a transfer. `part` is a byte range of the transfer:
+/// of all `pieces` one after the other.
 fn cut(pieces: &[Piece], part: Range<u64>) -> Vec<Piece> {
     let (mut at, mut cut) = (0, vec![]);
     for piece in pieces {

@@ -1,15 +1,15 @@
-//! Merging of the extents of a file, so that its blocks are freed quickly ([`super::release`]).
+//! Merges the extents of a file, so that its blocks are freed quickly ([`super::release`]).
 
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, fstatfs, seek};
 use std::{fs::File, ops::Range};
 
-/// `f_type` of ext2, ext3 and ext4 (`linux/magic.h`). Extents are merged on these file systems
-/// only. On other file systems, `FALLOC_FL_ZERO_RANGE` would free blocks and allocate new ones.
-/// Other file systems also need no merge, because they discard freed blocks in the background.
+/// `f_type` of ext2, ext3 and ext4 (`linux/magic.h`). Extents are merged only on these file
+/// systems. On others, `FALLOC_FL_ZERO_RANGE` would free blocks and allocate new ones. They also
+/// need no merge, because they discard freed blocks in the background.
 const EXT4: u64 = 0xef53;
 
-/// The extents of a file are merged range by range, with this number of bytes in a range. If the
-/// merge is interrupted, the finished ranges stay merged.
+/// Length of a range whose extents one call merges, bytes. If the merge of a file is interrupted,
+/// the finished ranges stay merged.
 const STEP: u64 = 16 << 20;
 
 /// Merges the extents of a byte range of `file`. The content of the range is lost: it becomes
@@ -20,8 +20,8 @@ pub(super) fn merge_extents(file: &File, range: Range<u64>) {
     }
     let mut offset = range.start;
     while offset < range.end {
-        // Skip holes and unwritten extents. The seek fails with `ENXIO` if there are no data up to
-        // the end of the file.
+        // Skip holes and unwritten extents. The seek fails with `ENXIO` if no data follow up to the
+        // end of the file.
         let Ok(data) = seek(file, SeekFrom::Data(offset)) else { return };
         let start = (data / STEP * STEP).max(range.start);
         if start >= range.end {

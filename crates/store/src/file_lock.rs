@@ -5,14 +5,14 @@
 
 use std::{fs::File, io, os::fd::AsRawFd};
 
-/// Takes a lock for the open file description of `file`: an exclusive lock if `is_alone` is true,
-/// and a shared lock otherwise. Fails if another open file description of the file holds a
+/// Takes a lock on a file for the open file description of `file`: an exclusive lock if `is_alone`
+/// is true, otherwise a shared lock. Fails if another open file description of the file holds a
 /// conflicting lock.
 pub(super) fn lock(file: &File, is_alone: bool) -> io::Result<()> {
     set_lock(file, libc::F_OFD_SETLK, is_alone)
 }
 
-/// Waits until no other open file description of the file holds a lock, and takes an exclusive
+/// Waits until no other open file description of the file holds a lock, and then takes an exclusive
 /// lock.
 pub(super) fn wait_until_alone(file: &File) -> io::Result<()> {
     loop {

@@ -31,13 +31,13 @@ pub use retry::Job;
 
 use std::{io, os::fd::BorrowedFd};
 
-/// Maximum number of pieces of memory of a transfer: `UIO_MAXIOV` of the kernel.
+/// Maximum number of pieces of memory in a transfer: `UIO_MAXIOV` of the kernel.
 pub const PIECES_MAX: usize = 1024;
 
 /// The index of a page in the store: the offset of the page divided by the page size.
 pub type Page = u64;
 
-/// Offsets and lengths of transfers are multiples of this number of bytes.
+/// Unit of transfers, bytes: the offset and the length of a transfer are multiples of it.
 const BLOCK: u64 = interleaf_procfs::page::PAGE_BYTES as u64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ pub struct Transfer<'a> {
     pub token: u64,
     /// True if the transfer writes to the store.
     pub is_write: bool,
-    /// The offset in the store, bytes.
+    /// The offset of the range in the store, bytes.
     pub offset: u64,
     /// The pieces of memory, at most [`PIECES_MAX`], in the order of the bytes in the store.
     pub pieces: &'a [Piece],
@@ -77,7 +77,7 @@ pub struct TransferError {
     pub store: String,
     /// True if the transfer was a write.
     pub is_write: bool,
-    /// The offset in the store, bytes.
+    /// The offset of the transfer in the store, bytes.
     pub offset: u64,
     /// The length of the transfer, bytes.
     pub bytes: usize,
@@ -85,13 +85,13 @@ pub struct TransferError {
     pub why: io::Error,
 }
 
-/// A store that cannot be used.
+/// The error for a store that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the store {store}: {why}")]
 pub struct StoreRefused {
     /// The file, device or folder, as the user named it.
     pub store: String,
-    /// The reason why the store cannot be used, as text.
+    /// The reason, for the user.
     pub why: String,
     /// The remedy for the user.
     pub hint: String,
@@ -103,7 +103,8 @@ impl From<StoreRefused> for io::Error {
     }
 }
 
-/// The function that [`Store::fork`] returns: in the forked child, it makes the child's store.
+/// The function that [`Store::fork`] returns: called in the forked child, it makes the child's
+/// store.
 pub type ChildStore = Box<dyn FnOnce() -> io::Result<Box<dyn Store>> + Send>;
 
 /// A store of pages. A page that was never written reads as zeros.
@@ -111,37 +112,38 @@ pub trait Store: Send {
     /// Starts a transfer.
     ///
     /// # Safety
-    /// Until the transfer is done, the memory stays mapped. No other code writes to this memory. If
-    /// the transfer is a read, no other code uses the memory at all.
+    /// Until the transfer is done, the memory of its pieces stays mapped, and no other code writes
+    /// to this memory. If the transfer is a read, no other code uses the memory at all.
     ///
     /// # Errors
-    /// When the transfer cannot be started. The transfer then counts as failed.
+    /// When the transfer cannot be started. It then counts as failed.
     unsafe fn begin(&mut self, transfer: Transfer<'_>) -> io::Result<()>;
 
     /// Erases a range of the store, so that it reads as zeros.
     fn erase(&mut self, offset: u64, bytes: u64);
 
-    /// Submits all transfers that were started.
+    /// Submits all transfers that `Store::begin` has started.
     ///
     /// # Errors
-    /// When transfers cannot be submitted any more.
+    /// When the store can submit no transfers any more.
     fn submit(&mut self) -> io::Result<()>;
 
     /// True if a transfer may have finished since the last call of [`Store::done`].
     fn has_done(&mut self) -> bool;
 
-    /// Returns the token and the result of each transfer that finished since the last call. A
-    /// transfer of which only a part was done has failed.
+    /// Returns the token and the result of each transfer that finished since the last call of this
+    /// function. A transfer of which only a part was done counts as failed.
     fn done(&mut self) -> Vec<(u64, Result<(), TransferError>)>;
 
-    /// A descriptor that is readable when transfers are finished.
+    /// A descriptor that is readable while finished transfers wait for [`Store::done`].
     fn ready(&self) -> BorrowedFd<'_>;
 
-    /// Announces a fork. The caller then writes dirty pages back, and calls [`Store::fork`].
+    /// Announces a fork. Before the fork, the caller writes dirty pages back and then calls
+    /// [`Store::fork`].
     fn before_fork(&mut self) {}
 
-    /// Prepares the store for a child that is forked now. The child begins with the same pages.
-    /// Neither process sees later writes of the other process. The returned function is called once
+    /// Prepares the store for a child that is about to be forked. The child begins with the same
+    /// pages; later, neither process sees writes of the other. The returned function is called once
     /// in the child, and dropped in the parent as soon as the child runs. The child neither uses
     /// nor drops its copy of this store.
     ///

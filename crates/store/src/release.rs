@@ -34,28 +34,32 @@ use std::{
     thread,
 };
 
-/// The name of a releaser's socket in the folder of a session; the releaser's process ID follows.
+/// The first part of the name of a releaser's socket, in the folder of a session. The releaser's
+/// process ID follows.
 const SOCKET_PREFIX: &str = "release.";
 
-/// The message that requests to release a store file; a descriptor of the file is attached.
+/// The message that asks a releaser to release a store file. A descriptor of the file is attached.
 const RELEASE: Words = [8, 0, 0, 0];
 
-/// Stack size of a thread, bytes. The thread releases one file, and mostly waits for a lock.
+/// Stack size of a thread that releases one file, bytes. The thread needs little: it mostly waits
+/// for a lock.
 const STACK_BYTES: usize = 64 << 10;
 
-/// Finds the releasers of a session: processes that free the blocks of store files.
+/// The releasers of a session, which are found by their sockets in the session's folder. A releaser
+/// is a process that frees the blocks of store files.
 #[derive(Clone, Debug)]
 pub struct Releaser {
     folder: PathBuf,
 }
 
 impl Releaser {
-    /// The releasers that listen in the folder of a session, including those that start later.
+    /// Returns the releasers that listen in the folder of a session, including those that start
+    /// later.
     pub fn in_folder(folder: &Path) -> Self {
         Self { folder: folder.into() }
     }
 
-    /// Sends a descriptor of the file to the first releaser that listens.
+    /// Sends a descriptor of `file` to the first releaser that listens.
     ///
     /// # Errors
     /// When no releaser listens. The last close of the file then frees its blocks.
@@ -79,10 +83,10 @@ impl Releaser {
     }
 }
 
-/// Runs a releaser. A releaser holds the files that it receives until no pager has them open, and
-/// then closes them. When the releaser listens, it writes a byte to the keeper (the process that
-/// keeps the session running). The releaser accepts files until the keeper has closed its end of
-/// the connection, and returns when all files are released.
+/// Runs a releaser: holds the files that it receives until no pager has them open, and then closes
+/// them. As soon as the releaser listens, it writes a byte to `keeper`, the connection to the
+/// process that keeps the session running. The releaser accepts files until that process has closed
+/// its end of the connection. It returns when all files are released.
 ///
 /// # Errors
 /// When the socket cannot be made in `folder`, or connections cannot be accepted.
@@ -109,16 +113,16 @@ pub fn serve(folder: &Path, mut keeper: UnixStream) -> io::Result<()> {
                 thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, take)?;
             }
         }
-        // The socket is not removed here: it is removed with the folder of the session.
+        // The socket is not removed here, but with the folder of the session.
         Ok(())
     })
 }
 
 /// Frees the blocks of a file after all processes that locked the file have closed it.
 fn release(file: OwnedFd) {
-    // Open the file once more, because locks belong to open file descriptions: `file` shares the
-    // description of the pager. A lock through `file` would not conflict with the pager's lock, and
-    // would therefore not wait until the pager has closed the file.
+    // Open the file once more. Locks belong to open file descriptions, and `file` shares the
+    // pager's description: a lock through `file` would not conflict with the pager's lock, and
+    // would not wait until the pager has closed the file.
     let path = format!("/proc/self/fd/{}", file.as_raw_fd());
     let Ok(own) = OpenOptions::new().read(true).write(true).open(path) else { return };
     drop(file);

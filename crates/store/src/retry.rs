@@ -1,4 +1,4 @@
-//! Retries of a transfer that a drive does not carry out completely.
+//! Retries transfers that a drive does not carry out completely.
 //!
 //! A drive may transfer only a part, be interrupted, or be busy. It may also fail once and then
 //! work again, for example because a path to the drive was switched, or a command timed out. A
@@ -9,7 +9,7 @@ use super::Piece;
 use rustix::io::Errno;
 use std::{os::fd::RawFd, time::Duration};
 
-/// A retry of the rest of a transfer begins at a multiple of this number of bytes, as direct
+/// Unit of retries, bytes: a retry of the rest of a transfer begins at a multiple of it, as direct
 /// transfers (`O_DIRECT`) must.
 const BLOCK: usize = interleaf_procfs::page::PAGE_BYTES;
 
@@ -28,25 +28,26 @@ pub struct Job {
 /// The longest wait between two tries.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
-/// Number and timing of the tries of a transfer that fails.
+/// The number of tries of a transfer that fails, and the waits between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryPolicy {
     /// Number of consecutive failed tries without progress after which a transfer counts as lost.
     pub tries: u32,
-    /// The wait before the second try. Each later wait is ten times as long as the last, at most 1
-    /// s.
+    /// The wait before the second try. Each further wait is ten times as long as the previous one,
+    /// but at most 1 s.
     pub first: Duration,
 }
 
 impl Default for RetryPolicy {
-    /// Waits of 10 ms, 100 ms and 1 s. Their sum is longer than a multipath drive takes to switch
-    /// to another path, and shorter than a user waits before assuming that the program hangs.
+    /// Four tries, with waits of 10 ms, 100 ms and 1 s between them. The waits together are longer
+    /// than a multipath drive takes to switch to another path, and shorter than a user waits before
+    /// assuming that the program hangs.
     fn default() -> Self {
         Self { tries: 4, first: Duration::from_millis(10) }
     }
 }
 
-/// The action of the engine's caller after the drive has returned a result for a job.
+/// The next action of the engine's caller, after the drive has returned a result for a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextStep {
     Done,
@@ -58,8 +59,8 @@ pub enum NextStep {
     Lost(Errno),
 }
 
-/// A job, the number of its failed tries since its last progress, and the number of its waits for a
-/// busy drive (a busy drive does not count as a failed try).
+/// A job with two counts: `fails`, its failed tries since its last progress, and `waits`, its waits
+/// for a busy drive. A try that finds the drive busy is not counted as failed.
 #[derive(Clone, Debug)]
 pub struct RetriedJob {
     /// The part of the job that is not transferred yet.
@@ -68,29 +69,30 @@ pub struct RetriedJob {
     waits: u32,
 }
 
-/// Maximum number of retries while a drive is busy, 1 ms apart: together 30 s.
+/// Maximum number of retries while a drive is busy. They are 1 ms apart: 30 s in all.
 const BUSY_MAX: u32 = 30_000;
 
 impl RetriedJob {
-    /// A job before its first try.
+    /// Makes a job that was not tried yet.
     pub const fn new(job: Job) -> Self {
         Self { job, fails: 0, waits: 0 }
     }
 
-    /// Handles the drive's result for a try: the number of transferred bytes, or the error.
+    /// Handles the drive's result for one try of the job: the number of transferred bytes, or the
+    /// error. Returns the next action.
     pub fn on(&mut self, result: Result<usize, Errno>, policy: RetryPolicy) -> NextStep {
         let left: usize = self.job.pieces.iter().map(|piece| piece.bytes).sum();
         let why = match result {
             Ok(done) if done >= left => return NextStep::Done,
             // A transfer of at least one block is progress: the rest is submitted. A transfer of
             // less than a block counts as a failure, because a direct transfer cannot continue
-            // there.
+            // inside a block.
             Ok(done) if done >= BLOCK => {
                 self.fails = 0;
                 self.advance(done / BLOCK * BLOCK);
                 return NextStep::Go;
             }
-            // No byte, or less than a block, was transferred: the offset is beyond the end of a
+            // No byte, or less than a block, was transferred: the range is beyond the end of a
             // truncated file, or the drive does not work.
             Ok(_) => Errno::IO,
             Err(Errno::INTR) => return NextStep::Go,

@@ -1,8 +1,9 @@
-//! Copy-on-write snapshots: the layer that holds each page of a program and of its children.
+//! Copy-on-write snapshots: which layer holds each page of a program and of its forked children.
 //!
 //! A child begins with its parent's pages, which are not copied: all stored pages are *frozen*,
-//! which means that neither process changes them. From then on, each process writes to a layer of
-//! its own, page by page. In this example, the layer that holds a page is in brackets:
+//! which means that neither process changes them in place. From then on, each process writes
+//! changed pages to a layer of its own. In this example, the layer that holds a page is in
+//! brackets:
 //!
 //! ```text
 //!            parent          child
@@ -12,7 +13,7 @@
 //! ```
 //!
 //! When all other processes that use a frozen layer have ended, the layer is *thawed*: the last
-//! process writes to its remaining pages in this layer in place.
+//! process again changes its remaining pages of this layer in place.
 //!
 //! Space is allocated and freed in units of some MiB, so that a file has few extents.
 
@@ -38,7 +39,7 @@ struct LayerUse {
     is_frozen: bool,
     is_in_use: bool,
     pages: u64,
-    /// Number of pages in use in each allocation unit, indexed by the unit.
+    /// Number of pages of the layer in each allocation unit, indexed by the unit.
     units: Vec<u32>,
 }
 
@@ -50,13 +51,13 @@ pub struct LayerRun {
     pub pages: Range<Page>,
 }
 
-/// Neighbouring pages of one layer that share their allocation: space for all of them is allocated
-/// when the first of them is written, and freed when the last of them is erased.
+/// Neighbouring pages whose space in a layer is allocated together, when the first of them is
+/// written, and freed together, when the last of them is erased.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AllocationUnit {
     pub layer: Layer,
-    /// The index of the unit within the layer: the unit's first page divided by the number of pages
-    /// of a unit.
+    /// The index of the unit in the layer: the unit's first page divided by the number of pages in
+    /// a unit.
     pub index: u64,
 }
 
@@ -72,9 +73,9 @@ impl Layers {
         runs(pages, |page| self.layer(page))
     }
 
-    /// Prepares a write to `pages`: pages of frozen layers and new pages move to the writable
-    /// layer. Returns `pages`, split into runs of pages that are in the same layer. Allocation
-    /// units that become used are appended to `units`.
+    /// Prepares a write to `pages`: new pages, and pages in frozen layers, move to the writable
+    /// layer. Returns `pages`, split into runs of pages that are in the same layer. Appends
+    /// allocation units that become used to `units`.
     pub fn write(&mut self, pages: Range<Page>, units: &mut Vec<AllocationUnit>) -> Vec<LayerRun> {
         if self.of.len() < pages.end as usize {
             self.of.resize(pages.end as usize, NOWHERE);
@@ -91,16 +92,16 @@ impl Layers {
         runs(pages, |page| self.layer(page))
     }
 
-    /// Erases pages. Allocation units that become unused are appended to `units`.
+    /// Erases pages. Appends allocation units that become unused to `units`.
     pub fn erase(&mut self, pages: Range<Page>, units: &mut Vec<AllocationUnit>) {
         for page in pages.start..pages.end.min(self.of.len() as Page) {
             self.leave(page, units);
         }
     }
 
-    /// Freezes all layers that have pages, for a child. Returns `Some(Some(layer))` if a new
-    /// writable layer was added, `Some(None)` if an empty writable layer existed already, and
-    /// `None` if there are too many layers.
+    /// Freezes all layers that have pages, for a child that is about to be forked. Returns
+    /// `Some(Some(layer))` if a new writable layer was added, `Some(None)` if an empty writable
+    /// layer existed already, and `None` if there are too many layers.
     pub fn fork(&mut self) -> Option<Option<Layer>> {
         let is_empty = |layer: &LayerUse| layer.is_in_use && !layer.is_frozen && layer.pages == 0;
         let new = if !self.layers.iter().any(is_empty) {
@@ -121,8 +122,9 @@ impl Layers {
         Some(new)
     }
 
-    /// Returns the child's layers, right after [`Layers::fork`]: the frozen layers, and one
-    /// writable layer for the child's own writes. Also returns the number of the writable layer.
+    /// Returns the layers of a child, and the number of its writable layer. Called right after
+    /// [`Layers::fork`]. The child has all frozen layers, and one writable layer for its own
+    /// writes.
     pub fn child(&self) -> (Self, Layer) {
         let mut child = self.clone();
         for layer in child.layers.iter_mut().filter(|layer| !layer.is_frozen) {
@@ -134,7 +136,7 @@ impl Layers {
     }
 
     /// Makes the remaining pages of a frozen layer writable again, after all other processes that
-    /// use the layer have ended. The unused allocation units of the layer are appended to `units`.
+    /// use the layer have ended. Appends the unused allocation units of the layer to `units`.
     pub fn thaw(&mut self, layer: Layer, units: &mut Vec<AllocationUnit>) {
         let of = &mut self.layers[usize::from(layer) - 1];
         of.is_frozen = false;
@@ -155,9 +157,9 @@ impl Layers {
         layers.map(|(_, name)| name).collect()
     }
 
-    /// Two layers that can be merged: the smallest layer with pages, whose pages can move, and the
-    /// largest layer that is not frozen, to which they can move. `None` if there are no two such
-    /// layers.
+    /// Returns two layers that can be merged. The first is the smallest layer with pages: its pages
+    /// can move. The second is the largest layer that is not frozen: the pages can move to it.
+    /// `None` if no two such layers exist.
     pub fn mergeable(&self) -> Option<(Layer, Layer)> {
         let in_use = || (1..).zip(&self.layers).filter(|(_, layer)| layer.is_in_use);
         let open = in_use().filter(|(_, layer)| !layer.is_frozen);
@@ -173,8 +175,8 @@ impl Layers {
         found.into_iter().map(|run| run.pages).collect()
     }
 
-    /// Moves pages to the layer `to`, which is not frozen, after their content was copied to the
-    /// files of `to`. Allocation units that become unused are appended to `left`.
+    /// Moves pages to the layer `to`, which is not frozen. The caller has copied their content to
+    /// the files of `to`. Appends allocation units that become unused to `left`.
     pub fn move_pages(&mut self, pages: Range<Page>, to: Layer, left: &mut Vec<AllocationUnit>) {
         for page in pages {
             self.leave(page, left);
@@ -192,8 +194,8 @@ impl Layers {
         self.of.get(page as usize).copied().unwrap_or(NOWHERE)
     }
 
-    /// The layer that new pages are written to: the first layer that is not frozen. Such a layer
-    /// always exists, because `fork` leaves an empty layer unfrozen, or adds an empty layer.
+    /// The layer for new pages: the first layer that is not frozen. Such a layer always exists,
+    /// because `fork` leaves an empty layer unfrozen, or adds one.
     fn top(&self) -> Layer {
         let is_open = |layer: &LayerUse| layer.is_in_use && !layer.is_frozen;
         self.layers.iter().position(is_open).map_or(NOWHERE, |at| at as Layer + 1)
@@ -222,8 +224,8 @@ impl Layers {
         let in_layer = &mut self.layers[usize::from(layer) - 1];
         in_layer.pages -= 1;
         in_layer.units[unit as usize] -= 1;
-        // Space of a frozen layer stays allocated, even without pages of this process: other
-        // processes may have pages there.
+        // The unit's space in a frozen layer stays allocated, even without pages of this process:
+        // other processes may have pages in the unit.
         if in_layer.units[unit as usize] == 0 && !in_layer.is_frozen {
             units.push(AllocationUnit { layer, index: unit });
         }
@@ -411,8 +413,8 @@ mod tests {
     }
 
     proptest! {
-        /// Each process reads the content that it wrote last. If it has not written to a page, it
-        /// reads the content that its parent had at the fork.
+        /// Asserts that each process reads the content that it wrote last. A page that it has not
+        /// written has the content that its parent had at the fork.
         #[test]
         fn writes_of_one_process_are_invisible_to_others(
             steps in proptest::collection::vec((any::<prop::sample::Index>(), step()), 0..200),

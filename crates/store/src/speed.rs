@@ -1,5 +1,5 @@
-//! Measures the bandwidth and latency of a store as a pager uses it, in a few seconds and without
-//! the page cache of Linux.
+//! Measures the bandwidth and latency of a store, with transfers as a pager makes them. A
+//! measurement takes a few seconds and bypasses the page cache of Linux.
 
 #![expect(unsafe_code, reason = "a store is handed memory")]
 
@@ -15,26 +15,26 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Bytes of a sequential transfer. 1 MiB is enough: larger transfers are no faster.
+/// Size of a sequential transfer, bytes. Transfers larger than 1 MiB are no faster.
 const LARGE: usize = 1 << 20;
 
-/// Number of outstanding large transfers.
+/// Number of outstanding transfers in sequential reads and writes.
 const LARGE_DEPTH: usize = 16;
 
-/// Bytes of a random read.
+/// Size of a random read, bytes.
 const SMALL: usize = PAGE_BYTES;
 
-/// Seed of the random data and offsets. It is the same in each run, so that runs are comparable.
+/// Seed of the random data and offsets: the same in each run, so that runs are comparable.
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The measured speed of a store.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoreSpeed {
-    /// Size of the part of the store that was written and read, bytes.
+    /// Size of the part of the store that was written and then read, bytes.
     pub bytes: u64,
-    /// Bandwidth of sequential reads of 1 MiB, 16 at a time, GB/s.
+    /// Bandwidth of sequential reads, GB/s: 16 outstanding transfers of 1 MiB.
     pub read_gbps: f64,
-    /// Bandwidth of sequential writes of 1 MiB, 16 at a time, GB/s.
+    /// Bandwidth of sequential writes, GB/s: 16 outstanding transfers of 1 MiB.
     pub write_gbps: f64,
     /// Random reads of single pages, one entry for each queue depth.
     pub random: Vec<RandomReads>,
@@ -47,7 +47,7 @@ pub struct RandomReads {
     pub depth: usize,
     /// Reads per second.
     pub iops: f64,
-    /// Mean latency, us: the depth divided by the rate (Little's law).
+    /// Mean latency, us: `depth` divided by `iops` (Little's law).
     pub latency_us: f64,
 }
 
@@ -61,8 +61,8 @@ pub enum SpeedError {
 }
 
 /// Measures the first `bytes` bytes of a store: sequential writes, sequential reads, and random
-/// reads at each queue depth of `depths`. Each of these measurements starts transfers for at most
-/// `limit`. The former content of the store is lost.
+/// reads at each queue depth in `depths`. Each of these measurements starts transfers for at most
+/// the time `limit`. The former content of the store is lost.
 ///
 /// # Errors
 /// When a transfer fails.
@@ -84,8 +84,8 @@ pub fn measure(
     let sequence = |at: u64| (at % parts) * LARGE as u64;
     let (written, time) = bench.run(true, LARGE, LARGE_DEPTH, (limit, parts), sequence)?;
     let write_gbps = gbps(written * LARGE as u64, time);
-    // Read only the written range: the rest of a file is a hole, whose reads do not reach the
-    // drive.
+    // Read only the range that was written: the rest of a file is a hole, and reads of a hole do
+    // not reach the drive.
     let there = written.min(parts).max(1);
     let sequence = |at: u64| (at % there) * LARGE as u64;
     let (read, time) = bench.run(false, LARGE, LARGE_DEPTH, (limit, u64::MAX), sequence)?;
@@ -116,11 +116,11 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Keeps `depth` transfers outstanding for `limit`, or until `most` transfers were started. The
-    /// first `depth` transfers are started even after `limit`, so that a measurement in which the
-    /// thread lost its CPU still has transfers. Transfer n, counted from 0, moves `bytes` bytes at
-    /// the offset `offset(n)` of the store. Returns the number of transfers and the time from the
-    /// first start to the last end.
+    /// Keeps `depth` transfers outstanding for the time `limit`, or until `most` transfers were
+    /// started. The first `depth` transfers are started even after `limit`, so that there are
+    /// transfers even if the thread lost its CPU. Transfer n, counted from 0, moves `bytes` bytes
+    /// at the offset `offset(n)` of the store. Returns the number of transfers, and the time from
+    /// the first start to the last end.
     fn run(
         &mut self,
         is_write: bool,
@@ -133,7 +133,7 @@ impl Bench<'_> {
         let may_begin =
             |begun: u64| begun < most && (begun < depth as u64 || start.elapsed() < limit);
         let (mut begun, mut done, mut failed) = (0, 0, None);
-        // `used` has, for each outstanding transfer, its token and the index of its part of the
+        // `used` maps the token of each outstanding transfer to the index of its part of the
         // memory. `free` has the indices of the parts that no transfer uses.
         let mut used = HashMap::new();
         let mut free: Vec<usize> = (0..depth).collect();
@@ -145,8 +145,8 @@ impl Bench<'_> {
                 let token = self.moved;
                 let pieces = &[piece];
                 let transfer = Transfer { token, is_write, offset: offset(begun), pieces };
-                // SAFETY: this part of the memory is in no other transfer, only this function uses
-                // the memory, and the memory is dropped after all transfers are done.
+                // SAFETY: no other transfer and no other function uses this part of the memory, and
+                // the memory is dropped only after all transfers are done.
                 match unsafe { self.store.begin(transfer) } {
                     Ok(()) => begun += 1,
                     Err(why) => failed = Some(SpeedError::System(why)),
@@ -158,8 +158,8 @@ impl Bench<'_> {
                 break;
             }
             if let Err(why) = self.submit_and_wait() {
-                // The wait has failed. Leak the memory, because outstanding transfers may still use
-                // it.
+                // The wait has failed. Leak the memory, because outstanding transfers may still
+                // write to it.
                 mem::forget(mem::take(&mut self.memory));
                 return Err(why.into());
             }
@@ -172,8 +172,8 @@ impl Bench<'_> {
         failed.map_or(Ok((done, start.elapsed())), Err)
     }
 
-    /// Submits the transfers that [`Store::begin`] has accepted, and waits until a transfer is
-    /// finished. Also returns when a signal arrives, possibly before any transfer is finished.
+    /// Submits the transfers that [`Store::begin`] has accepted, and waits until one of them
+    /// finishes. Also returns when a signal arrives, possibly before a transfer has finished.
     fn submit_and_wait(&mut self) -> io::Result<()> {
         self.store.submit()?;
         let ready = self.store.ready();
@@ -188,8 +188,8 @@ fn gbps(bytes: u64, time: Duration) -> f64 {
     bytes as f64 / 1e9 / time.as_secs_f64()
 }
 
-/// The next pseudorandom number (xorshift64*: Vigna, "An experimental exploration of Marsaglia's
-/// xorshift generators, scrambled", 2016).
+/// Returns the next pseudorandom number (xorshift64*: Vigna, "An experimental exploration of
+/// Marsaglia's xorshift generators, scrambled", 2016).
 fn random(state: &mut u64) -> u64 {
     *state ^= *state >> 12;
     *state ^= *state << 25;

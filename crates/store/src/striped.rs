@@ -2,11 +2,12 @@
 
 use std::{iter, ops::Range};
 
-/// The geometry of the stripes. Stripe n of the store is in the file with the index n % `files`.
+/// The geometry of the stripes. Stripe n of the store is in the file with the index n modulo
+/// `files`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stripes {
     pub files: u64,
-    /// Bytes of a stripe.
+    /// Size of a stripe, bytes.
     pub bytes: u64,
 }
 
@@ -17,14 +18,14 @@ pub struct StripePart {
     pub file: usize,
     /// Offset of the part in the file, bytes.
     pub offset: u64,
-    /// The pieces of the range that are in this file, as byte offsets in the whole store, in order.
-    /// The pieces follow each other in the file without gaps.
+    /// The pieces of the range that are in this file, in order, as byte offsets in the whole store.
+    /// In the file, the pieces follow each other without gaps.
     pub of: Vec<Range<u64>>,
 }
 
 impl Stripes {
-    /// Splits a range of the store into one part for each file. One part for each file suffices,
-    /// because the stripes of the range that are in one file are contiguous in this file.
+    /// Splits a range of the store into one part for each file. One part suffices, because the
+    /// stripes of the range that are in the same file are contiguous in this file.
     pub fn parts(&self, whole: Range<u64>) -> Vec<StripePart> {
         if self.files == 1 {
             return vec![StripePart {
@@ -78,7 +79,7 @@ mod tests {
         #[test]
         fn each_byte_is_in_one_place(files in 1_u64..5, start in 0_u64..64, bytes in 1_u64..200) {
             let stripes = Stripes { files, bytes: 8 };
-            // The file and the offset of each byte of a range. File and offset must be the same
+            // Returns the file and the offset of each byte of a range. Both must be the same
             // whether the range is split as a whole or byte by byte.
             let place = |whole: Range<u64>| -> Vec<(u64, usize, u64)> {
                 let flat = |part: StripePart| {

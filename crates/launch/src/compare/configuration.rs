@@ -1,5 +1,5 @@
-//! A configuration of a command: its placement, threads, huge pages, environment and wrapper, as
-//! arguments before the command and variables in its environment.
+//! A configuration of a command: placement, threads, huge pages, environment and wrapper. It is
+//! applied by arguments before the command and by variables in the command's environment.
 
 use interleaf_console::Failure;
 use interleaf_model::{units::Bytes, weights::Weights};
@@ -9,11 +9,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Variables that set the number of threads of common runtimes and libraries.
+/// Environment variables that set the number of threads in common runtimes and libraries.
 const THREAD_VARIABLES: [&str; 4] =
     ["OMP_NUM_THREADS", "RAYON_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"];
 
-/// `TUNABLES` is the environment variable with the tunables of glibc. With the tunable
+/// `TUNABLES` is the environment variable for the tunables of glibc. With the tunable
 /// `HUGE_PAGES_OF_MALLOC`, `malloc` requests huge pages by madvise(2).
 const TUNABLES: &str = "GLIBC_TUNABLES";
 const HUGE_PAGES_OF_MALLOC: &str = "glibc.malloc.hugetlb=1";
@@ -21,7 +21,7 @@ const HUGE_PAGES_OF_MALLOC: &str = "glibc.malloc.hugetlb=1";
 /// A configuration under which a command is run. The default runs the command unchanged.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Configuration {
-    /// The name of the configuration in results.
+    /// The name of the configuration in results; `None` to name it by a letter.
     pub name: Option<String>,
     /// The whole configuration as the user wrote it.
     pub setting: String,
@@ -31,24 +31,24 @@ pub struct Configuration {
     pub huge_pages: Option<HugePages>,
     /// Variables in the environment of the command.
     pub variables: Vec<(String, String)>,
-    /// The program that starts the command, such as `taskset`, with its arguments. Empty without a
-    /// wrapper.
+    /// The program that starts the command, such as `taskset`, with its arguments; empty if there
+    /// is none.
     pub wrapper: Vec<String>,
 }
 
-/// The variables and the arguments with which a command is started under a configuration.
+/// What a configuration puts before a command: environment variables and arguments.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Prefix {
-    /// Variables that are set in the environment of the started process. A program that sets them
-    /// (`env`) would add its own run time and page faults to those of the command.
+    /// Variables that are set in the environment of the started process. They are not set by `env`,
+    /// because its run time and page faults would be counted as those of the command.
     pub(super) variables: Vec<(String, String)>,
     /// Arguments before the command.
     pub(super) words: Vec<OsString>,
 }
 
 impl Prefix {
-    /// The arguments with which a shell starts the command under the same configuration: `env` sets
-    /// the variables.
+    /// Returns the arguments with which a shell starts the command under the same configuration:
+    /// here `env` sets the variables.
     pub(super) fn shell_words(&self) -> Vec<OsString> {
         if self.variables.is_empty() {
             return self.words.clone();
@@ -75,7 +75,7 @@ pub enum MemoryChoice {
 /// The use of transparent huge pages by the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HugePages {
-    /// Huge pages where the machine's setting allows them. With the setting `always`, all memory
+    /// Huge pages as far as the machine's setting allows. With the setting `always`, all memory
     /// that can have huge pages has them. With the setting `madvise`, glibc's `malloc` requests
     /// huge pages for its memory.
     Always,
@@ -84,11 +84,11 @@ pub enum HugePages {
 }
 
 impl Configuration {
-    /// The variables of a command and the arguments before it, for a machine whose setting of huge
-    /// pages is `huge_pages`. `interleaf` is the path of this program.
+    /// Returns the environment variables of a command and the arguments before it. `interleaf` is
+    /// the path of this program, and `huge_pages` the machine's setting of transparent huge pages.
     ///
     /// # Errors
-    /// When the machine does not allow huge pages.
+    /// When huge pages are requested and the machine does not allow them.
     pub(super) fn prefix(
         &self,
         interleaf: &Path,
@@ -145,7 +145,7 @@ impl Configuration {
                 }
             }
         }
-        // A variable that the user sets has precedence over the value from `threads` or
+        // A variable that the user sets has precedence over its value from `threads` or
         // `huge_pages`.
         variables.retain(|(name, _)| self.variables.iter().all(|(given, _)| given != name));
         variables.extend(self.variables.iter().cloned());

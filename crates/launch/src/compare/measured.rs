@@ -1,4 +1,4 @@
-//! The metric and the resources of one run of a comparison.
+//! Determines the metric and the resources of one run of a comparison.
 
 use super::{CompareOptions, Compared, Quantity};
 use crate::log;
@@ -6,7 +6,7 @@ use interleaf_linux::launch::command::Resources;
 use interleaf_record::{bench::BenchDocument, compare_runs::ComparedRun, rounded};
 use std::{fs, path::Path, time::Duration};
 
-/// Units of times. For a metric in one of these units, lower is better.
+/// Units of time. A metric in one of these units is better if it is lower.
 const UNITS_OF_TIME: [&str; 4] = ["s", "ms", "us", "ns"];
 
 /// The unit of a metric, and its direction: true if a higher metric is better.
@@ -15,7 +15,7 @@ pub(super) struct FoundMetric {
     pub(super) higher_is_better: bool,
 }
 
-/// The name of the metric of a workload.
+/// Returns the name of the metric of the workload `compared`.
 pub(super) fn metric(options: &CompareOptions, compared: &Compared) -> String {
     match (&options.metric, compared) {
         (Some(metric), _) => metric.to_string(),
@@ -28,7 +28,7 @@ pub(super) fn metric(options: &CompareOptions, compared: &Compared) -> String {
     }
 }
 
-/// True if a higher metric of a workload is better.
+/// True if a higher metric is better for the workload `compared`.
 pub(super) fn higher_is_better(options: &CompareOptions, compared: &Compared) -> bool {
     match (&options.metric, compared) {
         (Some(_), _) => options.higher_is_better,
@@ -37,12 +37,13 @@ pub(super) fn higher_is_better(options: &CompareOptions, compared: &Compared) ->
     }
 }
 
-/// True if the result of a workload of `interleaf bench` is a rate, not a time.
+/// True if `unit`, the unit of a result of `interleaf bench`, is that of a rate and not of a time.
 fn is_rate(unit: &str) -> bool {
     !UNITS_OF_TIME.contains(&unit)
 }
 
-/// The unit of the metric of a workload before its first run; empty if it is unknown.
+/// Returns the unit of the metric of the workload `compared` before its first run; empty if it is
+/// unknown.
 pub(super) fn unit<'a>(options: &CompareOptions, compared: &'a Compared) -> &'a str {
     match (&options.metric, compared) {
         (None, Compared::Bench { rate_unit, .. }) => rate_unit,
@@ -54,15 +55,15 @@ pub(super) fn unit<'a>(options: &CompareOptions, compared: &'a Compared) -> &'a 
     }
 }
 
-/// The failure of a run if the metric is peak memory, but the kernel's figure may be the peak of
-/// this process ([`Resources::resident_max`]).
+/// The failure of a run whose metric is peak memory if the kernel's figure may be the peak of this
+/// process instead of the command's ([`Resources::resident_max`]).
 const UNKNOWN_PEAK: &str = "its peak memory is not known, because it is below that of interleaf";
 
-/// Returns the document of a run: the resources that the command used, and `quantity` as the
-/// metric. A metric must be above 0, so a measured time of 0 s is recorded as 1e-9 s.
+/// Returns the document of a run: the resources that the command used, and the metric that
+/// `quantity` selects. A metric must be above 0, so a measured time of 0 s is recorded as 1e-9 s.
 ///
 /// # Errors
-/// When peak memory is the metric, and is not known.
+/// When the metric is peak memory, and it is not known.
 pub(super) fn run(
     quantity: Quantity,
     elapsed: Duration,
@@ -88,9 +89,9 @@ pub(super) fn run(
     })
 }
 
-/// Sets the metric of a run from its output `text` (with `--metric`), or from the record of
-/// `interleaf bench`. Otherwise the metric that [`run`] has set stays. Returns the unit and the
-/// direction of the metric.
+/// Sets the metric of `run`: with `--metric` from the run's output `text`, and for a workload of
+/// `interleaf bench` from its record. Otherwise keeps the metric that the function [`run`] has set.
+/// Returns the unit and the direction of the metric.
 ///
 /// # Errors
 /// When the output or the record has no metric above 0.

@@ -1,4 +1,4 @@
-//! The budget of DRAM of a command, and the minimum size of an extended allocation.
+//! The DRAM budget of a command, and the minimum size of an extended allocation.
 
 use super::ExtendOptions;
 use interleaf_console::{Failure, system};
@@ -6,7 +6,7 @@ use interleaf_linux::{process::available::available, root::Root};
 use interleaf_model::units::Bytes;
 use interleaf_pager::session::PAGE_BYTES;
 
-/// A budget of DRAM, as the user gives it.
+/// A DRAM budget, as the user gives it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Dram {
     Size(Bytes),
@@ -16,23 +16,24 @@ pub enum Dram {
     ByNode(Vec<(u32, Bytes)>),
 }
 
-/// Minimum budget, bytes: pages in transfer and pages in use must fit.
+/// Minimum budget, bytes: it must hold the pages in transfer and the pages in use.
 pub const DRAM_MIN: u64 = 4 << 20;
 
 /// Size of the smallest allocation that the preloaded library can extend, bytes.
 pub const ALLOC_MIN: u64 = 128 << 10;
 
-/// Without `--min-alloc`, the minimum size of an extended allocation is the budget divided by this
-/// number. Allocations below the minimum, from 128 KiB on, are extended too once their sum has
-/// reached the minimum. Example: a budget of 256 MiB gives a minimum of 32 MiB. Allocations below
-/// 32 MiB stay outside the budget until their sum reaches 32 MiB. The allocation that reaches the
-/// sum has less than 32 MiB, so less than 64 MiB in total, a quarter of the budget, are outside.
+/// Divisor of the budget that gives the minimum size of an extended allocation without
+/// `--min-alloc`. Allocations below the minimum, from 128 KiB on, are extended too once their sum
+/// has reached the minimum. Example: a budget of 256 MiB gives a minimum of 32 MiB. Allocations
+/// below 32 MiB stay outside the budget until their sum reaches 32 MiB. The last of them, which
+/// makes the sum reach 32 MiB, has less than 32 MiB. So less than 64 MiB, a quarter of the budget,
+/// are outside.
 const MIN_ALLOC_DIVISOR: u64 = 8;
 
-/// The highest minimum size of an extended allocation without `--min-alloc`, bytes.
+/// Highest minimum size of an extended allocation without `--min-alloc`, bytes.
 const MIN_ALLOC_MAX: u64 = 64 << 20;
 
-/// Returns the budget, bytes; 0 without a budget.
+/// Returns the size of the budget, bytes; 0 without a budget.
 pub(super) fn dram(root: &Root, options: &ExtendOptions) -> Result<u64, Failure> {
     let percent = match &options.dram {
         None => return Ok(0),

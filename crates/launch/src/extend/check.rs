@@ -27,9 +27,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Libraries that pin memory. Each entry has the beginning of the library's file name, the device
-/// for which the library pins memory, and a flag. Pages that a device accesses directly must stay
-/// in DRAM. The flag is true if every program linked with the library pins memory. The flag is
+/// Libraries that pin memory: pages that a device accesses directly must stay in DRAM. Each entry
+/// has the beginning of the library's file name, the device for which the library pins memory, and
+/// a flag. The flag is true if every program that is linked with the library pins memory. It is
 /// false for RDMA, because QEMU and every MPI program are linked with RDMA libraries and often
 /// never use them.
 const PINNING: [(&str, &str, bool); 9] = [
@@ -44,7 +44,7 @@ const PINNING: [(&str, &str, bool); 9] = [
     ("librdmacm.so", "RDMA", false),
 ];
 
-/// Commands that start another program, which allocates the memory.
+/// Commands that start another program. This other program allocates the memory.
 const LAUNCHERS: [&str; 19] = [
     "chrt",
     "env",
@@ -67,15 +67,16 @@ const LAUNCHERS: [&str; 19] = [
     "timeout",
 ];
 
-/// The remedies for a program in Go.
+/// The hint for a program in Go: what the user can do instead.
 const GO_HINT: &str = "a build without cgo (CGO_ENABLED=0) with --force: its pages go to swap that \
                        is steered, which is slower by far and takes root; GOGC=20 lets the \
                        program need less memory";
 
-/// The overcommit mode that counts reserved addresses as memory (proc_sys_vm(5)).
+/// The value of `vm.overcommit_memory` with which the kernel counts reserved addresses as memory
+/// (proc_sys_vm(5)).
 const STRICT: u64 = 2;
 
-/// Returns the results of all checks. `name` is the name of the session, and `library` the path of
+/// Returns the results of all checks. `name` is the name of the session; `library` is the path of
 /// the preloaded library.
 pub(super) fn checks(
     options: &ExtendOptions,
@@ -95,8 +96,7 @@ pub(super) fn checks(
     }
     found.push(tried("userfaultfd", rights::userfaultfd()));
     found.push(match rights::io_uring() {
-        // Without io_uring the command still runs, because threads transfer the pages, but
-        // transfers are slower.
+        // Without io_uring the command still runs: threads transfer the pages, more slowly.
         Err(MissingRight { why, hint: remedy }) => {
             CheckDocument::warning("io_uring", format!("{why}: transfers are slower"), &remedy)
         }
@@ -110,8 +110,8 @@ pub(super) fn checks(
         None
     });
     if options.dram.is_some() {
-        // The memory in use already includes the frames that the session's other processes hold, so
-        // these frames need no further memory.
+        // The session's other processes hold some frames of the budget already. These frames are
+        // part of the memory in use, so the command needs no further memory for them.
         let held = session.map_or(0, |session| session.ledger.held());
         found.extend(memory(&Root::live(), settings.dram_bytes, held * PAGE_BYTES));
     }
@@ -131,8 +131,9 @@ fn preloaded(library: &Path) -> CheckDocument {
     CheckDocument::fine(check, shown)
 }
 
-/// Returns the program that a launcher such as `mpirun` starts: the first argument that names a
-/// program. Launchers may be nested.
+/// Returns the program that the launcher in `command`, such as `mpirun`, starts: the first argument
+/// that names a program. If this program is a launcher too, returns the program that it starts.
+/// Returns `None` if `command` is not a launcher.
 fn launched(command: &[OsString]) -> Option<&OsStr> {
     let (first, rest) = command.split_first()?;
     let name = Path::new(first).file_name()?;
@@ -141,15 +142,15 @@ fn launched(command: &[OsString]) -> Option<&OsStr> {
     launched(&rest[at..]).or(Some(&rest[at]))
 }
 
-/// Returns true if an argument names an executable program.
+/// Returns true if the argument `word` names an executable program.
 fn is_run(word: &OsStr) -> bool {
     let found = Program::inspect(word).ok();
     let file = found.map(|program| program.scripts.into_iter().next().unwrap_or(program.path));
     file.is_some_and(|file| rustix::fs::access(file, Access::EXEC_OK).is_ok())
 }
 
-/// Checks that the program can load the preloaded library (its C library, processor and rights),
-/// and that it does not pin memory.
+/// Checks that a program can load the preloaded library (its C library, processor and rights), and
+/// that it does not pin memory.
 fn program(name: &OsStr) -> Vec<CheckDocument> {
     let check = "command";
     let program = match Program::inspect(name) {
@@ -213,7 +214,8 @@ fn program(name: &OsStr) -> Vec<CheckDocument> {
     [linked].into_iter().chain(pinned(&program)).collect()
 }
 
-/// Checks for libraries that pin memory. Pinned memory cannot be paged.
+/// Returns a warning or a refusal if a program uses a library that pins memory: pinned memory
+/// cannot be paged.
 fn pinned(program: &Program) -> Option<CheckDocument> {
     let check = "pinned memory";
     let path = program.path.display();
@@ -244,7 +246,7 @@ fn tried(check: &str, outcome: Result<(), MissingRight>) -> CheckDocument {
     }
 }
 
-/// Checks that all stores can be opened together as one store of pages. Changes no data on them.
+/// Checks that all stores can be opened together as one store of pages. Changes no data in them.
 fn stores(options: &ExtendOptions) -> Vec<CheckDocument> {
     let paths: Vec<&Path> = options.stores.iter().map(PathBuf::as_path).collect();
     let open = Options { force: options.force, ..Options::default() };
@@ -255,8 +257,8 @@ fn stores(options: &ExtendOptions) -> Vec<CheckDocument> {
     paths.into_iter().map(|path| store(path, refused.as_ref())).collect()
 }
 
-/// Checks a store. `refused` is the error of opening all stores together, and is reported if it
-/// concerns this store.
+/// Checks the store `path`. `refused` is the error of opening all stores together; it is reported
+/// if it concerns this store.
 fn store(path: &Path, refused: Option<&store::StoreRefused>) -> CheckDocument {
     let check = "store";
     let place = path.display();
@@ -295,8 +297,8 @@ fn store(path: &Path, refused: Option<&store::StoreRefused>) -> CheckDocument {
     }
 }
 
-/// Returns the running session of this name, which the command would join; `None` if the command
-/// would begin a session. Fails if a session of this name runs with other settings, or if the
+/// Returns the running session with the name `name`, which the command would join; `None` if the
+/// command would begin a new session. Fails if the running session has other settings, or if the
 /// folder of sessions cannot be used.
 fn joined(
     name: Option<&str>,
@@ -338,9 +340,9 @@ fn limits() -> Vec<CheckDocument> {
     found
 }
 
-/// Compares the budget with the available memory of the machine, and with the limits of control
-/// groups, beyond which the kernel kills or throttles processes. Running processes of the session
-/// already use `held_bytes` of the budget.
+/// Checks that the budget fits into the available memory of the machine, and into the limits of
+/// control groups, beyond which the kernel kills or throttles processes. Running processes of the
+/// session already use `held_bytes` of the budget.
 fn memory(root: &Root, dram_bytes: u64, held_bytes: u64) -> Option<CheckDocument> {
     let check = "memory";
     let dram = Bytes::new(dram_bytes);
@@ -397,8 +399,8 @@ mod tests {
         of.map(|check| (check.status, check.detail.clone())).collect()
     }
 
-    /// Returns the check `memory` of a budget of 256 MiB on a machine with 22 GiB of available
-    /// memory. `files`, each a path and its text, put this process into the control group
+    /// Returns the check `memory` for a budget of 256 MiB on a machine with 22 GiB of available
+    /// memory. `files` are pairs of a path and a text: they put this process into the control group
     /// `/jobs/one`.
     fn limited(files: &[(&str, &str)]) -> Option<CheckDocument> {
         let folder = tempfile::tempdir().unwrap();

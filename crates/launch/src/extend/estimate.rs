@@ -1,4 +1,4 @@
-//! Measures the stores before the command runs, and estimates the speed of programs on them.
+//! Measures the stores before a command runs, and estimates the speed of programs on them.
 
 use super::ExtendOptions;
 use interleaf_console::{Failure, output};
@@ -13,25 +13,27 @@ use std::{path::PathBuf, time::Duration};
 /// The name that a forecast gives to the stores of this machine, which are measured as one drive.
 pub const THIS: &str = "this";
 
-/// The largest number of bytes that a measurement writes to a store and reads back: more than the
-/// cache of a drive. Writes and reads also end after [`LIMIT`], so that an estimate is quick.
+/// Maximum number of bytes that a measurement writes to a store and reads back: more than the cache
+/// of a drive. A series of writes or reads also ends after [`LIMIT`], so that an estimate is quick.
 const BYTES: u64 = 1 << 30;
 const LIMIT: Duration = Duration::from_millis(1500);
 
-/// Queue depths: 1 for faults that a program waits for, more for prefetches.
+/// Queue depths of the random reads: 1 for faults that a program waits for, more for prefetches.
 const DEPTHS: [usize; 3] = [1, 16, 64];
 
-/// Measures every store, and estimates the speeds of programs with a budget of `dram` bytes.
+/// Measures every store, and estimates the speed of programs with a budget of `dram` bytes.
 pub(super) fn estimate(options: &ExtendOptions, dram: u64) -> Result<EstimateDocument, Failure> {
     let drives = speeds(&options.stores, options.force)?;
     Ok(EstimateDocument::new(dram, options.footprint.map(|footprint| footprint.get()), drives))
 }
 
-/// Measures stores as one drive of the planner, named `this`. The rates of the stores are added up.
-/// The latency of a page is that of the first store. With `n` stores this latency holds at `n`
-/// times the queue depth, because the requests are spread over the stores. Reads and writes
-/// together are assumed to reach the rate of the faster direction. With `force`, a block device
-/// with content is measured too.
+/// Measures stores, and returns them as one drive of the planner, named `this`:
+/// - The bandwidths of the stores are added.
+/// - The latency of a page is that of the first store. With `n` stores it holds at `n` times the
+///   queue depth, because the requests are spread over the stores.
+/// - Reads and writes together are assumed to reach the bandwidth of the faster direction.
+///
+/// With `force`, a block device that has content is measured too.
 ///
 /// # Errors
 /// When a store is refused or cannot be measured.

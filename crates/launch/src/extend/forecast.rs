@@ -1,6 +1,6 @@
-//! `interleaf extend --plan`: the efficiency at other budgets and on other drives. The forecast is
-//! made from statistics of runs (`--stats FILE`), records of `bench run` or `bench compare`, or a
-//! trace.
+//! Implements `interleaf extend --plan`: forecasts the efficiency of a program at other budgets and
+//! on other drives. The inputs are statistics of runs (`--stats FILE`), records of `bench run` or
+//! `bench compare`, or a trace.
 //!
 //! A trace gives the traffic at every budget. Without a trace, the traffic is interpolated between
 //! runs. Above the largest budget of the runs, the traffic is proportional to the bytes of the
@@ -32,18 +32,16 @@ use interleaf_record::{
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-/// `PARTS` is the number of budgets in the forecast. `STEPS` is the number of budgets for which the
-/// traffic is computed from a trace. In both cases the largest budget is the footprint, and the
-/// budgets are equally far apart.
+/// `PARTS` is the number of budgets in the forecast. `STEPS` is the number of budgets at which the
+/// traffic is computed from a trace. In both cases the budgets are equally far apart, and the
+/// largest budget is the footprint.
 const PARTS: u64 = 8;
 const STEPS: u32 = 32;
 
-/// The simulated caches that replay a trace use a sample of about this number of blocks of the
-/// trace.
+/// Approximate number of a trace's blocks in the sample that simulated caches replay.
 const SAMPLE: usize = 4096;
 
-/// The default of `--efficiency`: the efficiency that is enough, as a fraction of the speed in
-/// DRAM.
+/// Default of `--efficiency`: the efficiency that is enough, as a fraction of the speed in DRAM.
 const ENOUGH: f64 = 0.9;
 
 const HINT: &str = "give the file of `extend --stats FILE`, a record of `bench run -o FILE` or of \
@@ -51,42 +49,42 @@ const HINT: &str = "give the file of `extend --stats FILE`, a record of `bench r
 
 #[derive(Clone, Debug, Default)]
 pub struct ForecastOptions {
-    /// Statistics, records and traces.
+    /// The files of the inputs: statistics, records and traces.
     pub files: Vec<PathBuf>,
-    /// Names or files of drives; empty for all built-in drives.
+    /// Names or files of the drives to forecast; empty for all built-in drives.
     pub drives: Vec<String>,
-    /// Stores on the drive that the runs used. The forecast measures their bandwidth and latency.
+    /// Stores on the drive of the runs. The forecast measures their bandwidth and latency.
     pub stores: Vec<PathBuf>,
     /// The footprint of the program; `None` to take the footprint from the files.
     pub footprint: Option<Bytes>,
-    /// The time that the runs would take with all data in DRAM. By default the time is taken from a
-    /// record, or estimated.
+    /// The time that the runs would take with all data in DRAM. `None` to take the time from a
+    /// record, or to estimate it.
     pub time_in_dram: Option<Time>,
     /// The efficiency that is enough: the speed as a fraction of the speed with all data in DRAM.
-    /// Default: 90 %.
+    /// `None` means 90 %.
     pub efficiency: Option<Percent>,
 }
 
-/// The runs and the trace that were read from [`ForecastOptions::files`].
+/// The runs and the trace in the files [`ForecastOptions::files`].
 #[derive(Debug, Default)]
 struct Inputs {
     runs: Vec<Run>,
-    /// Records of `bench run` with all data in DRAM: the name of the file, and the record.
+    /// The records of `bench run` with all data in DRAM, each with the name of its file.
     in_dram: Vec<(String, BenchDocument)>,
-    /// Records of `bench run` under `extend`: the name of the file, and the record. Each of them
-    /// also has a run in `runs`.
+    /// The records of `bench run` under `extend`, each with the name of its file. `runs` also has a
+    /// run for each of them.
     extended: Vec<(String, BenchDocument)>,
-    /// True if the first run is from a record of `bench run` or `bench compare`. The run then has
-    /// the traffic of one round, which can be compared with the traffic of a trace. Statistics
-    /// (`extend --stats`) have the traffic of a whole program.
+    /// True if the first run comes from a record of `bench run` or `bench compare`. Its traffic is
+    /// then that of one round, which can be compared with the traffic of a trace. In statistics
+    /// (`extend --stats`), the traffic is that of a whole program.
     is_of_one_pass: bool,
     trace: Option<Trace>,
-    /// The footprint of the last record of `bench run` or `bench compare`.
+    /// The footprint in the last record of `bench run` or `bench compare`.
     recorded_footprint: Option<u64>,
-    /// The largest footprint that the pager has counted (`extend --stats`). A record's footprint
-    /// has priority over it, in any order of the files.
+    /// The largest footprint that the pager has counted (`extend --stats`). If a record has a
+    /// footprint, that is used instead, in any order of the files.
     counted_footprint: Option<u64>,
-    /// Notes on runs whose time with all data in DRAM was estimated and not measured.
+    /// A note for each run whose time with all data in DRAM was estimated and not measured.
     estimated: Vec<String>,
     notes: Vec<String>,
 }
@@ -117,14 +115,14 @@ pub fn forecast(options: &ForecastOptions) -> Result<ForecastDocument, Failure> 
     for name in &names {
         drives.push(interleaf_catalog::drive(name)?);
     }
-    // The model is fitted to the first run and the drive of the runs. If `base` is `None`, no run
-    // has traffic. The model then does not depend on a drive, and any drive can be passed.
+    // The model is fitted to the first run, on the drive of the runs. If `base` is `None`, no run
+    // has traffic. The model then does not depend on the drive, so any drive can be passed.
     let fitted = inputs.runs.first().zip(base.as_ref().or(drives.first()));
     let model = fitted.map(|(run, drive)| Model::of_run(run, &curve, drive));
     Ok(document(options, &inputs, &curve, model.as_ref(), base.as_ref(), &drives))
 }
 
-/// Reads statistics, a record or a trace.
+/// Reads a file of statistics, a record or a trace, and adds its content to `inputs`.
 fn read(path: &Path, inputs: &mut Inputs) -> Result<(), Failure> {
     let text = interleaf_catalog::document(path, HINT)?;
     let name = path.display();
@@ -160,8 +158,8 @@ fn read(path: &Path, inputs: &mut Inputs) -> Result<(), Failure> {
     }
 }
 
-/// Returns the note that the run's time with all data in DRAM is computed from the run and not
-/// measured.
+/// Returns the note that a run's time with all data in DRAM is not measured, but computed from the
+/// run.
 fn estimated(name: &str, run: Option<&Run>) -> String {
     let how = match run.and_then(|run| run.cpu) {
         Some(_) => {
@@ -176,7 +174,7 @@ fn estimated(name: &str, run: Option<&Run>) -> String {
     format!("{name}: the time in DRAM {how}; give the measured time with --time-in-dram")
 }
 
-/// Returns the number of pages that threads waited for: the pages read minus the prefetched pages,
+/// Returns the number of pages for which threads waited: the pages read minus the prefetched pages,
 /// but at most the number of major faults.
 fn demand_reads(counts: &CountsDocument) -> f64 {
     let major = counts.faults.saturating_sub(counts.soft_faults) as f64;
@@ -191,8 +189,8 @@ fn of_stats(stats: &ExtendDocument) -> Run {
         seconds: stats.elapsed_s,
         dram_s: None,
         stall_s: total.stall_s,
-        // The number of threads is not recorded. The stall time is summed over threads, so its
-        // ratio to the elapsed time is the minimum number of threads that stalled.
+        // The number of threads is not recorded. The stall time is a sum over threads, so divided
+        // by the elapsed time it is the least number of threads that stalled.
         threads: (total.stall_s / stats.elapsed_s.max(1e-9)).ceil().clamp(1.0, 4096.0) as u32,
         cpu: stats
             .user_s
@@ -206,8 +204,8 @@ fn of_stats(stats: &ExtendDocument) -> Run {
     }
 }
 
-/// Adds a record of `bench run`. A record with all data in DRAM is kept as it is. A record of a run
-/// under `extend` is added as a run with the mean time and the mean counts of its rounds.
+/// Adds a record of `bench run` to `inputs`. A record with all data in DRAM is kept as it is. A
+/// record under `extend` becomes a run with the mean time and the mean counts of its rounds.
 fn of_bench(name: String, record: BenchDocument, inputs: &mut Inputs) {
     inputs.recorded_footprint = Some(record.footprint_bytes);
     let Some(extended) = record.extended else {
@@ -233,7 +231,7 @@ fn of_bench(name: String, record: BenchDocument, inputs: &mut Inputs) {
     inputs.extended.push((name, record));
 }
 
-/// Sets the time with all data in DRAM to `time`, the value of `--time-in-dram`, for all runs.
+/// Sets the time with all data in DRAM of all runs to `time`, the value of `--time-in-dram`.
 fn set_time_in_dram(inputs: &mut Inputs, time: Time) -> Result<(), Failure> {
     let seconds = time.seconds();
     if let Some(run) = inputs.runs.iter().find(|run| run.seconds < seconds) {
@@ -250,9 +248,9 @@ fn set_time_in_dram(inputs: &mut Inputs, time: Time) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Sets the time with all data in DRAM for all runs, to the mean time of a round in the first
-/// record of `bench run` that was not under `extend`. Without such a record, adds notes that the
-/// time is estimated.
+/// Sets the time with all data in DRAM of all runs to the mean time of a round in the first record
+/// of `bench run` with all data in DRAM. Without such a record, adds notes that the time is
+/// estimated.
 fn use_time_in_dram(inputs: &mut Inputs) -> Result<(), Failure> {
     let hint = "record both with `bench run`, with the same arguments, once under `extend`";
     let Some((name, dram)) = inputs.in_dram.first() else {
@@ -288,8 +286,8 @@ fn use_time_in_dram(inputs: &mut Inputs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Adds one run of a record of `bench compare`: the run of the pager with the smallest footprint
-/// that exceeds the budget.
+/// Adds one run of a record of `bench compare` to `inputs`: the run of the pager with the smallest
+/// footprint that exceeds the budget.
 fn of_comparison(
     name: &str,
     record: &BenchCompareDocument,
@@ -335,11 +333,11 @@ fn of_comparison(
     Ok(())
 }
 
-/// The traffic between DRAM and the drive as a function of the budget:
+/// Returns the traffic between DRAM and the drive as a function of the budget:
 /// - Without a trace, the traffic is interpolated between the runs.
 /// - With a trace, the traffic is computed by optimal replacement on the trace.
-/// - With a trace, and a first run that has the traffic of one round, the traffic is a mean of
-///   optimal and random replacement, weighted so that it agrees with this run.
+/// - With a trace and a first run whose traffic is that of one round, the traffic is a mean of
+///   optimal and random replacement. The weights of the mean are such that it agrees with this run.
 ///
 /// `footprint` is the value of `--footprint`, bytes.
 fn curve(inputs: &mut Inputs, footprint: Option<u64>) -> Result<MissCurve, Failure> {
@@ -395,9 +393,9 @@ fn curve(inputs: &mut Inputs, footprint: Option<u64>) -> Result<MissCurve, Failu
     Ok(curve_of_runs(footprint, &points, demand_share))
 }
 
-/// The drive of the runs: the measured stores. Without stores, the rate of the drive is derived
-/// from the first run that has traffic: the traffic, divided by the time that the run took beyond
-/// its compute time. `None` if no run has traffic.
+/// Returns the drive of the runs: the measured stores. Without stores, the bandwidth of the drive
+/// is derived from the first run that has traffic: the traffic, divided by the time that the run
+/// took beyond its compute time. Returns `None` if no run has traffic.
 fn base(options: &ForecastOptions, inputs: &Inputs) -> Result<Option<Drive>, Failure> {
     if !options.stores.is_empty() {
         return super::measured_drive(&options.stores, false).map(Some);
@@ -418,7 +416,8 @@ fn base(options: &ForecastOptions, inputs: &Inputs) -> Result<Option<Drive>, Fai
     }))
 }
 
-/// Budgets up to the footprint, in steps of an eighth of the footprint.
+/// Returns the budgets of the forecast: up to the footprint, in steps of an eighth of the
+/// footprint.
 fn budgets(curve: &MissCurve) -> impl Iterator<Item = u64> {
     let footprint = curve.footprint_bytes();
     (1..=PARTS).map(move |part| footprint / PARTS * part)
@@ -434,9 +433,9 @@ fn document(
 ) -> ForecastDocument {
     let mut rows = vec![];
     let mut enough = vec![];
-    // An estimated time with all data in DRAM includes CPU time of the pager, so it is too long.
-    // The efficiency is this time divided by the time at a budget, so it is too high. The budgets
-    // that reach the requested efficiency are therefore lower bounds.
+    // An estimated time with all data in DRAM is too long, because it includes CPU time of the
+    // pager. The efficiency, which is this time divided by the time at a budget, is then too high.
+    // The budgets that reach the requested efficiency are therefore lower bounds.
     let is_estimated = inputs.runs.first().is_some_and(|run| run.dram_s.is_none());
     let is_base_measured = base.is_some_and(|drive| !drive.is_of_run);
     let drives = || base.into_iter().chain(others);
@@ -518,7 +517,7 @@ fn curve_rows(inputs: &Inputs, curve: &MissCurve, model: Option<&Model>) -> Vec<
 
 const MIB: f64 = (1 << 20) as f64;
 
-/// Returns a figure of the traffic in MiB as a function of the budget.
+/// Returns the figure of the traffic as a function of the budget, both in MiB.
 fn curve_figure(rows: &[CurveRow]) -> Figure {
     let points = |of: fn(&CurveRow) -> u64| {
         rows.iter().map(move |row| (row.dram_bytes as f64 / MIB, of(row) as f64 / MIB))
@@ -539,7 +538,7 @@ fn curve_figure(rows: &[CurveRow]) -> Figure {
     }
 }
 
-/// Returns a figure of the efficiency as a function of the budget, with a line for each drive.
+/// Returns the figure of the efficiency as a function of the budget, with a line for each drive.
 fn efficiency_figure(rows: &[ForecastRow]) -> Figure {
     let mut names: Vec<&str> = rows.iter().map(|row| row.drive.as_str()).collect();
     names.dedup();

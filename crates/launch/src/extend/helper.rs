@@ -1,5 +1,5 @@
-//! Helper processes of a session, which may outlive `interleaf extend`. The standard input of a
-//! helper is a socket to the process that started the helper.
+//! Starts helper processes of a session, which may outlive `interleaf extend`. The standard input
+//! of a helper is a socket to the process that started it.
 
 use std::{
     env,
@@ -12,7 +12,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-/// Starts `interleaf extend OPTION FOLDER` with `errors` as its stderr, and waits until the helper
+/// Starts `interleaf extend OPTION FOLDER` with `errors` as its stderr. Waits until this helper
 /// reports that it is ready, or ends.
 pub(super) fn start(option: &str, folder: &Path, errors: Stdio) -> io::Result<(Child, UnixStream)> {
     let (mut connection, other) = UnixStream::pair()?;
@@ -21,14 +21,14 @@ pub(super) fn start(option: &str, folder: &Path, errors: Stdio) -> io::Result<(C
     // Signals of the terminal go to the command, not to the helper.
     command.process_group(0).current_dir("/").stdin(Stdio::from(OwnedFd::from(other)));
     let child = command.stdout(Stdio::null()).stderr(errors).spawn()?;
-    // `command` has this process's copy of the helper's end of the socket pair. Close the copy, so
-    // that the read below returns if the helper ends before it is ready.
+    // `command` still has this process's copy of the helper's end of the socket pair. Close the
+    // copy, so that the read below returns if the helper ends before it is ready.
     drop(command);
     let _ = connection.read(&mut [0])?;
     Ok((child, connection))
 }
 
-/// Called by a helper: returns the connection to the process that started the helper.
+/// Returns the connection to the process that started this helper.
 pub(super) fn connection() -> io::Result<UnixStream> {
     Ok(UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?))
 }

@@ -1,20 +1,21 @@
-//! Finds the parallel job (MPI, Slurm) of which this process is a rank, by the environment
-//! variables that launchers set for each rank.
+//! Finds the parallel job (MPI, Slurm) of which this process is a rank. Launchers of jobs set
+//! environment variables for each rank.
 
 use std::{env, ffi::OsStr};
 
-/// For each launcher, the variables that together name the job. PMIx (Open MPI from 4 on, and
-/// others) sets the first variable, and older Open MPI the second. Slurm sets a variable for the
-/// job and one for the job step.
+/// For each launcher, the variables that together name a job. PMIx (Open MPI from version 4 on, and
+/// others) has the first variable, and older versions of Open MPI have the second. Slurm has a
+/// variable for the job and one for the job step.
 const NAMES: [&[&str]; 3] =
     [&["PMIX_NAMESPACE"], &["OMPI_MCA_ess_base_jobid"], &["SLURM_JOB_ID", "SLURM_STEP_ID"]];
 
-/// Variables with the number of ranks on this node, of Open MPI, of MPICH and its derivatives, and
-/// of Slurm. The variable of Slurm has the number of ranks on each node of the job ([`ranks_of`]).
+/// For each launcher, the variable with the number of ranks on this node: of Open MPI, of MPICH and
+/// its derivatives, and of Slurm. Slurm's variable lists the numbers for all nodes of the job
+/// ([`ranks_of`]).
 const RANKS: [&str; 3] =
     ["OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_TASKS_PER_NODE"];
 
-/// The job that this process is a rank of.
+/// The parallel job of which this process is a rank.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Job {
     /// The name of the job, the same for all ranks on this node.
@@ -24,7 +25,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// Returns the job that started this process, if any.
+    /// Returns the job of which this process is a rank; `None` outside a job.
     pub fn find() -> Option<Self> {
         let parent = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
         Self::from_variables(&|name| env::var_os(name), parent)
@@ -44,10 +45,10 @@ impl Job {
             words.map(|words| words.join("-"))
         };
         let named = NAMES.iter().find_map(words);
-        // MPICH gives its ranks no job name, but on each node they have the same parent.
+        // MPICH gives its ranks no job name, but all ranks on a node have the same parent.
         let name = named.or_else(|| text("PMI_RANK").map(|_| format!("{parent}")))?;
-        // The name is also the name of a folder, so it is cut to 100 characters, and `_` replaces
-        // characters other than letters, digits, `-` and `_`.
+        // The job's name is also the name of a folder. It is therefore cut to 100 characters, and
+        // `_` replaces characters other than letters, digits, `-` and `_`.
         let plain = |c: char| if c.is_ascii_alphanumeric() || "-_".contains(c) { c } else { '_' };
         let name = format!("job-{}", name.chars().map(plain).take(100).collect::<String>());
         let node = text("SLURM_NODEID").and_then(|node| node.parse().ok()).unwrap_or(0);
@@ -56,9 +57,9 @@ impl Job {
     }
 }
 
-/// The number of ranks on the node at the index `node` in Slurm's list of all nodes: `4(x2),3` is 4
-/// ranks on each of two nodes, and 3 on the next. For a node beyond the list, returns the number on
-/// the first node.
+/// Returns the number of ranks on a node. `list` is Slurm's list of the numbers for all nodes, such
+/// as `4(x2),3`: 4 ranks on each of two nodes, and 3 on the next. `node` is the index of the node
+/// in this list. For a node beyond the list, returns the number of the first node.
 fn ranks_of(list: &str, node: usize) -> Option<u32> {
     let (mut first, mut nodes_before) = (None, 0_usize);
     for group in list.split(',') {

@@ -1,5 +1,5 @@
-//! The NUMA nodes of a budget: which nodes take part, which CPUs use each node, and the size that
-//! the user gives for each node, if any.
+//! Divides a budget among NUMA nodes: finds the nodes that take part, the CPUs that use each node,
+//! and the size that the user gives for each node, if any.
 
 use super::Dram;
 use interleaf_console::{Failure, system};
@@ -11,15 +11,15 @@ use interleaf_linux::{
 use interleaf_model::units::Bytes;
 use interleaf_pager::nodes::NodeBudget;
 
-/// A budget leaves 1 / `KEPT_DIVISOR` of a node's memory to other programs. Pages of the budget are
-/// bound to the node, so the kernel cannot place them on another node. When the node has no memory
-/// left for such a page, the kernel kills programs.
+/// A budget may use all of a node's memory but 1 / `KEPT_DIVISOR`, which stays for other programs.
+/// Pages of the budget are bound to the node, so the kernel cannot place them on another node: when
+/// the node has no memory left for such a page, the kernel kills programs.
 const KEPT_DIVISOR: u64 = 16;
 
-/// Returns the nodes of the budget: the nodes that the user names; if the user names none, all
-/// nodes with CPUs and memory that this process may use. The list is empty if there is no budget,
-/// or if the user names no node and fewer than two nodes can be used: the budget is then not
-/// divided by nodes.
+/// Returns the nodes of the budget. These are the nodes that the user names, or all nodes with CPUs
+/// and memory that this process may use if the user names none. If the list is empty, the budget is
+/// not divided by nodes: there is no budget, or the user names no node and fewer than two nodes can
+/// be used.
 pub(super) fn budgets(root: &Root, dram: Option<&Dram>) -> Result<Vec<NodeBudget>, Failure> {
     let fixed = match dram {
         None => return Ok(vec![]),
@@ -70,8 +70,8 @@ pub(super) fn budgets(root: &Root, dram: Option<&Dram>) -> Result<Vec<NodeBudget
     Ok(budgets)
 }
 
-/// Returns the index in `chosen` of the node that is nearest to `node`: `node` itself if it is
-/// chosen. `all` has the nodes of the machine in the order of `Node::distances`.
+/// Returns the index in `chosen` of the node that is nearest to `node`; this is `node` itself if it
+/// is chosen. `all` has all nodes of the machine, in the order of `Node::distances`.
 fn nearest(all: &[Node], node: &Node, chosen: &[(&Node, Option<u64>)]) -> usize {
     let distance = |to: &Node| {
         let column = all.iter().position(|other| other.id == to.id)?;

@@ -1,5 +1,5 @@
-//! Memory of extended processes outside the budget: objects smaller than 128 KiB, static data,
-//! stacks, and allocations below the minimum size of an extended allocation.
+//! Measures the memory of extended processes that is outside the budget: objects smaller than 128
+//! KiB, static data, stacks, and allocations below the minimum size of an extended allocation.
 
 use interleaf_linux::{process::anonymous_bytes, root::Root};
 use interleaf_pager::{
@@ -9,7 +9,7 @@ use interleaf_pager::{
 use interleaf_record::extend::ExtendDocument;
 use std::collections::BTreeMap;
 
-/// Peak memory outside the budget, by process ID.
+/// The peak memory outside the budget of each process, by process ID.
 pub(super) struct OutsideBudget {
     root: Root,
     peaks: BTreeMap<u32, Peak>,
@@ -17,12 +17,13 @@ pub(super) struct OutsideBudget {
 
 #[derive(Clone, Copy, Default)]
 struct Peak {
-    /// An upper estimate of the number of frames (pages of the budget) that occupy memory: the
-    /// highest number of resident frames so far, but at most the number that the process has
-    /// reserved now. The present number of resident frames would be too low, because a frame that
-    /// was emptied keeps its memory.
+    /// An upper estimate of the number of frames (pages of the budget) that occupy memory. It is
+    /// the highest number of resident frames so far, but at most the number of frames that the
+    /// process has reserved now. The number of frames that are resident now would be too low,
+    /// because an emptied frame keeps its memory.
     frames: u64,
-    /// The largest anonymous memory of the process beyond its `frames`, bytes.
+    /// The largest difference between the anonymous memory of the process and the size of its
+    /// `frames`, bytes.
     outside_bytes: u64,
 }
 
@@ -34,7 +35,8 @@ impl OutsideBudget {
     /// Updates the peak of each process that has a share of the budget.
     pub(super) fn update(&mut self, ledger: &BudgetLedger) {
         for Process { identity, held, resident, .. } in ledger.processes() {
-            // Skip a process that has ended, or that belongs to another user.
+            // Skip a process that has ended, or that belongs to another user: its memory cannot be
+            // read.
             let Ok(Some(bytes)) = anonymous_bytes(&self.root, identity.pid) else { continue };
             let peak = self.peaks.entry(identity.pid).or_default();
             peak.frames = peak.frames.max(resident).min(held);

@@ -1,15 +1,15 @@
-//! Converts errors of sessions of `interleaf extend` to failures with hints.
+//! Converts errors of the sessions of `interleaf extend` to failures with hints.
 
 use interleaf_console::Failure;
 use interleaf_pager::session::SessionError;
 
-/// Returns the error for a session that cannot begin or be read.
+/// Returns the failure of a session that cannot begin or cannot be read.
 pub fn session_failure(why: SessionError) -> Failure {
     let hint = session_hint(&why);
     Failure::new(format!("the session cannot begin: {why}"), hint)
 }
 
-/// Returns a remedy for an error of a session.
+/// Returns the remedy for an error of a session.
 pub(super) fn session_hint(why: &SessionError) -> &'static str {
     match why {
         SessionError::NotPrivate(_) => "remove it, or name another place in XDG_RUNTIME_DIR",

@@ -1,9 +1,9 @@
 //! Steered swap: swap in place of the pager, with hints to the kernel. It is for static programs,
-//! which ignore the preloaded library of the pager.
-//!
-//! The journal records the swap file and the control group. Closing the journal after the command
-//! removes both. If this process is killed, `--restore` removes them. The hints come from
+//! which do not load the preloaded library of the pager. The hints come from
 //! [`interleaf_swap_hints`].
+//!
+//! The swap file and the control group are recorded in a journal. Closing the journal after the
+//! command removes both. If this process is killed, `--restore` removes them.
 
 use super::ExtendOptions;
 use crate::{Ended, restore::report_restored};
@@ -27,30 +27,30 @@ use interleaf_store::{StoreRefused, backing};
 use interleaf_swap_hints::group::HintedGroup;
 use std::path::Path;
 
-/// The size of the swap file is `SWAP_TIMES` times the budget, but at most the free space of the
-/// store divided by `SWAP_DIVISOR`. The rest of the free space stays for other files.
+/// Size of the swap file: `SWAP_TIMES` times the budget, but at most the free space of the store
+/// divided by `SWAP_DIVISOR`. The rest of the free space stays for other files.
 const SWAP_TIMES: u64 = 16;
 const SWAP_DIVISOR: u64 = 2;
 
 const NO_GROUP_HINT: &str = "it takes root, and the memory controller of control groups";
 
 /// The message after an OOM kill. While all pages of a small group are being written to swap, the
-/// kernel finds no page to evict, and may kill a process although swap has room.
+/// kernel finds no page to evict, and may kill a process although there is room in swap.
 const OOM_KILLED: &str = "interleaf: the kernel has killed a process: swap is full, or the store \
      takes pages too slowly\nhint: raise --dram, or name a faster store with more free space";
 
-/// A swap file and a control group for a command.
+/// A swap file and a control group with a memory limit, for one command.
 pub struct SteeredSwap<'a> {
     _file: SwapFile,
     group: LimitedGroup<'a>,
 }
 
 impl<'a> SteeredSwap<'a> {
-    /// Makes a swap file of `swap_bytes` in a folder, turns it on, and makes a control group with a
-    /// limit of `dram_bytes`. Closing the journal removes both.
+    /// Makes a swap file of `swap_bytes` in the folder `store`, turns it on, and makes a control
+    /// group with a memory limit of `dram_bytes`. Closing the journal removes both.
     ///
     /// # Errors
-    /// When the swap file or the control group cannot be made: both need root.
+    /// When the swap file or the control group cannot be made. Both need root.
     pub fn begin(
         root: &'a Root,
         journal: &mut Journal<'_>,
@@ -59,7 +59,7 @@ impl<'a> SteeredSwap<'a> {
         swap_bytes: u64,
     ) -> Result<Self, StoreRefused> {
         check_store(root, store)?;
-        // The journal undoes the changes in reverse order. First, programs that still run leave the
+        // The journal undoes changes in reverse order: first, programs that still run leave the
         // group. Then swapoff reads their pages into memory, where the group's limit no longer
         // applies.
         let file = SwapFile::preferred(root, journal, store, swap_bytes);
@@ -69,7 +69,7 @@ impl<'a> SteeredSwap<'a> {
         Ok(Self { _file: file, group })
     }
 
-    /// The control group that the command is started in.
+    /// The control group in which the command is started.
     pub const fn group(&self) -> &LimitedGroup<'a> {
         &self.group
     }
@@ -81,8 +81,8 @@ pub(super) fn is_static(options: &ExtendOptions) -> bool {
     program.is_some_and(|program| matches!(program.linked, Linked::Static))
 }
 
-/// Checks for obstacles to steered swap. Checks nothing unless the program is static and `--force`
-/// is given.
+/// Returns the obstacles to steered swap, as refused checks. Without `--force`, or if the program
+/// is not static, steered swap is not used, and nothing is checked.
 pub(super) fn check(options: &ExtendOptions) -> Vec<CheckDocument> {
     if !options.force || !is_static(options) {
         return vec![];
@@ -110,11 +110,11 @@ pub(super) fn check(options: &ExtendOptions) -> Vec<CheckDocument> {
     found
 }
 
-/// Checks that `store` is a folder, that this process has the rights of root, and that a control
-/// group can limit memory. Makes neither a swap file nor a control group.
+/// Checks that `store` is a folder, that this process is root, and that a control group can limit
+/// memory. Makes neither a swap file nor a control group.
 ///
 /// # Errors
-/// When one of the three checks fails.
+/// When one of the three conditions is not met.
 fn check_store(root: &Root, store: &Path) -> Result<(), StoreRefused> {
     if !store.is_dir() {
         let hint = "name a folder: swap for a static program is a file";
@@ -148,7 +148,7 @@ fn refused(store: &Path, why: String, hint: &str) -> StoreRefused {
 
 /// Runs a static program with steered swap.
 pub(super) fn run(options: &ExtendOptions, dram_bytes: u64) -> Result<Ended, Failure> {
-    // The checks have ensured that a store is given.
+    // The checks before this call ensure that a store is given.
     let Some(store) = options.stores.first() else {
         return Err(Failure::new("there is no store for swap", "name one --store"));
     };
@@ -165,8 +165,8 @@ pub(super) fn run(options: &ExtendOptions, dram_bytes: u64) -> Result<Ended, Fai
         .map_err(|why| Failure::new(why.to_string(), why.hint))?;
     let ended = run_steered(options, &signals, &swap, dram_bytes);
     let undone = journal.close().map_err(system::journal_failure)?;
-    // Report only changes that were not undone. The removal of the swap file and the group is
-    // expected.
+    // Report only changes that could not be undone: the user expects that the swap file and the
+    // group are removed.
     let left = undone.iter().filter(|it| !matches!(it, Undone::Restored(_)));
     report_restored(options.quiet, &left.map(PutBackDocument::from).collect::<Vec<_>>());
     ended

@@ -1,5 +1,5 @@
-//! The first weights of a search: from the curves of a platform if one is given; otherwise from the
-//! rated bandwidths of the nodes, like the kernel's automatic weights.
+//! Proposes the first weights of a search. They come from the curves of a platform if one is given;
+//! otherwise from the rated bandwidths of the nodes, like the kernel's automatic weights.
 
 use super::TuneOptions;
 use interleaf_console::Failure;
@@ -8,20 +8,20 @@ use interleaf_model::{
     mix::Mix, policy::kernel_weights, predict::saturating_load, weights::Weights,
 };
 
-/// Proposed weights, and a text that names their source.
+/// Proposed weights, and a text that names their source for the user.
 pub(super) struct Proposal {
     pub(super) weights: Weights,
     pub(super) source: String,
 }
 
-/// The largest weight for which the curves of a platform are evaluated, for 2, 3 and 4 tiers. The
-/// limits bound the number of ratios.
+/// The largest weight of a tier for which the curves of a platform are evaluated, on machines with
+/// 2, 3 and 4 tiers. These limits keep the number of ratios low.
 const LIMITS: [u16; 3] = [10, 6, 4];
 
 /// Returns the first weights of the search.
 ///
 /// # Errors
-/// When all memory is one tier, or the options do not fit the tiers.
+/// When all memory is one tier, or the options do not fit the number of tiers.
 pub(super) fn propose(options: &TuneOptions, machine: &Machine) -> Result<Proposal, Failure> {
     let tiers = tiers(options, machine)?;
     if let Some(wrong) = options.weights.iter().find(|it| it.as_slice().len() != tiers.len()) {
@@ -34,8 +34,8 @@ pub(super) fn propose(options: &TuneOptions, machine: &Machine) -> Result<Propos
             "give one weight for each of them in each of the weights, 0 keeps one out",
         ));
     }
-    // Each entry of `--weights` needs a run, and the entry with all pages on the first tier needs
-    // one more. The number in the hint adds two runs, which repeat the two best entries.
+    // Each entry of `--weights` needs a run, and so do the weights that put all pages on the first
+    // tier. The number in the hint allows two more runs, which repeat the two best.
     let least = options.weights.len() + 1;
     if options.runs < least {
         return Err(Failure::new(
@@ -53,7 +53,7 @@ pub(super) fn propose(options: &TuneOptions, machine: &Machine) -> Result<Propos
     Ok(by_ratings(machine, &tiers))
 }
 
-/// Returns the nodes of each tier; with `--nodes`, each of the given nodes is a tier.
+/// Returns the nodes of each tier. With `--nodes`, each of the named nodes is a tier.
 fn tiers(options: &TuneOptions, machine: &Machine) -> Result<Vec<IdList>, Failure> {
     let tiers = match &options.nodes {
         Some(named) => {
@@ -89,8 +89,8 @@ fn tiers_text(tiers: &[IdList]) -> String {
     format!("{} tiers ({})", tiers.len(), names.join(" | "))
 }
 
-/// Returns the weights with the highest bandwidth by the curves of a platform, under a load of
-/// reads that saturates the platform.
+/// Returns the weights that have the highest bandwidth by the curves of a platform, for reads that
+/// saturate the platform.
 fn by_curves(name: &str, tiers: &[IdList]) -> Result<Proposal, Failure> {
     let platform = interleaf_catalog::platform(name)?;
     let (has, count) = (platform.tiers.len(), tiers.len());
@@ -109,8 +109,8 @@ fn by_curves(name: &str, tiers: &[IdList]) -> Result<Proposal, Failure> {
 }
 
 /// Returns the weights that the kernel's automatic mode would compute from the rated bandwidths of
-/// the tiers: the sum of the rated bandwidths of a tier's nodes. If the rating of a node is
-/// missing, each tier has twice the weight of the next slower tier.
+/// the tiers. A tier's rated bandwidth is the sum over its nodes. If a node has no rating, returns
+/// a guess: each tier has twice the weight of the next slower tier.
 fn by_ratings(machine: &Machine, tiers: &[IdList]) -> Proposal {
     let rated = |node: &Node| {
         let rated = node.rated.as_ref()?;

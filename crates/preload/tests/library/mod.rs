@@ -1,8 +1,9 @@
-//! The library that the tests preload.
+//! Finds the library that the tests preload.
 
 use std::path::PathBuf;
 
-/// The path of the preloaded library: in the folder of this test program, or in the folder above.
+/// The path of the preloaded library, which is in the folder of this test program or in the folder
+/// above it.
 pub(crate) fn library() -> PathBuf {
     let test = std::env::current_exe().expect("this test");
     let folders = test.ancestors().skip(1).take(2);

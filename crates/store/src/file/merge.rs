@@ -1,16 +1,17 @@
-//! Merging of layers: the pages of a small layer are copied to another layer.
+//! Merging of layers: the pages of a small layer are copied to another layer, and the small layer
+//! is removed.
 //!
-//! A process that forks again and again, and changes pages while its children run, has a new layer
-//! after each fork, and each layer needs a file. A layer that has pages stays after the children
-//! have ended.
+//! A process that forks again and again, and changes pages while its children run, gets a new layer
+//! at each fork. Each layer needs a file, and a layer that has pages stays after the children have
+//! ended. Merging keeps the number of layers small.
 
 use super::{BLOCK, FileStore, Layer};
 use std::{io, ops::Range, os::unix::fs::FileExt};
 
-/// Layers are merged before a fork until at most this number of layers is in use.
+/// Maximum number of layers in use after the merge before a fork.
 pub(super) const LAYERS_MAX: usize = 8;
 
-/// Number of pages that are copied at a time.
+/// Number of pages that are copied at once.
 const COPIED_PAGES: u64 = 32;
 
 /// Memory that is aligned for direct transfers.
@@ -18,15 +19,16 @@ const COPIED_PAGES: u64 = 32;
 struct Buffer([u8; (COPIED_PAGES * BLOCK) as usize]);
 
 impl FileStore {
-    /// Merges layers until at most [`LAYERS_MAX`] are in use. No transfer may be outstanding.
+    /// Merges layers until at most [`LAYERS_MAX`] are in use. Does nothing while a transfer is
+    /// outstanding.
     pub(super) fn merge(&mut self) {
         if !self.pending.is_empty() {
             return;
         }
         while self.layers.in_use().len() > LAYERS_MAX
             && let Some((from, to)) = self.layers.mergeable()
-            // After an error, for example on a full drive, pages that were not copied yet stay in
-            // their layer.
+            // After an error, for example because the drive is full, pages that were not copied yet
+            // stay in their layer.
             && self.move_layer(from, to).is_ok()
         {
             self.layers.remove(from);

@@ -11,14 +11,14 @@ use std::{os::unix::fs::FileExt, time::Instant};
 /// Number of pages that tests use: enough for several stripes and more than one allocation unit.
 const PAGES: u64 = 3 * UNIT_PAGES;
 
-/// Time limit of a transfer. A store without an error ends each transfer much earlier.
+/// Time limit of a transfer: a store without an error ends each transfer much earlier.
 const TRANSFER_MAX: Duration = Duration::from_secs(60);
 
 /// Memory of 64 pages, aligned for direct transfers (`O_DIRECT`).
 #[repr(align(4096))]
 struct Frames([u8; 64 * BLOCK as usize]);
 
-/// A store, and the expected content of its pages.
+/// A store, and the expected content of its pages, for operations with random arguments.
 struct World {
     store: FileStore,
     expected: BTreeMap<u64, u64>,
@@ -50,7 +50,7 @@ impl World {
         [turn..count, 0..turn].into_iter().filter(|of| !of.is_empty()).map(piece).collect()
     }
 
-    /// The memory of `pieces`: for each page, a slice of 512 words.
+    /// The memory of `pieces` as words: a slice of 512 words for each page.
     fn words(&mut self, pieces: &[Piece]) -> Vec<&mut [u64]> {
         let start = self.frames.0.as_ptr() as usize;
         let (words, _) = self.frames.0.as_chunks_mut::<8>();
@@ -77,7 +77,7 @@ impl World {
     ) -> Result<(), TransferError> {
         let offset = page * BLOCK;
         let transfer = Transfer { token: 7, is_write, offset, pieces };
-        // SAFETY: the frames exist until the transfer is done.
+        // SAFETY: the frames exist until the transfer is done, because this function waits for it.
         unsafe { self.store.begin(transfer) }.unwrap();
         self.store.submit().unwrap();
         let mut done = vec![];
@@ -126,7 +126,7 @@ impl World {
         self.expected.retain(|at, _| !(page..page + count).contains(at));
     }
 
-    /// Random reads, writes and erasures, of which none may fail.
+    /// Does `steps` random reads, writes and erasures. Asserts that none fails.
     fn run(&mut self, steps: u32) {
         for _ in 0..steps {
             let (page, count) = (self.below(PAGES - 64), self.below(64) + 1);
@@ -149,7 +149,7 @@ const OPTIONS: Options = Options {
     faults: None,
 };
 
-/// Faults that retries repair.
+/// Faults that retries repair, so that no transfer fails.
 const FAULTS: FaultPlan = FaultPlan {
     seed: 1,
     eio: 10,
@@ -211,9 +211,8 @@ fn a_child_shares_the_pages_of_its_parent() {
     parent.run(100);
     let mut children = vec![];
     for seed in 2..5 {
-        // The "child" of this test is in the same process. The test therefore does not call the
-        // function that `Store::fork` returns, because that function closes the parent's
-        // descriptors.
+        // The "child" of this test is in the same process. The function that `Store::fork` returns
+        // is not called, because it closes the parent's descriptors.
         let (store, expected) = (parent.store.child().unwrap(), parent.expected.clone());
         let child = World { expected, ..World::new(store, seed) };
         children.push(child);
@@ -234,7 +233,8 @@ fn a_child_shares_the_pages_of_its_parent() {
 /// Number of forks: more than the 255 layers that a `Layer` (`u8`) can number.
 const FORKS: u64 = 300;
 
-/// Each child ends before the next child is forked.
+/// Asserts that many forks need only two layers in use if each child ends before the next child is
+/// forked.
 #[test]
 fn forks_one_after_the_other_need_two_layers() {
     let mut parent = World::new(FileStore::memory(1, OPTIONS).unwrap(), 1);
@@ -249,7 +249,8 @@ fn forks_one_after_the_other_need_two_layers() {
     (0..FORKS).step_by(50).for_each(|page| parent.read(page, 50).unwrap());
 }
 
-/// The parent writes to pages while children still have the former content of these pages.
+/// Asserts that layers are merged when the parent writes to pages of which children still have the
+/// former content.
 #[test]
 fn layers_are_merged() {
     let mut parent = World::new(FileStore::memory(3, OPTIONS).unwrap(), 1);
@@ -274,14 +275,15 @@ fn layers_are_merged() {
     }
 }
 
-/// The descriptors of this process that refer to unnamed files in a folder.
+/// Returns the descriptors of this process that refer to unnamed files in a folder.
 fn descriptors_in(folder: &Path) -> Vec<std::path::PathBuf> {
     let folder = folder.canonicalize().unwrap();
     let all = std::fs::read_dir("/proc/self/fd").unwrap().flatten().map(|entry| entry.path());
     all.filter(|fd| std::fs::read_link(fd).is_ok_and(|file| file.starts_with(&folder))).collect()
 }
 
-/// The parent drops its copy of the child's files while the child still uses these files.
+/// Asserts that what the child has written is not lost when the parent drops its copy of the
+/// child's files.
 #[test]
 fn the_parent_of_a_child_keeps_what_the_child_has_written() {
     let folder = tempfile::tempdir_in(".").unwrap();
