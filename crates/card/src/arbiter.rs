@@ -1,18 +1,19 @@
-//! Arbitration among submission queues (NVMe 1.1, 4.11): the choice of the queue whose commands are
+//! Arbitrates among submission queues (NVMe 1.1, 4.11): chooses the queue whose commands are
 //! fetched next. The engine of the simulated card and the NVMe controller of an emulated card both
-//! use it.
+//! use the arbiter.
 
 use crate::settings::{Arbitration, Priority};
 
-/// Arbitration among submission queues. Each priority class serves its queues in turn. Plain round
-/// robin is therefore the special case in which all queues are in one class, the urgent class.
+/// The state of the arbitration among submission queues. The queues of a priority class get their
+/// turns one after the other. Plain round robin is the special case in which all queues are in one
+/// class, the urgent class.
 #[derive(Clone, Debug)]
 pub(crate) struct Arbiter {
     /// The indices of the queues in each class. The classes are, by descending priority: urgent,
     /// high, medium, low.
     classes: [Vec<u16>; 4],
-    /// For each class, the index in its list of `classes` at which the next search for a queue with
-    /// commands begins.
+    /// For each class: the position in the list `classes[class]` at which the next search for a
+    /// queue with commands begins.
     next: [usize; 4],
     weights: [u32; 3],
     /// The number of commands that arbitration may still take from each weighted class (high,
@@ -56,7 +57,7 @@ impl Arbiter {
             return None;
         }
         // The first pass finds nothing if each class with commands has used up its weight in this
-        // round. The second pass then begins a new round.
+        // round. A new round then begins, and the second pass searches it.
         for _ in 0..2 {
             for class in 1..4 {
                 let left = self.left[class - 1];

@@ -38,7 +38,7 @@ pub struct CapacitorSpec {
     pub cut_off_v: f64,
     /// Efficiency of the converter: its output power divided by its input power, 0 to 1.
     pub efficiency: f64,
-    /// Life at `life_celsius`, years.
+    /// Life of the capacitor at the temperature `life_celsius`, years.
     pub life_years: f64,
     /// Temperature for which the life is given, degrees Celsius.
     pub life_celsius: f64,
@@ -46,27 +46,30 @@ pub struct CapacitorSpec {
     pub celsius: f64,
     /// Age at which the capacitor must still deliver the energy of a save, years.
     pub years: f64,
-    /// Leakage current, A.
+    /// Leakage current of the charged capacitor, A.
     pub leakage_a: f64,
 }
 
-/// Fraction of the capacitance that is lost at the end of the life (see "Ageing" above).
+/// Fraction of the capacitance that a capacitor has lost at the end of its life (see "Ageing" in
+/// the documentation of the module).
 const CAPACITANCE_LOSS: f64 = 0.3;
 
-/// Growth of the ESR up to the end of the life, as a fraction of the new ESR (see "Ageing" above).
+/// Growth of the ESR up to the end of the life, as a fraction of the ESR when new (see "Ageing" in
+/// the documentation of the module).
 const ESR_GROWTH: f64 = 1.0;
 
-/// Number of voltage steps in which [`CapacitorSpec::usable_j`] integrates the delivered energy.
-/// With 256 steps the error is below 0.1 % (test `resistance_costs_energy_with_power`).
+/// Number of steps into which [`CapacitorSpec::usable_j`] divides the range of the voltage to
+/// integrate the delivered energy. With 256 steps the error is below 0.1 % (test
+/// `resistance_costs_energy_with_power`).
 const STEPS: u32 = 256;
 
 impl CapacitorSpec {
-    /// The life at the temperature in use, years.
+    /// Returns the life at the temperature in use (`celsius`), years.
     pub fn life_in_use(&self) -> f64 {
         self.life_years * libm::exp2((self.life_celsius - self.celsius) / 10.0)
     }
 
-    /// The capacitor at an age of `years`: with less capacitance and more ESR than when new.
+    /// Returns the capacitor at the age `years`: with less capacitance and more ESR than when new.
     pub fn aged(&self, years: f64) -> Self {
         let part = years / self.life_in_use();
         Self {
@@ -76,21 +79,22 @@ impl CapacitorSpec {
         }
     }
 
-    /// The same capacitor with the fraction `part` of its capacitance and the same ESR.
+    /// Returns a capacitor with the fraction `part` of the capacitance and with the same ESR.
     pub fn scaled(&self, part: f64) -> Self {
         Self { farads: self.farads * part, ..*self }
     }
 
-    /// The energy that the capacitor stores between its charged and its cut-off voltage, J.
+    /// Returns the energy that the capacitor stores between its charged and its cut-off voltage, J.
     pub fn stored_j(&self) -> f64 {
         0.5 * self.farads * (self.charged_v * self.charged_v - self.cut_off_v * self.cut_off_v)
     }
 
-    /// The energy that a load of `watts` behind the converter gets, J; 0 if the voltage at the
-    /// terminals drops below the cut-off at once.
+    /// Returns the energy that a load of `watts` behind the converter gets, J; 0 if the voltage at
+    /// the terminals drops below the cut-off at once.
     pub fn usable_j(&self, watts: f64) -> f64 {
         let drawn = watts / self.efficiency;
-        // The inner voltage, before the ESR, at which the terminals are at the cut-off voltage, V.
+        // The inner voltage (before the ESR) at which the terminals are at the cut-off voltage, in
+        // volts.
         let stop = self.cut_off_v + drawn / self.cut_off_v * self.esr_ohms;
         if stop >= self.charged_v {
             return 0.0;
@@ -105,13 +109,14 @@ impl CapacitorSpec {
         joules * self.efficiency
     }
 
-    /// The time for which the capacitor powers a load of `watts` behind the converter, s; infinite
-    /// for a load of 0.
+    /// Returns the time for which the capacitor powers a load of `watts` behind the converter, s;
+    /// infinite for a load of 0.
     pub fn seconds(&self, watts: f64) -> f64 {
         if watts > 0.0 { self.usable_j(watts) / watts } else { f64::INFINITY }
     }
 
-    /// The power that the converter draws to replace the leakage of the charged capacitor, W.
+    /// Returns the power that the converter draws to replace the leakage of the charged capacitor,
+    /// W.
     pub fn leakage_w(&self) -> f64 {
         self.leakage_a * self.charged_v / self.efficiency
     }

@@ -1,5 +1,5 @@
-//! The description of a card: its link, NVMe front end, controller and memory, and the host in
-//! which the card is used.
+//! Describes a card: its link, NVMe front end, controller and memory, and the host in which the
+//! card is used.
 //!
 //! The built-in cards are files in `devices/cards/` with the schema `interleaf.card/1`; a user's
 //! card file has the same schema. Each number in a built-in file has a source. All times in this
@@ -39,9 +39,9 @@ pub struct Card {
 /// BAR use flow control credits of the card's port.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BarSpec {
-    /// Bytes of the address range that the BAR maps.
+    /// Size of the address range that the BAR maps, bytes.
     pub bytes: u64,
-    /// Bytes of a page, the unit in which the host maps the range.
+    /// Size of a page, bytes. The host maps the range in pages of this size.
     pub page: u32,
     /// Posted header credits (PH) of the card's port, one for each packet.
     pub posted_headers: u32,
@@ -79,23 +79,24 @@ pub struct LinkSpec {
     pub non_posted_headers: u32,
 }
 
-/// The NVMe front end.
+/// The properties of the NVMe front end: the part of the card that exchanges commands, completions
+/// and interrupts with the host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NvmeSpec {
     /// Major and minor version of the NVMe specification.
     pub version: (u32, u32),
     /// The number of I/O queue pairs.
     pub queues: u32,
-    /// Entries of each queue (MQES + 1).
+    /// The number of entries of each queue (MQES + 1).
     pub entries: u32,
-    /// MSI-X vectors: one for the admin queue, and one for each I/O queue.
+    /// The number of MSI-X vectors: at least one for the admin queue and one for each I/O queue.
     pub vectors: u32,
     /// Maximum number of commands that arbitration takes from a queue at once.
     pub arbitration_burst: u32,
     /// Maximum number of completions of a queue that share one interrupt.
     pub coalescing_threshold: u32,
-    /// The longest time for which a completion waits for others that share its interrupt, fs; 0 for
-    /// no coalescing.
+    /// Maximum time for which a completion waits for others that share its interrupt, fs; 0 for no
+    /// coalescing.
     pub coalescing_time_fs: u64,
     /// Atomic write unit at power failure (AWUPF), bytes.
     pub atomic_write: u32,
@@ -103,10 +104,10 @@ pub struct NvmeSpec {
     pub max_transfer: u32,
 }
 
-/// The controller between link and memory.
+/// The properties of the controller between the link and the memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ControllerSpec {
-    /// Processor cores that execute the firmware.
+    /// The number of processor cores that execute the firmware.
     pub cores: u32,
     /// Time that a core works on each command before its data transfer, fs.
     pub command_fs: u64,
@@ -120,12 +121,12 @@ pub struct ControllerSpec {
     pub dma_engines: u32,
     /// Size of all data buffers together, bytes.
     pub buffer_bytes: u32,
-    /// Latency of the error correction, for encoding or decoding, fs.
+    /// Latency of the error correction (ECC), the same for encoding and decoding, fs.
     pub ecc_fs: u64,
 }
 
-/// The stage of a write from which the controller counts a written byte as safe. The controller
-/// completes a write when all bytes of the write are safe.
+/// The stage of a write from which the controller counts a written byte as safe from a power
+/// failure. The controller completes a write when all bytes of the write are safe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durable {
     /// A written byte is safe once it is in DRAM: a power failure saves the DRAM, and the data in
@@ -165,10 +166,11 @@ pub struct HostSpec {
     pub memory_write_fs: u64,
 }
 
-/// Bytes of a row segment: the unit of transfers between buffers and memory.
+/// Size of a row segment, bytes. A row segment is the unit of transfers between the buffers of the
+/// card and its memory.
 pub const SEGMENT_BYTES: u32 = 512;
 
-/// Bytes of a logical block.
+/// Size of a logical block, bytes.
 pub const BLOCK_BYTES: u32 = 512;
 
 impl Card {
@@ -180,7 +182,8 @@ impl Card {
         by_name(name)
     }
 
-    /// Bytes of a DMA chunk: the unit of data transfers over the link and of the card's buffers.
+    /// Returns the size of a DMA chunk, bytes: the unit in which data cross the link, and in which
+    /// the card allocates its buffers.
     pub fn chunk_bytes(&self) -> u32 {
         self.link.max_read_request.min(SEGMENT_BYTES)
     }

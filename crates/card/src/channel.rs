@@ -1,5 +1,5 @@
-//! The memory channels of a card, with the conversion of addresses to row segments and of
-//! femtoseconds to clocks.
+//! Simulates the memory channels of a card. Converts addresses to row segments, and femtoseconds to
+//! clocks.
 
 use crate::card::{Durable, MemorySpec, SEGMENT_BYTES};
 use interleaf_sim::dimm::{
@@ -9,8 +9,9 @@ use interleaf_sim::dimm::{
     row_channel::{RowAccess, RowChannel, RowCounts},
 };
 
-/// The layout of the addresses of one channel: neighbouring row segments are in different banks of
-/// a rank, and the segment after the last bank of a rank is in the next rank.
+/// Returns the layout of the addresses of one channel. Consecutive row segments are in consecutive
+/// banks of a rank. After the last bank of a rank, they continue in the first bank of the next
+/// rank.
 const fn layout(burst_bytes: u32) -> Layout {
     Layout { neighbours_log2: (SEGMENT_BYTES / burst_bytes).trailing_zeros(), banks_first: true }
 }
@@ -18,15 +19,16 @@ const fn layout(burst_bytes: u32) -> Layout {
 /// The times of a transfer between the controller and the memory, fs since the start of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Transfer {
-    /// The time at which read data are at the controller, or at which written data are in the row
-    /// buffers or the cells.
+    /// The time at which the data of a read are at the controller, or the data of a write are in
+    /// the row buffers or the cells.
     pub(crate) data: u64,
     /// The time at which the precharge of the row is complete.
     pub(crate) closed: u64,
 }
 
 impl Transfer {
-    /// The time from which the controller counts written data as safe from a power failure, fs.
+    /// Returns the time from which the controller counts the data of a write as safe from a power
+    /// failure, fs.
     #[inline]
     pub(crate) const fn safe(self, durable: Durable) -> u64 {
         match durable {
@@ -37,8 +39,8 @@ impl Transfer {
 }
 
 /// Converts between femtoseconds and clocks of the memory by multiplication with a fixed-point
-/// factor. At every time that 64 bits of femtoseconds can express (at most 5 hours), the error is
-/// less than one clock.
+/// factor. For all times that fit in 64 bits of femtoseconds (5 hours), the error is less than one
+/// clock.
 #[derive(Clone, Copy, Debug)]
 struct Clock {
     /// Clocks per femtosecond, a fixed-point number with 80 fractional bits.
@@ -54,8 +56,8 @@ impl Clock {
         Self { clocks: (rate << 80) / 2_000_000_000_000, fs: (2_000_000_000_000 << 32) / rate }
     }
 
-    /// The number of the first clock edge after the time `fs`. If the time is exactly on an edge,
-    /// the result may be this edge, because the factor is rounded down.
+    /// Returns the number of the first clock edge after the time `fs`. If `fs` is exactly the time
+    /// of an edge, the result may be this edge, because the factor `clocks` is rounded down.
     #[inline]
     fn clock_at(self, fs: u64) -> u64 {
         // `clocks >> 16` has 64 fractional bits, so the upper 64 bits of the product of `fs` and
@@ -92,9 +94,9 @@ impl Memory {
         }
     }
 
-    /// Reads or writes `bytes` bytes from the byte `offset` on, within one row segment
-    /// (`SEGMENT_BYTES`). The transfer begins at the time `at` (fs) or later: it waits for its bank
-    /// and for the data bus.
+    /// Reads or writes the `bytes` bytes from `offset` on, which are in one row segment
+    /// (`SEGMENT_BYTES`). The transfer begins at the time `at` (fs) or later: it waits until its
+    /// bank and the data bus are free.
     #[inline]
     pub(crate) fn transfer<O: Observer>(
         &mut self,
@@ -132,7 +134,7 @@ impl Memory {
         }
     }
 
-    /// The counts of bursts, commands and busy clocks, summed over all channels.
+    /// Returns the numbers of bursts, commands and busy clocks, summed over all channels.
     pub(crate) fn counts(&self) -> RowCounts {
         let mut sum = RowCounts::default();
         for counts in self.channels.iter().map(RowChannel::counts) {
@@ -147,7 +149,7 @@ impl Memory {
         sum
     }
 
-    /// The time for which the memory channels were occupied, fs: the mean over all channels.
+    /// Returns the time for which a memory channel was occupied, fs: the mean over all channels.
     pub(crate) fn busy(&self) -> u64 {
         self.clock.to_fs(self.counts().occupied_clocks) / self.channels.len() as u64
     }

@@ -1,4 +1,4 @@
-//! The content of a card after a power failure, for every moment of one observed run.
+//! Computes the content of a card after a power failure, for every moment of one observed run.
 //!
 //! # The problem
 //!
@@ -32,8 +32,8 @@
 //!   keep as well (sections 6.8 and 6.15).
 //! - *torn*: a piece that is partly new, and partly old or undefined.
 //!
-//! Two outstanding writes of the same block have no order: afterwards the block may contain the
-//! data of the first or of the second.
+//! Two writes of the same block that are outstanding at the same time have no order: afterwards the
+//! block may contain the data of either.
 
 mod history;
 
@@ -72,7 +72,7 @@ pub struct Rules {
 pub struct WriteTimes {
     /// The first byte of the write, counted from the first byte of the card's memory.
     pub offset: u64,
-    /// The length, bytes, above 0.
+    /// The length of the write, bytes, above 0.
     pub bytes: u32,
     /// True if the write has force unit access (FUA).
     pub force_unit_access: bool,
@@ -87,7 +87,7 @@ pub struct WriteTimes {
 pub struct SegmentTimes {
     /// The first byte of the segment, counted from the first byte of the card's memory.
     pub offset: u64,
-    /// The length, bytes.
+    /// The length of the segment, bytes.
     pub bytes: u32,
     /// The time at which all data of the segment were in the controller's buffer, fs.
     pub received: u64,
@@ -126,8 +126,8 @@ pub struct Timeline {
     /// sorted by the index of the block, then by the order in which pieces reach the memory.
     entries: Vec<Entry>,
     block_bytes: u64,
-    /// The damage of blocks: each entry is a block, and the span of time in which a power failure
-    /// damages the block. Sorted by the start of the span.
+    /// The damaged blocks, each with the span of time in which a power failure damages the block.
+    /// They are sorted by the start of the span.
     intervals: Vec<DamageInterval>,
     /// Element `i` is the latest end of the damage intervals `0..=i`. The elements are in ascending
     /// order, so a binary search finds the intervals that have not ended.
@@ -150,7 +150,7 @@ pub struct WriteCounts {
 }
 
 impl TimelineBuilder {
-    /// Begins a run without writes.
+    /// Begins the timeline of a run, without writes.
     ///
     /// # Panics
     /// If the atomic write unit is not a power of two. The parser of card files refuses such a
@@ -183,14 +183,14 @@ impl TimelineBuilder {
     }
 
     /// Ends the timeline at `limit` fs. A caller that leaves out writes, such as writes without
-    /// completion, must call this function with a `limit` before the first data of these writes
-    /// arrive.
+    /// completion, must call this function. The `limit` must be earlier than the arrival of the
+    /// first data of these writes.
     pub fn end_at(&mut self, limit: u64) {
         self.limit = self.limit.min(limit);
     }
 
-    /// Ends the collection. Computes, for every moment of the run, the blocks that a power failure
-    /// would lose or tear.
+    /// Ends the collection of writes and flushes. Computes, for every moment of the run, the blocks
+    /// that a power failure would lose or tear.
     pub fn finish(self) -> Timeline {
         let Self { rules, writes, flushes, pieces, limit } = self;
         let promised = promised_by_flush(&writes, flushes);
@@ -264,35 +264,36 @@ fn promised_by_flush(writes: &[WriteTimes], mut flushes: Vec<FlushTimes>) -> Vec
 }
 
 impl Timeline {
-    /// The rules of the run's card: the condition under which written data survive a power failure,
-    /// and the atomic write unit.
+    /// Returns the rules of the card: the condition under which written data survive a power
+    /// failure, and the atomic write unit.
     pub fn rules(&self) -> Rules {
         self.rules
     }
 
-    /// The end of the run, fs: the latest of the acknowledgements and of the times from which a
-    /// piece survives a power failure as a whole; at most the limit of [`TimelineBuilder::end_at`].
+    /// Returns the end of the run, fs: the latest of the acknowledgements and of the times from
+    /// which a piece survives a power failure as a whole; at most the limit of
+    /// [`TimelineBuilder::end_at`].
     pub fn end(&self) -> u64 {
         self.end
     }
 
-    /// The size of a block, the unit of the reported damage, bytes.
+    /// Returns the size of a block, the unit of the reported damage, bytes.
     pub fn block_bytes(&self) -> u64 {
         self.block_bytes
     }
 
-    /// The writes in the order of their numbers; the first has number 1.
+    /// Returns the writes in the order of their numbers; the first has number 1.
     pub fn writes(&self) -> &[WriteTimes] {
         &self.writes
     }
 
-    /// All spans of time in which a power failure would lose or tear a block, sorted by their
-    /// start. A block may have several spans.
+    /// Returns all spans of time in which a power failure would lose or tear a block, sorted by
+    /// their start. A block may have several spans.
     pub fn damage(&self) -> &[DamageInterval] {
         &self.intervals
     }
 
-    /// All blocks that a power failure at `moment` (fs) would lose or tear.
+    /// Returns all blocks that a power failure at `moment` (fs) would lose or tear.
     pub fn damage_at(&self, moment: u64) -> Vec<DamageInterval> {
         let begun = self.intervals.partition_point(|interval| interval.from <= moment);
         // `latest_ends` is in ascending order, so a binary search finds `first`: all intervals with
@@ -305,13 +306,13 @@ impl Timeline {
             .collect()
     }
 
-    /// True if a FLUSH or FUA that completed up to `moment` (fs) promises the durability of the
-    /// write with the 1-based number `write`.
+    /// Returns true if a FLUSH or FUA that completed up to `moment` (fs) promises the durability of
+    /// the write with the 1-based number `write`.
     pub fn is_flushed(&self, write: u32, moment: u64) -> bool {
         self.promised[write as usize - 1] <= moment
     }
 
-    /// The number of acknowledged and the number of outstanding writes at `moment`, fs.
+    /// Returns the number of acknowledged and the number of outstanding writes at `moment`, fs.
     pub fn counts(&self, moment: u64) -> WriteCounts {
         let up_to = |times: &[u64]| times.partition_point(|time| *time <= moment) as u64;
         let acknowledged = up_to(&self.acknowledgements);
@@ -333,9 +334,10 @@ impl Timeline {
         firsts.into_iter().collect()
     }
 
-    /// For each block that overlaps `range` (bytes of the medium), the newest acknowledged write:
-    /// pairs of the 0-based index of the block and the 1-based number of the write. Newest is the
-    /// write that was submitted last, among the writes acknowledged up to `moment`.
+    /// Returns the newest acknowledged write of each block that overlaps `range` (bytes of the
+    /// medium), as pairs of the 0-based index of the block and the 1-based number of the write. The
+    /// newest write is the one that was submitted last, among the writes acknowledged up to
+    /// `moment` (fs).
     pub fn acknowledged_in(&self, range: core::ops::Range<u64>, moment: u64) -> Vec<(u64, u32)> {
         let first = self
             .entries

@@ -1,4 +1,4 @@
-//! The card and its host, simulated event by event.
+//! Simulates the card and its host event by event.
 //!
 //! ```text
 //! submit:   host processor ──▶ doorbell ──▶ link ──▶ arbitration
@@ -45,7 +45,7 @@ pub struct WrittenSegment {
     pub tag: u32,
     /// The first byte of the segment, counted from the first byte of the card's memory.
     pub offset: u64,
-    /// The length, bytes.
+    /// The length of the segment, bytes.
     pub bytes: u32,
     /// The time at which the data are in a buffer of the controller, fs.
     pub buffered: u64,
@@ -58,34 +58,36 @@ pub struct WrittenSegment {
 /// An observer of the writes of an engine, for models of power failure and energy. The observer
 /// `()` ignores all writes, at no cost in time.
 pub trait WriteObserver {
-    /// The memory channel has scheduled a segment of a write. The times of the segment may be in
-    /// the future.
+    /// Observes a segment of a write that the memory channel has scheduled. The times of the
+    /// segment may be in the future.
     fn segment(&mut self, segment: &WrittenSegment) {
         let _ = segment;
     }
 
-    /// At the time `at` the controller decided to complete a command; a core builds the completion
-    /// next. The data of the command survive a power failure from the time `safe` on. `safe` must
-    /// be at most `at`, except on a card that acknowledges early ([`Settings::acknowledge_early`]).
-    /// A later `safe` is an error even if the core finishes the completion after `safe`, because a
-    /// faster core would acknowledge unsafe data.
+    /// Observes that the controller decided at the time `at` (fs) to complete a command; a core
+    /// builds the completion next. The data of the command survive a power failure from the time
+    /// `safe` on. `safe` must be at most `at`, except on a card that acknowledges early
+    /// ([`Settings::acknowledge_early`]). A later `safe` is an error even if the core finishes the
+    /// completion after `safe`, because a faster core would acknowledge unsafe data.
     fn completing(&mut self, command: &IoCommand, safe: u64, at: u64) {
         let _ = (command, safe, at);
     }
 
-    /// At the time `at` the controller sent the completion of a command. The host submitted the
-    /// command at the time `submitted`. The data of the command survive a power failure from the
-    /// time `safe` on. `safe` is at most `at`, except on a card that acknowledges early.
+    /// Observes that the controller sent the completion of a command at the time `at` (fs). The
+    /// host submitted the command at the time `submitted`. The data of the command survive a power
+    /// failure from the time `safe` on. `safe` is at most `at`, except on a card that acknowledges
+    /// early.
     fn acknowledged(&mut self, command: &IoCommand, submitted: u64, safe: u64, at: u64) {
         let _ = (command, submitted, safe, at);
     }
 
-    /// A memory channel got a command. Called only if [`observes_memory`](Self::observes_memory).
+    /// Observes a command to a memory channel. The engine calls this function only if
+    /// [`observes_memory`](Self::observes_memory) returns true.
     fn memory(&mut self, command: &command::Command) {
         let _ = command;
     }
 
-    /// Returns true if [`memory`](Self::memory) is to be called for each command of a memory
+    /// Returns true if the engine must call [`memory`](Self::memory) for each command to a memory
     /// channel. The calls do not name the channel.
     fn observes_memory(&self) -> bool {
         false
@@ -137,13 +139,13 @@ pub enum SubmitError {
     Queue,
     /// The submission queue is full.
     Full,
-    /// The length is 0, or the offset or the length is not a whole number of blocks.
+    /// The length of the command is 0, or its offset or length is not a whole number of blocks.
     Length,
     /// The command transfers more than the card allows (`NvmeSpec::max_transfer`).
     Transfer,
-    /// The command ends behind the last block.
+    /// The command ends after the last block of the card.
     Capacity,
-    /// The command is submitted in the past.
+    /// The submission time of the command is before the present time of the engine.
     Past,
 }
 
@@ -209,8 +211,8 @@ struct Queue {
     /// Commands in the submission queue whose entries have not arrived at the card, oldest first:
     /// the slot of each command in `Engine::flights`.
     submitted: VecDeque<u32>,
-    /// The number of submission queue entries whose doorbell has arrived, and whose fetch the card
-    /// has not yet requested.
+    /// The number of submission queue entries whose doorbell has arrived, and that the card has not
+    /// yet requested from host memory.
     visible: u32,
     /// The index of the next entry that the card fetches from the submission queue.
     head: u32,
@@ -254,13 +256,12 @@ pub struct Engine {
     /// reads and Write Zeroes commands, which need no read tags; the second queue has writes. Each
     /// queue is served in round robin.
     active: [VecDeque<u32>; 2],
-    /// The index in `active` of the queue that had the last turn. A queue has its turn when
-    /// `request_data` serves the queue first, and the queue gets a burst or is empty. The next call
-    /// serves the other queue first.
+    /// The index in `active` of the queue that used the last turn. `request_data` serves the other
+    /// queue first. That queue has used its turn when it got a burst, or when it is empty.
     turn: usize,
     buffers: Pool,
     tags: Pool,
-    /// The number of chunks that a DMA engine requests in its turn.
+    /// Maximum number of chunks that a DMA engine requests in its turn.
     burst: u32,
     /// The time at which the next buffer is returned and `request_data` is called again, fs;
     /// `u64::MAX` if no such call is scheduled.
@@ -269,7 +270,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// An idle card in its host, at the time 0.
+    /// Creates an idle card in its host, at the time 0.
     pub fn new(card: &Card, settings: &Settings) -> Self {
         let ideal = |component| settings.ideal.has(component);
         let limited = |component| !ideal(component);
@@ -325,7 +326,7 @@ impl Engine {
         }
     }
 
-    /// The card that the engine simulates.
+    /// Returns the card that the engine simulates.
     pub fn card(&self) -> &Card {
         &self.card
     }
@@ -336,19 +337,19 @@ impl Engine {
         self.settings.arbitration = arbitration.clone();
     }
 
-    /// The present time of the simulation, fs: the time of the last event, or the end of the last
-    /// [`Self::run_until`] if that is later.
+    /// Returns the present time of the simulation, fs: the time of the last event, or the end of
+    /// the last [`Self::run_until`] if that is later.
     pub fn now(&self) -> u64 {
         self.now
     }
 
-    /// The number of events that the engine has handled so far.
+    /// Returns the number of events that the engine has handled so far.
     pub fn events(&self) -> u64 {
         self.events
     }
 
-    /// The time of the next event, fs; `None` if no event is scheduled, and so all commands are
-    /// complete.
+    /// Returns the time of the next event, fs; `None` if no event is scheduled, and so all commands
+    /// are complete.
     pub fn next_event(&self) -> Option<u64> {
         self.event_queue.next_at()
     }

@@ -1,15 +1,16 @@
-//! The events of the engine, in order of time.
+//! Queues the events of the engine in order of time.
 //!
-//! Most events follow from an earlier event after a constant delay, or after a server that works in
-//! order of arrival. Therefore the events of one kind (such as "a doorbell arrives at the card")
-//! are created almost in order of time. Each kind has a *lane*: a queue in order of time, in which
-//! an event that is earlier than the last entry moves the later entries back. Such events are rare.
-//! A tournament tree over the lanes has the lane with the earliest event at its root. An event
-//! costs some tens of instructions, however many events are pending.
+//! Most events follow an earlier event after a constant delay, or when a server that works in order
+//! of arrival finishes. Therefore the events of one kind (such as "a doorbell arrives at the card")
+//! are created almost in order of time. Each kind has a *lane*: a queue in order of time. An event
+//! that is earlier than the last entry of its lane is inserted before the later entries. Such
+//! events are rare. A tournament tree over the lanes has the lane with the earliest event at its
+//! root. To queue and remove an event takes some tens of instructions, however many events are
+//! pending.
 
 use crate::ring::Ring;
 
-/// The number of lanes: a power of two.
+/// Number of lanes (a lane is the queue of one kind of event): a power of two.
 pub(crate) const LANES: usize = 16;
 
 /// The time in `EventQueue::first` that marks an empty lane.
@@ -27,11 +28,11 @@ pub(crate) struct Event {
 #[derive(Clone, Debug)]
 pub(crate) struct EventQueue {
     lanes: [Ring; LANES],
-    /// The time of each lane's first event.
+    /// The time of each lane's first event, fs; `NEVER` for an empty lane.
     first: [u64; LANES],
-    /// The nodes of the tournament tree. A node has the lane with the earliest event of all lanes
-    /// below the node. Node 1 is the root, the children of node n are 2n and 2n + 1, and the lanes
-    /// 2i and 2i + 1 are below node `LANES / 2 + i`.
+    /// The nodes of the tournament tree. A node contains the index of the lane with the earliest
+    /// event of all lanes below the node. Node 1 is the root. The nodes 2n and 2n + 1 are the
+    /// children of node n. The lanes 2i and 2i + 1 are below node `LANES / 2 + i`.
     winners: [u8; LANES],
 }
 
@@ -55,7 +56,7 @@ impl EventQueue {
         }
     }
 
-    /// The time of the next event, fs; `None` if the queue is empty.
+    /// Returns the time of the next event, fs; `None` if the queue is empty.
     #[inline]
     pub(crate) fn next_at(&self) -> Option<u64> {
         let at = self.first[usize::from(self.winners[1]) % LANES];

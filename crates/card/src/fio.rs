@@ -1,9 +1,9 @@
-//! Loads that are described by the options of fio, on the command line or in job files.
+//! Describes loads by the options of fio, on the command line or in job files.
 //!
 //! fio (<https://fio.readthedocs.io>) is the load generator of storage benchmarks. A *job* is a
 //! stream of I/O with a pattern (`rw`), a block size (`bs`) and a number of outstanding requests
-//! (`iodepth`), started `numjobs` times. [`FioOptions`] holds the options that are set, [`Job`] a
-//! complete job with fio's defaults, [`file::parse`] reads a job file.
+//! (`iodepth`), started `numjobs` times. [`FioOptions`] contains the options that are set. [`Job`]
+//! is a complete job, with fio's defaults for the other options. [`file::parse`] reads a job file.
 //!
 //! An option is modelled ([`MODELLED`]), or has no effect on a simulated card ([`WITHOUT_EFFECT`]).
 //! Any other option is an error. Jobs are time-based: they run for `runtime`, however large `size`
@@ -127,7 +127,7 @@ impl FromStr for IoEngine {
 pub struct FioOptions {
     /// Direction of the I/Os, and order of their offsets (`rw`).
     pub rw: Option<Access>,
-    /// Block size, bytes.
+    /// Block size of the I/Os (`bs`), bytes.
     pub bs: Option<u32>,
     /// The number of outstanding requests of each job.
     pub iodepth: Option<u32>,
@@ -139,7 +139,7 @@ pub struct FioOptions {
     pub rwmixread: Option<u32>,
     /// Time of the run before the measurement begins (`ramp_time`), ns.
     pub ramp_ns: Option<u64>,
-    /// Time of the measurement, ns.
+    /// Time of the measurement (`runtime`), ns.
     pub runtime_ns: Option<u64>,
     /// The part of the card, from the card's first byte on, that a job covers (`size`).
     pub size: Option<Size>,
@@ -179,7 +179,7 @@ impl FioOptions {
         Ok(true)
     }
 
-    /// A copy of `self` in which each option that `over` sets has the value of `over`.
+    /// Returns a copy of `self` in which each option that `over` sets has the value of `over`.
     pub fn with(&self, over: &Self) -> Self {
         Self {
             rw: over.rw.or(self.rw),
@@ -197,7 +197,8 @@ impl FioOptions {
         }
     }
 
-    /// True if the option that errors call `option` is set; false for an unknown name.
+    /// Returns true if `self` sets the option `option`; false for an unknown name. `option` is a
+    /// name that errors use: `rw`, not its alias `readwrite`.
     fn sets(&self, option: &str) -> bool {
         match option {
             "rw" => self.rw.is_some(),
@@ -215,7 +216,8 @@ impl FioOptions {
         }
     }
 
-    /// The job `name` with the options of `self`. Options that are not set have fio's defaults.
+    /// Returns the job `name` with the options of `self`. Options that are not set have fio's
+    /// defaults.
     ///
     /// # Errors
     /// When `rw` is missing, or two options contradict each other.
@@ -286,7 +288,7 @@ pub struct Job {
     pub name: String,
     /// Direction of the I/Os, and order of their offsets (`rw`).
     pub rw: Access,
-    /// Block size, bytes.
+    /// Block size of the I/Os (`bs`), bytes.
     pub bs: u32,
     /// The number of outstanding requests of each of the `numjobs` equal jobs.
     pub iodepth: u32,
@@ -294,15 +296,16 @@ pub struct Job {
     pub numjobs: u32,
     /// The rate of each of the `numjobs` equal jobs, I/Os per second; `None` for no limit.
     pub rate_iops: Option<u64>,
-    /// Percentage of reads, if the pattern is mixed.
+    /// The percentage of reads; it has an effect only if the pattern is mixed.
     pub rwmixread: u32,
     /// Time of the run before the measurement begins (`ramp_time`), ns.
     pub ramp_ns: Option<u64>,
-    /// Time of the measurement, ns.
+    /// Time of the measurement (`runtime`), ns.
     pub runtime_ns: Option<u64>,
     /// The part of the card that the job covers.
     pub size: Size,
-    /// True for random offsets without fio's map of used blocks.
+    /// True for random offsets without fio's map of used blocks: a block may be used twice before
+    /// all blocks are used once.
     pub norandommap: bool,
     /// Seed of all random numbers (`randseed`); `None` for the default seed.
     pub seed: Option<u64>,
@@ -324,7 +327,7 @@ pub fn jobs(text: &str) -> Result<u32, ValueError> {
     in_range(text, "a number of jobs", 1..=JOBS_MAX)
 }
 
-/// Reads a rate, I/Os per second.
+/// Reads the rate of a job, I/Os per second.
 ///
 /// # Errors
 /// When `text` is not a number from 1 to [`RATE_MAX`].
@@ -332,7 +335,7 @@ pub fn rate(text: &str) -> Result<u64, ValueError> {
     in_range(text, "a rate of I/Os per second", 1..=RATE_MAX)
 }
 
-/// Reads a percentage of reads.
+/// Reads a percentage, such as `rwmixread`, the percentage of reads.
 ///
 /// # Errors
 /// When `text` is not a number from 0 to 100.

@@ -1,5 +1,6 @@
-//! Commands of a host to a card, and their completions: the interface between sources of I/O (a
-//! simulated load, a real driver) and the engine, which computes the times of the commands.
+//! Defines the commands of a host to a card, and their completions: the interface between sources
+//! of I/O (a simulated load, a real driver) and the engine, which computes the times of the
+//! commands.
 //!
 //! Times are femtoseconds since the start of a run. 64 bits hold 5 hours of femtoseconds.
 
@@ -25,12 +26,12 @@ pub struct IoCommand {
     pub tag: u32,
     /// Index of the I/O queue pair, 0-based.
     pub queue: u16,
-    /// The operation.
+    /// The operation of the command.
     pub operation: Operation,
     /// The first byte of the range of the command, counted from the first byte of the card's
     /// memory.
     pub offset: u64,
-    /// The length, bytes; 0 for a flush.
+    /// The length of the range, bytes; 0 for a flush.
     pub bytes: u32,
     /// Force unit access: the completion waits until the data are durable.
     pub force_unit_access: bool,
@@ -40,7 +41,7 @@ pub struct IoCommand {
 /// fetched <= completed` holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IoCompletion {
-    /// The tag of the command.
+    /// The tag of the completed command (`IoCommand::tag`).
     pub tag: u32,
     /// The index of the I/O queue pair of the command, 0-based.
     pub queue: u16,

@@ -1,11 +1,11 @@
-//! The simulator of NVRAM cards.
+//! Simulates NVRAM cards.
 //!
 //! A card is a PCIe device with memory that keeps its content without power: DRAM that is saved to
 //! NAND on the energy of a capacitor, or STT-MRAM. The host uses the card as storage (NVMe) or as
 //! memory (loads and stores to a BAR).
 //!
-//! This crate reads no file and no clock. Randomness has a seed: the same input gives the same
-//! output, bit for bit.
+//! This crate reads no file and no clock. All random numbers come from seeded generators: the same
+//! input gives the same output, bit for bit.
 
 #![warn(missing_docs)]
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! A PCI Express link (Base Specification 3.1): time and size of its packets.
+//! Computes the times and the sizes of the packets of a PCI Express link (Base Specification 3.1).
 //!
 //! Each direction is a server that sends packets in order. A transaction layer packet (TLP) has
 //! these bytes around its payload:
@@ -17,29 +17,29 @@
 
 use crate::card::LinkSpec;
 
-/// Bytes of framing, sequence number and LCRC around a TLP.
+/// Size of framing, sequence number and LCRC around a TLP, bytes.
 const AROUND: u64 = 8;
-/// Bytes of a DLLP (ACK or UpdateFC) with its framing.
+/// Size of a DLLP (ACK or UpdateFC) with its framing, bytes.
 const DLLP: u64 = 8;
-/// Bytes of a read request with an address of 64 bits.
+/// Size of a read request with an address of 64 bits, bytes.
 pub(crate) const READ_REQUEST: u64 = 16 + AROUND;
-/// Bytes of a write request with an address of 64 bits, without its data.
+/// Size of a write request with an address of 64 bits, without its data, bytes.
 pub(crate) const WRITE_REQUEST: u64 = 16 + AROUND;
-/// Bytes of a completion, without its data.
+/// Size of a completion without its data, bytes.
 pub(crate) const COMPLETION: u64 = 12 + AROUND;
-/// Bytes of a write of an MSI-X message: its address has 32 bits.
+/// Size of the write of an MSI-X message, bytes. Its address has 32 bits.
 pub(crate) const MESSAGE: u64 = 12 + AROUND + 4;
-/// Bytes of a write of a doorbell: the BAR has an address of 64 bits.
+/// Size of the write of a doorbell, bytes. The address of the BAR has 64 bits.
 pub(crate) const DOORBELL: u64 = WRITE_REQUEST + 4;
-/// Bytes of the write of a completion queue entry.
+/// Size of the write of a completion queue entry, bytes.
 pub(crate) const COMPLETION_ENTRY: u64 = WRITE_REQUEST + 16;
-/// Bytes of a submission queue entry.
+/// Size of a submission queue entry, bytes.
 pub(crate) const SUBMISSION_ENTRY: u64 = 64;
-/// Bytes of payload for which one flow control data credit stands.
+/// Size of the payload that one flow control data credit covers, bytes.
 pub(crate) const CREDIT_BYTES: u32 = 16;
 
-/// Serialisation time of a byte over all lanes of one direction, with the encoding and the SKP
-/// ordered sets, fs.
+/// Returns the time in which one direction of the link sends a byte over all its lanes, fs. The
+/// time includes the encoding and the SKP ordered sets.
 pub(crate) fn byte_fs(link: &LinkSpec) -> f64 {
     let (gigatransfers, encoding, skip) = match link.generation {
         // One SKP ordered set of 4 symbols after 1180 symbols (PCI Express 3.1, 4.2.7.3).
@@ -54,7 +54,8 @@ pub(crate) fn byte_fs(link: &LinkSpec) -> f64 {
     1e6 / bytes_per_ns
 }
 
-/// Computes the number of packets of a transfer, and the DLLPs that answer these packets.
+/// Computes the number of packets of a transfer, and the number of bytes of the DLLPs that answer
+/// these packets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packets {
     max_payload: u32,
@@ -74,16 +75,16 @@ impl Packets {
         }
     }
 
-    /// The number of write requests for `bytes` from an address that is a multiple of the maximum
-    /// payload.
+    /// Returns the number of write requests for `bytes` bytes from an address that is a multiple of
+    /// the maximum payload.
     #[inline]
     pub(crate) fn writes(&self, bytes: u32) -> u32 {
         bytes.div_ceil(self.max_payload)
     }
 
-    /// The number of completions for a read of `bytes` from `address`. If `address` is not at a
-    /// read completion boundary, the first completion ends at the next boundary. Each other
-    /// completion has the maximum payload, except that the last may be shorter.
+    /// Returns the number of completions for a read of `bytes` bytes from `address`. If `address`
+    /// is not at a read completion boundary, the first completion ends at the next boundary. Each
+    /// other completion has the maximum payload, except that the last may be shorter.
     #[inline]
     pub(crate) fn completions(&self, address: u32, bytes: u32) -> u32 {
         let head = (self.boundary - address % self.boundary) % self.boundary;
@@ -105,26 +106,27 @@ pub(crate) struct Direction {
 }
 
 impl Direction {
-    /// A direction that has sent nothing. If `ideal` is true, its packets take no time.
+    /// Creates a direction that has sent nothing. If `ideal` is true, its packets take no time.
     pub(crate) fn new(link: &LinkSpec, ideal: bool) -> Self {
         let byte_fs = if ideal { 0 } else { byte_fs(link).round() as u64 };
         Self { free: 0, byte_fs, busy: 0, bytes: 0, packets: 0 }
     }
 
-    /// The first time from `at` on at which the direction is idle, so that a packet can start, fs.
+    /// Returns the first time at or after `at` at which the direction is idle, so that a packet can
+    /// start, fs.
     #[inline]
     pub(crate) fn starts(&self, at: u64) -> u64 {
         self.free.max(at)
     }
 
-    /// The time that `bytes` bytes take in this direction, fs.
+    /// Returns the time that `bytes` bytes take in this direction, fs.
     #[inline]
     pub(crate) fn time_of(&self, bytes: u64) -> u64 {
         bytes * self.byte_fs
     }
 
     /// Sends `packets` packets, which have `bytes` bytes together, from the time `at` (fs) on.
-    /// Returns the time at which the last byte is sent.
+    /// Returns the time at which the last byte is sent, fs.
     #[inline]
     pub(crate) fn send(&mut self, at: u64, bytes: u64, packets: u32) -> u64 {
         let time = self.time_of(bytes);
@@ -135,8 +137,8 @@ impl Direction {
         self.free
     }
 
-    /// Sends, from the time `at` on, the DLLPs that answer `packets` packets of the opposite
-    /// direction. `of` has the number of bytes of these DLLPs for one packet.
+    /// Sends the DLLPs that answer `packets` packets of the opposite direction, from the time `at`
+    /// (fs) on. `of` contains the number of bytes of these DLLPs for one packet.
     #[inline]
     pub(crate) fn answer(&mut self, at: u64, packets: u32, of: &Packets) {
         let time = u64::from(packets) * of.answers * self.byte_fs / 256;

@@ -1,10 +1,10 @@
-//! A load on a card in fio's terms, and the measurements of its run.
+//! Runs a load, described in fio's terms, on a card, and measures the run.
 //!
-//! A group is a job section of fio: `numjobs` equal threads, each with its own queue pair if the
-//! card has enough, and with `iodepth` I/Os outstanding. A thread submits an I/O as soon as one of
-//! its I/Os completes, or at a given rate. Several groups run at once.
+//! A group is a job section of fio: `numjobs` equal threads, each with its own queue pair (if the
+//! card has enough pairs) and with `iodepth` I/Os outstanding. A thread submits an I/O as soon as
+//! one of its I/Os completes, or at a given rate. Several groups run at once.
 //!
-//! Times as fio defines them: *slat* is the time from the thread's decision to submit an I/O until
+//! The times are those of fio: *slat* is the time from the thread's decision to submit an I/O until
 //! the doorbell, *clat* the time from the doorbell until the completion in the host, and *lat* the
 //! sum of the two. I/Os that complete in the ramp time are not counted.
 
@@ -51,22 +51,22 @@ impl Access {
         ("readwrite", Self::Mixed),
     ];
 
-    /// The name of the variant in fio.
+    /// Returns the name of the variant in fio, such as `randread`.
     pub fn name(self) -> &'static str {
         Self::ALL.into_iter().find(|(_, access)| *access == self).map_or("", |(name, _)| name)
     }
 
-    /// True if the offsets are random.
+    /// Returns true if the offsets are random.
     pub const fn is_random(self) -> bool {
         matches!(self, Self::RandomRead | Self::RandomWrite | Self::RandomMixed)
     }
 
-    /// True if the I/Os are reads and writes together.
+    /// Returns true if the I/Os are reads and writes together.
     pub const fn is_mixed(self) -> bool {
         matches!(self, Self::Mixed | Self::RandomMixed)
     }
 
-    /// True if some of the I/Os are writes.
+    /// Returns true if some of the I/Os are writes.
     pub const fn has_writes(self) -> bool {
         !matches!(self, Self::Read | Self::RandomRead)
     }
@@ -89,9 +89,10 @@ pub struct Group {
     pub rate_iops: Option<f64>,
     /// `rwmixread`: percentage of reads in a mix. Default: 50.
     pub read_percent: u32,
-    /// `offset`: the first byte that the group uses. Default: 0.
+    /// `offset`: the first byte of the range that the group uses. Default: 0.
     pub offset: u64,
-    /// `size`: bytes that the group uses. Default: up to the end of the card.
+    /// `size`: the length of the range that the group uses, bytes. Default: up to the end of the
+    /// card.
     pub size: Option<u64>,
     /// `norandommap`: random offsets with repetition. Without this option each block is used once
     /// before any block is used again. Default: false.
@@ -133,7 +134,7 @@ pub enum Stop {
 pub struct Load {
     /// The job sections, whose threads run at the same time.
     pub groups: Vec<Group>,
-    /// `ramp_time`: time before the measurement, fs.
+    /// `ramp_time`: time of the run before the measurement begins, fs.
     pub ramp_fs: u64,
     /// The condition that ends the run.
     pub stop: Stop,
@@ -168,7 +169,7 @@ impl std::error::Error for LoadError {}
 /// the simulation takes.
 const JOBS_MAX: u32 = 4096;
 
-/// The longest ramp time or run time, fs: an hour. 64 bits hold five hours of femtoseconds.
+/// Maximum ramp time or run time, fs: an hour. 64 bits hold five hours of femtoseconds.
 const TIME_MAX: u64 = 3_600_000_000_000_000_000;
 
 /// Returns the option of fio whose time is above [`TIME_MAX`], `ramp_time` or `runtime`; `None` if
@@ -182,8 +183,8 @@ pub(crate) const fn too_long(ramp_fs: u64, stop: Stop) -> Option<&'static str> {
 }
 
 impl Load {
-    /// A load of one group that ends after `ios` counted I/Os. The count begins after a ramp time
-    /// of 100 us, which fills the queues.
+    /// Returns a load of one group that ends after `ios` counted I/Os. The count begins after a
+    /// ramp time of 100 us, which fills the queues.
     pub fn single(group: Group, ios: u64) -> Self {
         Self { groups: vec![group], ramp_fs: 100_000_000_000, stop: Stop::Ios(ios), seed: 1 }
     }
@@ -191,7 +192,8 @@ impl Load {
     /// Checks that `card` can run this load.
     ///
     /// # Errors
-    /// The first option that is out of range or exceeds a limit of the card.
+    /// If an option is out of range or exceeds a limit of the card; the error names the first such
+    /// option.
     pub fn check(&self, card: &Card) -> Result<(), LoadError> {
         self.groups.iter().try_for_each(|group| group.check(card))?;
         let group = || self.groups.first().map_or("load", |group| &group.name);
@@ -294,7 +296,7 @@ impl Group {
         Ok(())
     }
 
-    /// Bytes that the group uses on `card`.
+    /// Returns the length of the range that the group uses on `card`, bytes.
     fn size_on(&self, card: &Card) -> u64 {
         self.size.unwrap_or(card.memory.capacity.saturating_sub(self.offset))
     }

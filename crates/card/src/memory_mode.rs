@@ -1,4 +1,5 @@
-//! The card as memory: loads and stores of a processor, and direct access by another device.
+//! Simulates the card as memory: loads and stores of a processor, and direct access by another
+//! device.
 //!
 //! ```text
 //! load       read request ──▶ link ──▶ memory channel ──▶ link ──▶ data
@@ -46,7 +47,7 @@ pub enum Initiator {
 }
 
 impl Initiator {
-    /// The name of the access mode in records.
+    /// Returns the name of the initiator as an access mode in records: `memory` or `peer`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Processor => "memory",
@@ -54,9 +55,9 @@ impl Initiator {
         }
     }
 
-    /// The time that a packet takes from the initiator to the port of the link and back, fs. The
-    /// values are assumed: 100 ns for a processor with its root complex; 300 ns for a peer, which
-    /// is behind a second link and a switch or root complex.
+    /// Returns the time that a packet takes from the initiator to the port of the link and back,
+    /// fs. The values are assumed: 100 ns for a processor with its root complex; 300 ns for a peer,
+    /// which is behind a second link and a switch or root complex.
     const fn round_trip_fs(self) -> u64 {
         match self {
             Self::Processor => 100_000_000,
@@ -69,11 +70,11 @@ impl Initiator {
 /// of its run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemoryLoad {
-    /// The device that reads and writes.
+    /// The device that reads and writes the card's memory.
     pub initiator: Initiator,
     /// Percentage of loads among loads and stores.
     pub read_percent: u32,
-    /// Bytes of an access: a power of two from 8 to 4096.
+    /// Size of an access, bytes: a power of two from 8 to 4096.
     pub bytes: u32,
     /// The number of accesses, loads and stores together, that each thread keeps outstanding. In a
     /// processor, outstanding accesses occupy load buffers and write-combining buffers.
@@ -152,25 +153,25 @@ pub struct MemoryOutcome {
     pub span_fs: u64,
     /// The number of loads and stores completed in the whole run.
     pub completed: u64,
-    /// The utilisation of link, credits and memory.
+    /// The utilisation of link, credits and memory during the measurement.
     pub utilisation: Utilisation,
     /// The resource that limits the throughput.
     pub bound_by: Bound,
 }
 
 impl MemoryOutcome {
-    /// Bytes loaded and stored per second.
+    /// Returns the number of bytes loaded and stored per second.
     pub fn bytes_per_s(&self) -> f64 {
         self.loads.bytes_per_s + self.stores.bytes_per_s
     }
 
-    /// The mean latency of loads and stores, ns.
+    /// Returns the mean latency of loads and stores together, ns.
     pub fn mean_ns(&self) -> f64 {
         DirectionResult::mean_ns([&self.loads, &self.stores])
     }
 }
 
-/// The smallest and the largest access, bytes: a register, and a page.
+/// Minimum and maximum size of an access, bytes: a register, and a page.
 pub const ACCESS_BYTES: [u32; 2] = [8, 4096];
 
 /// Maximum number of outstanding accesses of all threads together. The limit bounds the memory that
@@ -178,10 +179,11 @@ pub const ACCESS_BYTES: [u32; 2] = [8, 4096];
 const OUTSTANDING_MAX: u64 = 1 << 16;
 
 impl MemoryLoad {
-    /// Checks that `card` allows this load.
+    /// Checks that `card` allows this load. Returns the BAR of the card.
     ///
     /// # Errors
-    /// The first option of the load that is out of range, or a card without a BAR.
+    /// If an option of the load is out of range, or the card has no BAR. The error names the first
+    /// wrong option.
     pub fn check<'a>(&self, card: &'a Card) -> Result<&'a BarSpec, MemoryLoadError> {
         let error =
             |option, problem: String, hint: String| Err(MemoryLoadError { option, problem, hint });
@@ -229,7 +231,7 @@ impl MemoryLoad {
         Ok(Run::new(self, card, bar, settings).all())
     }
 
-    /// Bytes of the BAR that the load uses.
+    /// Returns the number of bytes of the BAR that the load uses.
     fn size_on(&self, bar: &BarSpec) -> u64 {
         self.size.unwrap_or(bar.bytes)
     }

@@ -1,4 +1,4 @@
-//! The memory test of a card's board: algorithms, a memory with faults, and a report.
+//! Simulates the memory test of a card's board: algorithms, a memory with faults, and a report.
 //!
 //! The slides of the MRAM card show a test program with the fields type of test, number of cycles,
 //! start and stop address, pattern, debug mode, and "init". The program writes `BADC0FFE` at
@@ -19,8 +19,9 @@
 //!
 //! # Which test finds which fault
 //!
-//! [`Algorithm::detects`] is the table, for a single fault whose cells are in different words. An
-//! algorithm finds *all* faults of a class ([`FaultClass`]), *some*, or *none*:
+//! The table says which part of the faults of a class ([`FaultClass`]) an algorithm finds: *all*,
+//! *some* or *none*. The table is for a single fault whose cells are in different words.
+//! [`Algorithm::detects`] returns the entries of the table.
 //!
 //! | | SAF | TF | AF | CFin | CFid | CFst | retention |
 //! | --- | --- | --- | --- | --- | --- | --- | --- |

@@ -1,4 +1,4 @@
-//! NAND flash as the target of a save: channels, dies, planes, bad blocks, and errors.
+//! Simulates NAND flash as the target of a save: channels, dies, planes, bad blocks, and errors.
 //!
 //! A save programs pages in a fixed order over all dies at once; a restore reads the pages back.
 //! The pages at the same position in all planes of a die are programmed together (the multi-plane

@@ -1,4 +1,5 @@
-//! The NVMe controller of a card as a driver sees it: registers, queues, commands, status codes.
+//! Emulates the NVMe controller of a card as a driver sees it: registers, queues, commands, status
+//! codes.
 //!
 //! The controller is pure: it reaches the host's memory through [`HostMemory`] and the data of the
 //! namespace through [`Contents`], and reads no clock. A driver works with the controller in five
@@ -15,15 +16,15 @@
 //!
 //! [`NvmeController::fetch`] executes admin commands at once and returns I/O commands as
 //! [`IoCommand`](crate::io::IoCommand)s, so a pacer decides when [`NvmeController::complete`] is
-//! called: at once, after real time, or after the time of the engine of this crate. Data move at
-//! completion: until then the blocks of a write keep their old contents.
+//! called: at once, after some real time, or after the time that the engine of this crate computes.
+//! Data move at completion: until then the blocks of a write keep their old contents.
 //!
 //! No action of a guest makes the controller panic. An invalid command is completed with the status
 //! code of the specification, an invalid doorbell raises an asynchronous event, and a queue in
 //! memory that does not exist sets `CSTS.CFS`.
 //!
 //! Sections refer to NVM Express Base Specification 1.4; [`NvmeVersion`] lists the differences of
-//! 1.1.
+//! version 1.1.
 
 mod command;
 mod contents;

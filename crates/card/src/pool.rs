@@ -1,4 +1,5 @@
-//! A pool of equal units that are taken and returned later: credits, buffers, tags, DMA engines.
+//! Simulates a pool of equal units that are taken and returned later: credits, buffers, tags, DMA
+//! engines.
 //!
 //! The time at which units are returned may be known in advance. Such a return waits in a queue,
 //! sorted by time, until the next request for units, so the engine needs no event for the return.
@@ -13,8 +14,8 @@ const TICK: u32 = 10;
 pub(crate) struct Pool {
     total: u32,
     free: u32,
-    /// The known future returns of units: the time of each (fs) and its number of units, in order
-    /// of time.
+    /// The returns of units that are known in advance, in order of time: the time of each return
+    /// (fs) and its number of units.
     returns: Ring,
     /// The time at which the last call of [`Pool::take_from`] took units, fs. The units of a later
     /// call are taken at this time or later.
@@ -51,8 +52,8 @@ impl Pool {
         }
     }
 
-    /// If `units` units are free at the time `now` (fs), takes them and returns true. Otherwise
-    /// returns false, and a wait for units begins, unless an earlier request waits already.
+    /// Takes `units` units and returns true if they are free at the time `now` (fs). Otherwise
+    /// returns false; a wait for units then begins, unless an earlier request waits already.
     #[inline]
     pub(crate) fn take(&mut self, now: u64, units: u32) -> bool {
         if !self.limited {
@@ -80,7 +81,7 @@ impl Pool {
         }
     }
 
-    /// The most units that a request can take at once.
+    /// Returns the maximum number of units that a request can take at once.
     pub(crate) fn most(&self) -> u32 {
         if self.limited { self.total } else { u32::MAX }
     }
@@ -110,23 +111,24 @@ impl Pool {
         self.returns.push(at, units.into());
     }
 
-    /// The time of the next known return of units, fs; `None` if no return is known.
+    /// Returns the time of the next known return of units, fs; `None` if no return is known.
     pub(crate) fn next_return(&self) -> Option<u64> {
         self.returns.front().map(|(at, _)| at)
     }
 
-    /// The number of units in use at `now`.
+    /// Returns the number of units in use at `now`.
     pub(crate) fn in_use(&mut self, now: u64) -> u32 {
         self.collect(now);
         self.total - self.free
     }
 
-    /// The total time up to `now`, with the present wait, for which requests waited for units, fs.
+    /// Returns the total time, up to `now`, for which requests waited for units, fs. It includes
+    /// the present wait.
     pub(crate) fn waited(&self, now: u64) -> u64 {
         self.waited + self.waits_since.map_or(0, |since| now.saturating_sub(since))
     }
 
-    /// The time for which units were in use up to `now`, fs: the mean over all units.
+    /// Returns the time, up to `now`, for which a unit was in use, fs: the mean over all units.
     pub(crate) fn busy(&self, now: u64) -> u64 {
         let future = |(at, units): (u64, u64)| units * (at.saturating_sub(now) >> TICK);
         let returning: u64 = self.returns.iter().map(|(_, units)| units).sum();
@@ -155,7 +157,8 @@ mod tests {
         assert_eq!(pool.take_from(at(15), 4), at(30));
         assert_eq!(pool.in_use(at(30)), 4);
         pool.give(at(40), 4);
-        // 2 units are in use for 10 ticks, 1 unit for 20 ticks, and then all 4 for 5 or 10 ticks.
+        // 2 units are in use for 10 ticks, and 1 unit for 20 ticks. Then all 4 units are in use for
+        // 5 ticks (at tick 35) or 10 ticks (at tick 40).
         assert_eq!(pool.busy(at(35)), at((20 + 20 + 20) / 4));
         assert_eq!(pool.busy(at(40)), at((20 + 20 + 40) / 4));
         // The request at tick 11 fails, and the request at tick 15 succeeds at tick 30: one wait

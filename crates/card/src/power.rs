@@ -1,4 +1,4 @@
-//! Power failure of a card: the data that survive, the save, and the restore.
+//! Simulates power failures of a card: the data that survive, the save, and the restore.
 //!
 //! # Cards that save
 //!

@@ -1,4 +1,4 @@
-//! Runs of the engine, observed for power failures.
+//! Observes runs of the engine, to evaluate power failures during a run.
 //!
 //! [`WriteRecorder`] observes the writes of an engine, with any source of commands. [`observe`]
 //! runs a load, and [`power_failures`] evaluates moments of the run:
@@ -50,7 +50,7 @@ pub struct ObservedRun {
 }
 
 impl WriteRecorder {
-    /// A recorder without writes.
+    /// Creates a recorder that has observed no write yet.
     pub fn new(card: &Card) -> Self {
         let survival = card.power.survival();
         let rules = Rules { survival, atomic_bytes: card.nvme.atomic_write };
@@ -90,8 +90,8 @@ impl WriteObserver for WriteRecorder {
             Operation::Flush => {
                 self.builder.flush(FlushTimes { submitted, acknowledged: at });
             }
-            // A read changes no content. A deallocated block may have any content afterwards, also
-            // its old data, so the timeline treats the block as unchanged.
+            // A read changes no content. A deallocated block may afterwards have any content, its
+            // old data included, so the timeline treats the block as unchanged.
             Operation::Read | Operation::Deallocate => {}
         }
     }
@@ -107,8 +107,8 @@ pub fn observe(load: &Load, card: &Card, settings: &Settings) -> Result<Observed
     Ok(ObservedRun { outcome, timeline: recorder.finish() })
 }
 
-/// The evaluation of power failures during the run of `card` that `timeline` describes; `seed`
-/// decides which NAND blocks are bad.
+/// Returns the evaluator of power failures during the run of `card` that `timeline` describes;
+/// `seed` decides which NAND blocks are bad.
 pub fn power_failures<'a>(card: &Card, timeline: &'a Timeline, seed: u64) -> PowerFailures<'a> {
     PowerFailures::new(timeline, &card.power, card.memory.capacity, seed)
 }

@@ -1,4 +1,4 @@
-//! A queue in a ring, for timed entries that are added almost in order of time.
+//! Implements a queue in a ring, for timed entries that are added almost in order of time.
 //!
 //! An insertion moves only the entries that are later than the new entry, usually none.
 
@@ -13,7 +13,7 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// An empty ring with room for `capacity` entries. The ring grows when it is full.
+    /// Creates an empty ring with room for `capacity` entries. The ring grows when it is full.
     pub(crate) fn new(capacity: usize) -> Self {
         let entries = vec![(0, 0); capacity.next_power_of_two().max(2)];
         Self { entries, head: 0, count: 0 }
@@ -37,8 +37,8 @@ impl Ring {
         }
     }
 
-    /// Adds an entry in order of time, behind the entries with an equal time. Returns true if the
-    /// new entry is the first.
+    /// Adds an entry in order of time, after the entries with an equal time. Returns true if the
+    /// new entry is the first of the ring.
     #[inline]
     pub(crate) fn push(&mut self, time: u64, value: u64) -> bool {
         if self.count == self.entries.len() {
@@ -60,7 +60,7 @@ impl Ring {
         place == 0
     }
 
-    /// All entries, in order of time.
+    /// Returns all entries, in order of time.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         (0..self.count).map(|place| self.entries[self.at(place)])
     }

@@ -1,7 +1,8 @@
-//! Choices of a run that are not properties of the card: the host, the arbitration, and ablations.
+//! Defines the choices of a run that are not properties of the card: the host, the arbitration, and
+//! ablations.
 
-/// The kind of host: the processors of the host wait for interrupts, poll for completions, or are
-/// outside of the simulation.
+/// The kind of host: its processors wait for interrupts, poll for completions, or are outside of
+/// the simulation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HostMode {
     /// The processor of each queue waits for interrupts.
@@ -83,7 +84,7 @@ impl Component {
         Self::Memory,
     ];
 
-    /// The name of the component in records, such as `link up` or `memory`.
+    /// Returns the name of the component in records, such as `link up` or `memory`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Host => "host",
@@ -105,18 +106,18 @@ impl Component {
 pub struct Ideal(u16);
 
 impl Ideal {
-    /// The set that contains only `component`.
+    /// Returns the set that contains only `component`.
     pub const fn of(component: Component) -> Self {
         Self(1 << component as u16)
     }
 
-    /// The set with `component` added.
+    /// Returns this set with `component` added.
     #[must_use]
     pub const fn and(self, component: Component) -> Self {
         Self(self.0 | 1 << component as u16)
     }
 
-    /// True if the component is in the set.
+    /// Returns true if the set contains `component`.
     pub const fn has(self, component: Component) -> bool {
         self.0 & (1 << component as u16) != 0
     }

@@ -1,8 +1,8 @@
-//! The super-capacitor: usable energy, ageing and resistance.
+//! Tests the super-capacitor: usable energy, ageing and resistance.
 
 use interleaf_card::{capacitor::CapacitorSpec, card::Card, power::PowerSpec};
 
-/// The capacitor of the built-in card `flashtec-dram`, when new.
+/// Returns the capacitor of the built-in card `flashtec-dram`, when new.
 fn maxwell() -> CapacitorSpec {
     match Card::by_name("flashtec-dram").expect("a card").power {
         PowerSpec::Save(save) => save.capacitor,

@@ -1,4 +1,4 @@
-//! Errors of job files whose options are replaced by those of the command line.
+//! Tests the errors of job files when options of the command line replace those of the file.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -7,7 +7,8 @@ use interleaf_card::fio::{
     file::{JobError, parse},
 };
 
-/// An error of an option that the command line has set names this option, and no line of the file.
+/// If an option that the command line has set is wrong, the error names this option, and no line of
+/// the file.
 #[test]
 fn errors_of_the_command_line_name_its_option() {
     let none = FioOptions::default();

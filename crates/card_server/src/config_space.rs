@@ -1,14 +1,15 @@
-//! The PCI configuration space: header, power management, MSI-X, PCI Express.
+//! Emulates the PCI configuration space: header, power management, MSI-X, PCI Express.
 //!
 //! QEMU emulates the base address registers and the MSI-X table for the guest, and also forwards
 //! all writes to the server. For each register, a mask has the bits that a write can change.
 
 use interleaf_card::nvme::NvmeSettings;
 
-/// Bytes of the configuration space of a PCI Express function.
+/// Size of the configuration space of a PCI Express function, bytes.
 pub const CONFIG_BYTES: usize = 4096;
 
-/// Bytes of BAR 0: registers and doorbells, the MSI-X table, the pending bits.
+/// Size of BAR 0, bytes. BAR 0 contains the registers and doorbells, the MSI-X table, and the
+/// pending bits.
 pub const BAR_BYTES: u64 = 0x4000;
 
 const MSIX_TABLE: u32 = 0x2000;
@@ -49,7 +50,8 @@ pub enum ConfigEffect {
 }
 
 impl ConfigSpace {
-    /// The configuration space after power-on. `generation` and `lanes` are those of the PCIe link.
+    /// Creates the configuration space as it is after power-on. `generation` and `lanes` are those
+    /// of the PCIe link.
     #[must_use]
     pub fn new(settings: &NvmeSettings, generation: u8, lanes: u8) -> Self {
         let mut space =
@@ -90,7 +92,7 @@ impl ConfigSpace {
         self.allow(0x3c, &[0xff]);
     }
 
-    /// The power management capability (PCI Bus Power Management Interface Specification 1.2,
+    /// Adds the power management capability (PCI Bus Power Management Interface Specification 1.2,
     /// section 3.2).
     fn power_management(&mut self) {
         self.put(POWER_MANAGEMENT, &[0x01, MSIX as u8]);
@@ -100,7 +102,7 @@ impl ConfigSpace {
         self.allow(POWER_MANAGEMENT + 4, &3_u16.to_le_bytes());
     }
 
-    /// The MSI-X capability (PCI Local Bus Specification 3.0, section 6.8.2).
+    /// Adds the MSI-X capability (PCI Local Bus Specification 3.0, section 6.8.2).
     fn msix(&mut self, vectors: u16) {
         self.put(MSIX, &[0x11, EXPRESS as u8]);
         self.put(MSIX + 2, &(vectors - 1).to_le_bytes());
@@ -109,7 +111,7 @@ impl ConfigSpace {
         self.put(MSIX + 8, &MSIX_PENDING.to_le_bytes());
     }
 
-    /// The PCI Express capability (PCI Express Base Specification 3.0, section 7.8).
+    /// Adds the PCI Express capability (PCI Express Base Specification 3.0, section 7.8).
     fn express(&mut self, generation: u8, lanes: u8) {
         self.put(EXPRESS, &[0x10, 0]);
         // Capabilities register: version 2, an endpoint.
@@ -133,15 +135,16 @@ impl ConfigSpace {
         self.put(EXPRESS + 0x30, &u16::from(generation).to_le_bytes());
     }
 
-    /// Reads bytes from `offset` on. Beyond the configuration space all bits are one.
+    /// Reads `data.len()` bytes from `offset` on. Bytes beyond the configuration space read as
+    /// ones.
     pub fn read(&self, offset: u64, data: &mut [u8]) {
         for (byte, at) in data.iter_mut().zip(byte_offsets(offset)) {
             *byte = self.bytes.get(at).copied().unwrap_or(0xff);
         }
     }
 
-    /// Writes `data` from `offset` on: changes the writable bits of registers, and ignores all
-    /// other bits. Returns the effect of the write other than the change of bits.
+    /// Writes `data` from `offset` on. Changes the writable bits of registers, and ignores all
+    /// other bits. Returns the effect that the write has besides the change of bits.
     pub fn write(&mut self, offset: u64, data: &[u8]) -> ConfigEffect {
         let mut effect = ConfigEffect::None;
         for (byte, at) in data.iter().zip(byte_offsets(offset)) {
@@ -155,8 +158,8 @@ impl ConfigSpace {
     }
 }
 
-/// The indices in the configuration space of the bytes from `offset` on, without end. The indices
-/// saturate at `usize::MAX`, which is outside of the space.
+/// Returns the index of each byte from `offset` on, without end. The indices saturate at
+/// `usize::MAX`, which is outside of the configuration space.
 fn byte_offsets(offset: u64) -> impl Iterator<Item = usize> {
     let offset = usize::try_from(offset).unwrap_or(usize::MAX);
     (0..).map(move |at| offset.saturating_add(at))

@@ -1,5 +1,5 @@
-//! Contents of a card in a file, and a volatile write cache that can be put in front of contents of
-//! any kind.
+//! Stores the contents of a card in a file, and provides a volatile write cache that can be put in
+//! front of contents of any kind.
 
 use std::{
     collections::BTreeMap,
@@ -24,13 +24,13 @@ pub struct FileContents {
 }
 
 impl FileContents {
-    /// Opens or creates the file `path`, locks the file until the contents are dropped, and extends
-    /// the file to `capacity` bytes, the size of the namespace.
+    /// Opens or creates the file `path`, locks it until the contents are dropped, and extends it to
+    /// `capacity` bytes, the size of the namespace.
     ///
     /// # Errors
     ///
-    /// The file cannot be opened or written, or is larger than the namespace. The kind of the error
-    /// is [`io::ErrorKind::WouldBlock`] if another server uses the file.
+    /// If the file cannot be opened or written, is larger than the namespace, or is used by another
+    /// server. In the last case, the kind of the error is [`io::ErrorKind::WouldBlock`].
     pub fn open(path: &Path, capacity: u64) -> io::Result<Self> {
         let named =
             |why: io::Error| io::Error::new(why.kind(), format!("{}: {why}", path.display()));
@@ -53,7 +53,7 @@ impl FileContents {
         Ok(Self { file, path: path.to_path_buf() })
     }
 
-    /// The path of the file.
+    /// Returns the path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -102,14 +102,14 @@ pub struct WriteBack {
 }
 
 impl WriteBack {
-    /// A cache with units of `unit` bytes. The offset and the length of each access must be
+    /// Creates a cache with units of `unit` bytes. The offset and the length of each access must be
     /// multiples of the unit.
     #[must_use]
     pub fn new(durable: Box<dyn Contents + Send>, unit: u32) -> Self {
         Self { durable, unit: unit.into(), cached: BTreeMap::new() }
     }
 
-    /// Bytes in the cache: the most that a power failure can lose.
+    /// Returns the number of bytes in the cache, which is the most that a power failure can lose.
     #[must_use]
     pub fn volatile_bytes(&self) -> u64 {
         self.cached.len() as u64 * self.unit
@@ -121,15 +121,16 @@ impl WriteBack {
     ///
     /// # Errors
     ///
-    /// A surviving unit cannot be written.
+    /// If a surviving unit cannot be written.
     pub fn power_failure(&mut self, survives: impl FnMut() -> bool) -> Result<(), ContentsFault> {
         let written = self.write_back(survives);
         self.cached.clear();
         written
     }
 
-    /// Empties the cache: writes the units for which `is_written` returns true, and drops the other
-    /// units. A unit that cannot be written stays in the cache, with all later units.
+    /// Empties the cache: writes the units for which `is_written` returns true to the durable
+    /// contents, and drops the other units. A unit that cannot be written stays in the cache, with
+    /// all later units.
     fn write_back(&mut self, mut is_written: impl FnMut() -> bool) -> Result<(), ContentsFault> {
         while let Some(unit) = self.cached.first_entry() {
             if is_written() {

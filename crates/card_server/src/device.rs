@@ -1,8 +1,8 @@
-//! The requests of a connection, applied to the controller.
+//! Applies the requests of a connection to the controller.
 //!
-//! No request is answered by an error: the error reply of the crate `vfio_user` has no error
-//! number, and QEMU mistakes such a reply for a short read. As on a PCI bus, reads outside of all
-//! registers return ones, and writes outside of all registers are ignored.
+//! The server answers no request with an error: the error reply of the crate `vfio_user` has no
+//! error number, and QEMU mistakes such a reply for a short read. As on a PCI bus, reads outside of
+//! all registers return ones, and writes outside of all registers are ignored.
 
 use std::{
     fs::File,
@@ -39,8 +39,8 @@ pub enum Event {
     /// The guest's memory is not shared with the server: QEMU needs
     /// `-object memory-backend-memfd,share=on`.
     MemoryNotShared,
-    /// The power of the card failed. The number is the bytes in the volatile write cache at the
-    /// failure.
+    /// The power of the card failed. The number is that of the bytes in the volatile write cache at
+    /// the failure.
     PowerLost(u64),
     /// A unit of the volatile write cache that survives the power failure could not be written to
     /// the contents. The number is the unit's offset in bytes. This unit and all later units are
@@ -60,11 +60,11 @@ pub struct PowerCut {
     /// The power fails after this number of I/O commands has completed; 0 for a failure at once. A
     /// command that the host aborts, and a command of a queue that the host deletes, count too.
     pub after: u64,
-    /// Called for each unit of the volatile write cache; returns true if the unit survives.
+    /// Is called for each unit of the volatile write cache, and returns true if the unit survives.
     pub survives: Box<dyn FnMut() -> bool + Send>,
 }
 
-/// Receives the events of a server.
+/// A function that receives the events of a server.
 pub type Listener = Arc<dyn Fn(Event) + Send + Sync>;
 
 /// A card, with the state of its connection to QEMU.
@@ -92,7 +92,7 @@ pub struct Device {
 }
 
 impl Device {
-    /// A card without power.
+    /// Creates a card whose power is off.
     #[must_use]
     pub(crate) fn new(
         controller: NvmeController,
@@ -143,8 +143,8 @@ impl Device {
         self.lose_power_if_due();
     }
 
-    /// True if the power is on. A power failure switches the power off. The power is on again when
-    /// the server waits for the next connection.
+    /// Returns true if the power is on. A power failure switches the power off. The power is on
+    /// again when the server waits for the next connection.
     #[must_use]
     pub fn has_power(&self) -> bool {
         self.has_power
@@ -184,13 +184,14 @@ impl Device {
         }
     }
 
-    /// True if the card follows the guest's clock.
+    /// Returns true if the card follows the guest's clock, which a plugin of QEMU reports, and not
+    /// the clock of this machine.
     fn follows_guest(&self) -> bool {
         self.pacer.as_ref().is_some_and(|pacer| pacer.clock() == Clock::Guest)
     }
 
-    /// Completes the commands that are due at the guest's time `guest`, then fetches new commands.
-    /// Returns the answer to the plugin that reported the time.
+    /// Completes the commands that are due at the guest's time `guest`, and fetches new commands.
+    /// Returns the answer to the plugin, which has reported this time.
     pub(crate) fn tell(&mut self, guest: Duration) -> Answer {
         self.pacer.iter_mut().for_each(|pacer| pacer.tell(guest));
         self.advance();
@@ -231,8 +232,8 @@ impl Device {
         self.pacer.as_ref()?.wait()
     }
 
-    /// If the controller was reset, removes the commands of the time before the reset from the
-    /// pacer.
+    /// Drops all commands of the pacer if the controller was reset since the last call. They are
+    /// from the time before the reset.
     fn forget_after_reset(&mut self) {
         let resets = self.controller.resets();
         if resets != self.resets {
@@ -275,9 +276,10 @@ impl Device {
         self.has_failed = has_failed;
     }
 
-    /// True if the guest writes to a private copy of its memory file. The sign of a private copy is
-    /// that the first entry of the admin queue is zero, although the guest has rung the doorbell of
-    /// that queue. No driver writes such an entry, because zeros are the command "delete queue 0".
+    /// Returns true if the guest writes to a private copy of its memory file. The sign of a private
+    /// copy is that the first entry of the admin queue is zero, although the guest has rung the
+    /// doorbell of that queue. No driver writes such an entry, because zeros are the command
+    /// "delete queue 0".
     fn memory_is_private(&self) -> bool {
         let mut base = [0; 8];
         self.controller.register_read(ADMIN_QUEUE, &mut base);
@@ -290,13 +292,14 @@ impl Device {
 const ADMIN_QUEUE: u64 = 0x28;
 const ADMIN_DOORBELL: u64 = 0x1000;
 
-/// The end of the registers and doorbells in BAR 0: the MSI-X table begins here.
+/// Offset in BAR 0 at which the registers and doorbells end, and the MSI-X table begins.
 const REGISTERS_END: u64 = 0x2000;
 
-/// The largest read of a region that returns data, bytes. Accesses of a guest have at most 8 bytes.
+/// Maximum size of a read of a region that returns data, bytes. Larger reads return ones. Accesses
+/// of a guest have at most 8 bytes.
 const ACCESS_MAX: usize = 4096;
 
-/// A device, shared with the thread that completes its commands.
+/// A device that is shared with the thread that completes its commands.
 pub(crate) struct Shared {
     device: Mutex<Device>,
     /// Signalled after a write to BAR 0, which may have submitted commands, and when the server
@@ -311,8 +314,8 @@ impl Shared {
         Self { device: Mutex::new(device), submitted, clock }
     }
 
-    /// The connection to the plugin that reports the guest's clock. The server announces doorbells
-    /// on this connection.
+    /// Returns the connection to the plugin that reports the guest's clock. The server announces
+    /// doorbells on this connection.
     pub(crate) fn clock(&self) -> &Arc<GuestClock> {
         &self.clock
     }
@@ -360,8 +363,8 @@ impl Shared {
     }
 }
 
-/// The last part of each wait, in which the thread polls instead of sleeping, because Linux by
-/// default wakes a thread up to 50 us late (prctl(2), PR_SET_TIMERSLACK).
+/// Length of the last part of each wait, in which the thread polls instead of sleeping. Linux by
+/// default wakes a sleeping thread up to 50 us late (prctl(2), PR_SET_TIMERSLACK).
 const SPIN: Duration = Duration::from_micros(60);
 
 /// Applies the requests of one vfio-user connection to the device.
@@ -392,8 +395,8 @@ impl ServerBackend for Connection {
             VFIO_PCI_BAR0_REGION_INDEX if offset < REGISTERS_END => {
                 device.controller.register_read(offset, data);
             }
-            // QEMU emulates the MSI-X table and the pending bits, so reads of them here return
-            // zeros.
+            // QEMU emulates the MSI-X table and the pending bits for the guest, so the server
+            // stores neither, and returns zeros.
             VFIO_PCI_BAR0_REGION_INDEX => data.fill(0),
             _ => data.fill(0xff),
         }

@@ -1,4 +1,4 @@
-//! The guest's clock, which a plugin of QEMU (`crates/qemu_clock`) reports.
+//! Receives the guest's clock, which a plugin of QEMU (`crates/qemu_clock`) reports.
 //!
 //! ```text
 //! server -> plugin   connection 'D'   1 byte: the guest rang a doorbell; the plugin answers 1 byte
@@ -30,11 +30,11 @@ use std::{
     time::Duration,
 };
 
-/// The suffix that is added to the path of the card's socket to get the path of the socket for the
+/// Suffix that is added to the path of the card's socket to get the path of the socket for the
 /// guest's clock.
 const SUFFIX: &str = ".clock";
 
-/// The path of the socket for the guest's clock. `card` is the path of the card's socket.
+/// Returns the path of the socket for the guest's clock. `card` is the path of the card's socket.
 #[must_use]
 pub fn socket_of(card: &Path) -> PathBuf {
     let mut path = card.as_os_str().to_os_string();
@@ -89,9 +89,9 @@ impl GuestClock {
         self.doorbells.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Accepts connections of plugins. Returns at the first connection after `ends` is set, so the
-    /// caller sets `ends` and then connects once. `tell` gets the guest's time of each report, and
-    /// returns the answer to this report.
+    /// Accepts connections of plugins. Returns at the first connection after `ends` is set: to stop
+    /// this function, the caller sets `ends`, and then connects once. `tell` gets the guest's time
+    /// of each report, and returns the answer to this report.
     pub(crate) fn serve(
         self: &Arc<Self>,
         listener: &UnixListener,
@@ -126,12 +126,12 @@ impl GuestClock {
     }
 }
 
-/// Time limit of the first byte of a connection. The plugin sends this byte at once, so 5 s suffice
-/// even on a busy machine.
+/// Time limit for the first byte of a connection. The plugin sends this byte at once, so 5 s
+/// suffice even on a busy machine.
 const KIND_LIMIT: Duration = Duration::from_secs(5);
 
-/// Time limit for the plugin to set its timer, long enough for a busy machine. It is half of the
-/// time limit of QEMU's requests (`x-msg-timeout`, docs/cards.md).
+/// Time limit for the plugin to set its timer, long enough for a busy machine. The limit is half of
+/// the time limit of QEMU's requests (`x-msg-timeout`, docs/cards.md).
 const ARM_LIMIT: Duration = Duration::from_secs(30);
 
 /// Answers each report of the guest's time on `stream` with the result of `tell`, until the plugin

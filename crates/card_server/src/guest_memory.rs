@@ -1,4 +1,4 @@
-//! The guest's memory as the card reaches it: ranges of bus addresses, each a part of a memfd that
+//! Accesses the guest's memory: ranges of bus addresses, each of which is a part of a memfd that
 //! QEMU has sent.
 
 use std::{fs::File, os::unix::fs::FileExt};
@@ -25,7 +25,7 @@ pub struct GuestMemory {
 impl GuestMemory {
     /// Adds the range of `bytes` bytes from the bus address `address` on, whose memory is the part
     /// of `file` from `offset` on. Removes older ranges that share a byte with the new range.
-    /// Ignores a range that is empty, or whose end does not fit in 64 bits.
+    /// Ignores a range that is empty, or whose end address or end offset does not fit in 64 bits.
     pub fn map(&mut self, address: u64, bytes: u64, file: File, offset: u64) {
         if bytes == 0 || address.checked_add(bytes).is_none() || offset.checked_add(bytes).is_none()
         {

@@ -1,4 +1,5 @@
-//! An NVRAM card as a vfio-user device: QEMU's `vfio-user-pci` presents it to an unmodified driver.
+//! Serves an NVRAM card as a vfio-user device: QEMU's `vfio-user-pci` presents the card to an
+//! unmodified driver.
 //!
 //! ```text
 //! guest: nvme driver           QEMU: vfio-user-pci           this crate
@@ -15,12 +16,12 @@
 //! The server serves one connection after another. The contents outlive connections: a guest that
 //! reboots, or a new QEMU, finds the data of earlier connections.
 //!
-//! - [`server`]: the socket, and connections. Start here.
-//! - [`device`]: a connection's requests, applied to the controller.
+//! - [`server`]: the socket, and its connections. Start here.
+//! - [`device`]: applies the requests of a connection to the controller.
 //! - [`config_space`]: the PCI configuration space.
-//! - [`guest_clock`]: the guest's clock.
-//! - [`guest_memory`]: the guest's memory.
-//! - [`pacer`]: the latency of the simulated card.
+//! - [`guest_clock`]: the guest's clock, which a plugin of QEMU reports.
+//! - [`guest_memory`]: access to the guest's memory.
+//! - [`pacer`]: delays completions by the latency of the simulated card.
 //! - [`contents`]: contents in a file, and the volatile write cache.
 
 #![warn(missing_docs)]

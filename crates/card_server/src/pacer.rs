@@ -24,7 +24,7 @@ use interleaf_card::{
 pub enum Latency {
     /// No time: commands complete at once.
     None,
-    /// Commands complete after the latency of a card, times a slow-down of at least 1.
+    /// Commands complete after the latency of a card, multiplied by a slow-down of at least 1.
     Card {
         /// The card whose latency delays the commands.
         card: Box<Card>,
@@ -45,15 +45,16 @@ pub enum Clock {
     Guest,
 }
 
-/// Femtoseconds of a nanosecond.
+/// Number of femtoseconds in a nanosecond.
 const NANOSECOND: u128 = 1_000_000;
 
-/// An hour, fs. The engine's time has 64 bits and overflows after 5 hours, so the pacer is reset
-/// earlier: an idle pacer after one hour. A pacer that is never idle completes all outstanding
-/// commands after four hours, and is then reset.
+/// Length of an hour, fs. The engine's time has 64 bits and overflows after 5 hours, so the pacer
+/// is reset earlier. An idle pacer is reset after one hour. A pacer that is never idle completes
+/// all outstanding commands after four hours, and is then reset.
 const HOUR: u64 = 3_600_000_000_000_000_000;
 
-/// The clock that a card follows, with the reading at which the engine's time was 0.
+/// The clock that a card follows. The value of `Host` and `start` of `Guest` are the readings of
+/// the clock at which the engine's time was 0.
 enum Time {
     Host(Instant),
     Guest {
@@ -79,7 +80,7 @@ impl Time {
     }
 }
 
-/// The engine that times commands, and the commands that it has not completed.
+/// Times commands with an engine, and keeps the commands that the engine has not completed.
 pub(crate) struct Pacer {
     card: Card,
     settings: Settings,
@@ -92,8 +93,8 @@ pub(crate) struct Pacer {
 
 impl Pacer {
     pub(crate) fn new(card: &Card, slow_down: u32, clock: Clock) -> Self {
-        // The driver of the guest takes real time for the host's part of an I/O, so the engine adds
-        // no time for the host.
+        // The guest's driver itself takes time for the host's part of an I/O, so the engine adds no
+        // time for the host.
         let settings = Settings { host: HostMode::External, ..Settings::default() };
         let engine = Engine::new(card, &settings);
         let time = match clock {
@@ -103,7 +104,7 @@ impl Pacer {
         Self { card: card.clone(), settings, slow_down, engine, time, outstanding: vec![] }
     }
 
-    /// The clock that the card follows.
+    /// Returns the clock that the card follows: that of this machine or that of the guest.
     pub(crate) fn clock(&self) -> Clock {
         match self.time {
             Time::Host(_) => Clock::Host,
@@ -133,8 +134,9 @@ impl Pacer {
         self.outstanding.clear();
     }
 
-    /// The present time of the clock that the card follows, converted to a time of the engine, fs.
-    /// The result is at least `engine.now()`, because the engine's time must not go back.
+    /// Returns the present time of the engine, fs: the present time of the clock that the card
+    /// follows, converted to a time of the engine. The result is at least `engine.now()`, because
+    /// the engine's time must not go back.
     fn now(&self) -> u64 {
         let real = self.time.elapsed().as_nanos() * NANOSECOND / u128::from(self.slow_down);
         u64::try_from(real).unwrap_or(u64::MAX).max(self.engine.now())
@@ -169,8 +171,9 @@ impl Pacer {
         tags
     }
 
-    /// The guest's time of the next completion, if no further command is submitted; `None` if no
-    /// command is outstanding, or the card follows the clock of this machine.
+    /// Returns the guest's time at which the next command completes if no further command is
+    /// submitted; `None` if no command is outstanding, or the card follows the clock of this
+    /// machine.
     pub(crate) fn next_completion(&self) -> Option<Duration> {
         let Time::Guest { start, .. } = self.time else { return None };
         if self.outstanding.is_empty() {
@@ -190,8 +193,8 @@ impl Pacer {
         Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
     }
 
-    /// The time until the engine's next event, on the clock that the card follows; `None` if no
-    /// command is outstanding.
+    /// Returns the time until the engine's next event, on the clock that the card follows; `None`
+    /// if no command is outstanding.
     pub(crate) fn wait(&self) -> Option<Duration> {
         if self.outstanding.is_empty() {
             return None;

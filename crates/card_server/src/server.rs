@@ -1,4 +1,5 @@
-//! The Unix socket of a card: QEMU connects to it, and one connection is served at a time.
+//! Listens on the Unix socket of a card, to which QEMU connects, and serves one connection at a
+//! time.
 
 use std::{
     fs, io,
@@ -53,9 +54,9 @@ pub struct ServeOptions {
     pub settings: NvmeSettings,
     /// The storage of the card's contents: memory or a file.
     pub storage: Storage,
-    /// Generation of the PCIe link, 1 to 5.
+    /// The generation of the PCIe link, 1 to 5.
     pub link_generation: u8,
-    /// Lanes of the PCIe link, 1 to 16.
+    /// The number of lanes of the PCIe link, 1 to 16.
     pub link_lanes: u8,
     /// The time from the doorbell of a command to its completion.
     pub latency: Latency,
@@ -64,7 +65,7 @@ pub struct ServeOptions {
 }
 
 impl ServeOptions {
-    /// Options for a card, with contents in memory and events ignored.
+    /// Returns the options for a card, with contents in memory. Events are ignored.
     ///
     /// The serial number is the file name of the socket: at most 20 of its letters, digits, `-`,
     /// `_` and `.`. The cards of a guest need different serial numbers, so their sockets need names
@@ -132,8 +133,8 @@ impl CardServer {
     ///
     /// # Errors
     ///
-    /// Invalid settings of the controller, a socket that exists or cannot be made, or a file that
-    /// cannot be used.
+    /// If the settings of the controller or the slow-down are invalid, the socket exists or cannot
+    /// be made, the file of the contents cannot be used, or a thread cannot be started.
     pub fn start(options: &ServeOptions) -> Result<Self, ServeError> {
         // Check the socket and the settings first, so that a server that cannot start because of
         // them creates no file for the contents.
@@ -154,8 +155,8 @@ impl CardServer {
             Latency::Card { slow_down: 0, .. } => return Err(ServeError::SlowDown),
             Latency::Card { card, slow_down, clock } => {
                 let mut card = card.clone();
-                // NVMe cannot state a transfer of less than 8 KiB, so the pacer must accept
-                // commands that are larger than those of the card's file.
+                // NVMe cannot state a maximum transfer of less than 8 KiB. If the maximum of the
+                // card's file is smaller, the pacer must still accept the larger commands.
                 card.nvme.max_transfer = card.nvme.max_transfer.max(settings.transfer_bytes);
                 Some(Pacer::new(&card, *slow_down, *clock))
             }
@@ -168,8 +169,8 @@ impl CardServer {
         let clock_listener = match clock {
             Some(Clock::Guest) => {
                 let bound = bind(&clock_socket);
-                // A card whose clock has no socket is not served, so the card's own socket is
-                // removed too.
+                // A card without the socket of its clock cannot be served, so the card's own socket
+                // is removed too.
                 Some(bound.inspect_err(|_| drop(fs::remove_file(&options.socket)))?)
             }
             _ => None,
@@ -197,7 +198,7 @@ impl CardServer {
         Ok(started)
     }
 
-    /// The path of the Unix socket to which QEMU connects.
+    /// Returns the path of the Unix socket to which QEMU connects.
     #[must_use]
     pub fn socket(&self) -> &Path {
         &self.socket
@@ -208,7 +209,7 @@ impl CardServer {
         self.shared.lock().cut_power(cut);
     }
 
-    /// True if the power of the card is on.
+    /// Returns true if the power of the card is on.
     #[must_use]
     pub fn has_power(&self) -> bool {
         self.shared.lock().has_power()
@@ -234,7 +235,7 @@ impl Drop for CardServer {
 ///
 /// # Errors
 ///
-/// The errors of [`CardServer::start`], and when signals cannot be received.
+/// If [`CardServer::start`] fails, or signals cannot be received.
 pub fn serve(options: &ServeOptions, started: impl FnOnce()) -> Result<(), ServeError> {
     let mut signals = Signals::new([SIGINT, SIGTERM])?;
     let server = CardServer::start(options)?;
@@ -277,7 +278,7 @@ fn connections(server: &Server, shared: &Arc<Shared>, ends: &AtomicBool, report:
     }
 }
 
-/// The regions of a PCI device: BAR 0 and the configuration space.
+/// Returns the regions of the PCI device: BAR 0 and the configuration space.
 fn regions() -> Vec<ServerRegion> {
     let size = |index| match index {
         VFIO_PCI_BAR0_REGION_INDEX => BAR_BYTES,
@@ -298,7 +299,7 @@ fn regions() -> Vec<ServerRegion> {
     (0..VFIO_PCI_NUM_REGIONS).map(region).collect()
 }
 
-/// The interrupts of a PCI device: only MSI-X, one eventfd for each vector.
+/// Returns the interrupts of the PCI device: only MSI-X, with one eventfd for each vector.
 fn irqs(vectors: u16) -> Vec<IrqInfo> {
     let irq = |index| match index {
         VFIO_PCI_MSIX_IRQ_INDEX => {
@@ -315,7 +316,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// Settings of a small card.
+    /// Returns the settings of a small card.
     pub(crate) fn settings() -> NvmeSettings {
         NvmeSettings {
             version: NvmeVersion::V1_4,

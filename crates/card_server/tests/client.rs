@@ -1,4 +1,5 @@
-//! The server with a client of the crate `vfio_user` in place of QEMU: each test is a small driver.
+//! Tests the server with a client of the crate `vfio_user` in place of QEMU. Each test is a small
+//! driver.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -33,11 +34,11 @@ use vfio_user::Client;
 const BAR: u32 = 0;
 const CONFIG: u32 = 7;
 const MSIX: u32 = 2;
-/// Flags of a message with one descriptor for each vector: the eventfd that receives the interrupts
-/// of the vector (`VFIO_IRQ_SET_DATA_EVENTFD` and `VFIO_IRQ_SET_ACTION_TRIGGER`).
+/// Flags of a message that has one descriptor for each vector: the eventfd that receives the
+/// interrupts of the vector (`VFIO_IRQ_SET_DATA_EVENTFD` and `VFIO_IRQ_SET_ACTION_TRIGGER`).
 const TRIGGER_BY_EVENTFD: u32 = 0x24;
 
-/// Bus address at which the driver's memory begins.
+/// The bus address at which the driver's memory begins.
 const MEMORY: u64 = 0x10_0000;
 const BYTES: u64 = 0x1_0000;
 
@@ -73,7 +74,7 @@ fn options(folder: &Path, latency: Latency, sender: Sender<Event>) -> ServeOptio
         settings: NvmeSettings { write_cache: true, ..served.settings },
         storage: Storage::File(folder.join("contents")),
         latency,
-        // After the end of the test the receiver is dropped, and a send fails, which is ignored.
+        // Ignore a failed send: after the end of the test, the receiver is dropped.
         listener: Arc::new(move |event| drop(sender.send(event))),
         ..served
     }
@@ -89,8 +90,9 @@ struct Driver {
     commands: [u32; 2],
 }
 
-/// Offsets in the driver's memory: `SUBMISSIONS` has the submission queues of the admin queue and
-/// of queue 1, `COMPLETIONS` their completion queues, and `DATA` the data of commands.
+/// Offsets in the driver's memory. For the admin queue and I/O queue 1, `SUBMISSIONS` has the
+/// offsets of the submission queues, and `COMPLETIONS` those of the completion queues. `DATA` is
+/// the offset of the data of commands.
 const SUBMISSIONS: [u64; 2] = [0x1000, 0x3000];
 const COMPLETIONS: [u64; 2] = [0x2000, 0x4000];
 const DATA: u64 = 0x8000;
@@ -240,7 +242,8 @@ fn a_paced_card_completes_all_commands() {
         assert_eq!(driver.block(block), 7);
     }
     assert_eq!(driver.execute(1, entry(0, 0, [0; 3])), 0);
-    // The controller is reset while nothing is outstanding, and starts again.
+    // Reset the controller while nothing is outstanding, and start it again: the contents must be
+    // kept.
     driver.register(0x14, 0);
     driver.memory.write_all_at(&[0; 0x5000], 0).unwrap();
     driver.commands = [0; 2];
@@ -269,7 +272,7 @@ impl Plugin {
         let vectors = driver.vectors.each_ref().map(|vector| vector.try_clone().unwrap());
         let mut plugin = Self { doorbells: connect(b'D'), clock: connect(b'C'), vectors, now: 0 };
         // The server accepts connections in order. Its answer on the second connection therefore
-        // shows that it has accepted the first.
+        // shows that it has accepted the first connection.
         assert_eq!(plugin.tell(), None);
         plugin
     }
@@ -362,8 +365,8 @@ fn faults_of_the_guest_are_reported() {
     let mut driver = bench.connect();
     assert_eq!(driver.read(CONFIG, 8) >> 8, 0x01_0802);
     driver.enable();
-    // Ring a doorbell without a new entry. The server sees a doorbell, and zeros in the queue. It
-    // would see the same if the guest's memory were not shared.
+    // Ring a doorbell without a new entry. The server finds zeros in the queue, as it would if the
+    // guest's memory were not shared, and reports that the memory is not shared.
     driver.register(0x1000, 1);
     assert_eq!([bench.event(), bench.event()], [Event::Connected, Event::MemoryNotShared]);
     driver.create_queues();
@@ -383,7 +386,7 @@ fn faults_of_the_guest_are_reported() {
     assert_eq!(bench.event(), Event::ControllerFailed);
 }
 
-/// Malformed messages end at most their own connection. The server accepts the next connection.
+/// A malformed message ends at most its own connection. The server accepts the next connection.
 #[test]
 fn malformed_messages_do_not_end_the_server() {
     let bench = Bench::new(Latency::None);
@@ -401,7 +404,7 @@ fn malformed_messages_do_not_end_the_server() {
         [version_without_end, version_too_short, unknown_command, half_a_header, far_read];
     for message in messages {
         let mut stream = UnixStream::connect(bench.server.socket()).unwrap();
-        // The server may have closed the connection already, so a failed write is ignored.
+        // Ignore a failed write, because the server may have closed the connection already.
         let _ = stream.write_all(&message);
         drop(stream);
     }

@@ -20,7 +20,7 @@
 //! ```
 //!
 //! - [`qemu`]: the functions of QEMU that the plugin calls.
-//! - [`server`]: the messages to and from the server.
+//! - [`server`]: the messages to and from the card server.
 
 #![warn(missing_docs)]
 #![allow(unsafe_code, reason = "QEMU calls the plugin by C functions")]
@@ -40,7 +40,7 @@ use server::{Clock, Doorbells};
 #[allow(non_upper_case_globals, reason = "QEMU looks for this name")]
 pub static qemu_plugin_version: c_int = 7;
 
-/// Arguments of the plugin: `socket=PATH,device=ID`.
+/// The arguments of the plugin: `socket=PATH,device=ID`.
 #[derive(Debug)]
 struct Options {
     socket: String,
@@ -65,11 +65,12 @@ impl Options {
     }
 }
 
-/// QEMU calls this function when it loads the plugin. A value other than 0 ends QEMU.
+/// Installs the plugin. QEMU calls this function when it loads the plugin. A return value other
+/// than 0 ends QEMU.
 ///
 /// # Safety
 ///
-/// `info` is QEMU's description of itself, and `argv` has `argc` strings.
+/// `info` must point to QEMU's description of itself, and `argv` to `argc` strings.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn qemu_plugin_install(
     _id: u64,

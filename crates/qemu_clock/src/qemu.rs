@@ -1,10 +1,10 @@
-//! The functions of QEMU that the plugin calls. QEMU exports these functions to its modules, so the
-//! dynamic loader resolves them. If a function is missing, the loader refuses the plugin and names
-//! the function.
+//! Declares the functions of QEMU that the plugin calls. QEMU exports these functions to its
+//! modules, so the dynamic loader resolves them. If a function is missing, the loader refuses the
+//! plugin and names the function.
 //!
-//! QEMU's plugin interface has neither timers nor interrupts. The functions for both are internal
-//! to QEMU. Their declarations here are those of `include/qemu/timer.h`, `include/hw/pci/pci.h` and
-//! `include/hw/pci/msix.h`, the same from QEMU 5 to 11.1.
+//! QEMU's plugin interface has neither timers nor interrupts, so the plugin uses functions that are
+//! internal to QEMU. The declarations here are those of `include/qemu/timer.h`,
+//! `include/hw/pci/pci.h` and `include/hw/pci/msix.h`, which are the same from QEMU 5 to 11.1.
 
 #![allow(unsafe_code, reason = "functions of QEMU, which is written in C")]
 
@@ -30,10 +30,10 @@ struct QemuTimer([u8; 256]);
 
 type TimerCallback = extern "C" fn(*mut c_void);
 
-/// `QEMU_CLOCK_VIRTUAL` of `QEMUClockType`: the guest's time.
+/// The value `QEMU_CLOCK_VIRTUAL` of `QEMUClockType`: the clock that shows the guest's time.
 const CLOCK_VIRTUAL: c_int = 1;
 
-/// The unit of the timer's times: 1 ns.
+/// The unit of the times of a timer: 1 ns.
 const SCALE_NS: c_int = 1;
 
 unsafe extern "C" {
@@ -53,11 +53,11 @@ unsafe extern "C" {
     fn msix_notify(device: *mut c_void, vector: c_uint);
 }
 
-/// True if QEMU emulates a machine, not a single program.
+/// Returns true if QEMU emulates a machine, not a single program.
 ///
 /// # Safety
 ///
-/// `info` is the argument of `qemu_plugin_install`.
+/// `info` must be the argument of `qemu_plugin_install`.
 pub(crate) unsafe fn is_system(info: *const Info) -> bool {
     // SAFETY: the caller passes the argument of `qemu_plugin_install`, which is valid.
     unsafe { (*info).system_emulation }
@@ -67,7 +67,7 @@ pub(crate) unsafe fn is_system(info: *const Info) -> bool {
 ///
 /// # Safety
 ///
-/// `argv` has `argc` strings.
+/// `argv` must point to `argc` strings.
 pub(crate) unsafe fn strings(argc: c_int, argv: *const *const c_char) -> Vec<String> {
     let count = usize::try_from(argc).unwrap_or(0);
     // SAFETY: the caller guarantees that `argv` has `argc` strings.
@@ -96,10 +96,10 @@ impl DeviceId {
 }
 
 /// A function that a timer calls while QEMU's lock is held. The function gets the guest's time, ns.
-/// The return value is the time at which the timer is due again, ns; `None` leaves the timer unset.
+/// It returns the time at which the timer is due again, ns; `None` leaves the timer unset.
 pub(crate) type OnTimer = Box<dyn FnMut(u64, &Locked) -> Option<u64> + Send>;
 
-/// A proof that this thread holds QEMU's lock, which functions of devices require.
+/// A proof that this thread holds QEMU's lock, which the functions of QEMU's devices require.
 pub(crate) struct Locked(());
 
 impl Locked {
@@ -107,8 +107,9 @@ impl Locked {
     /// exist.
     pub(crate) fn raise(&self, id: &DeviceId, vector: u16) {
         let mut device = ptr::null_mut();
-        // SAFETY: QEMU's lock protects its devices; `device` is set if the result is 0. The server
-        // has no vector beyond those of the device (`msix_notify` asserts this).
+        // SAFETY: this thread holds QEMU's lock (`self` proves it), which protects the devices. The
+        // identifier ends with a zero. `device` is set if the result is 0. The server has no vector
+        // beyond those of the device (`msix_notify` asserts this).
         unsafe {
             if pci_qdev_find_device(id.0.as_ptr(), &raw mut device) == 0 && !device.is_null() {
                 msix_notify(device, vector.into());
@@ -117,7 +118,7 @@ impl Locked {
     }
 }
 
-/// A timer of QEMU that measures the guest's time. The timer lives as long as QEMU.
+/// A timer of QEMU that is due at a time of the guest's clock. The timer lives as long as QEMU.
 #[derive(Clone, Copy)]
 pub(crate) struct Timer(*mut QemuTimer);
 
@@ -128,10 +129,10 @@ struct Expiry {
 }
 
 impl Timer {
-    /// A timer that is not set. When it is due, `on_timer` gets the guest's time in ns, and returns
-    /// the time at which the timer is due again.
+    /// Creates a timer that is not set. When the timer is due, `on_timer` gets the guest's time in
+    /// ns, and returns the time at which the timer is due again.
     ///
-    /// The caller must wait until QEMU has created its clocks, which happens after QEMU loads
+    /// Call this function only after QEMU has created its clocks, which it does after it loads
     /// plugins.
     pub(crate) fn new(on_timer: OnTimer) -> Self {
         let timer = Self(Box::into_raw(Box::new(QemuTimer([0; 256]))));
@@ -144,17 +145,17 @@ impl Timer {
         timer
     }
 
-    /// Sets the timer. If the time is in the past, the timer is due before the next translation
-    /// block of the vCPU.
+    /// Sets the timer to the guest's time `at`, ns. If `at` is in the past, the timer is due before
+    /// the next translation block of the vCPU.
     pub(crate) fn set(self, at: u64) {
-        // SAFETY: the timer was initialized; any thread may set it.
+        // SAFETY: `Timer::new` has initialized the timer, and any thread may set it.
         unsafe { timer_mod_ns(self.0, i64::try_from(at).unwrap_or(i64::MAX)) };
     }
 }
 
 extern "C" fn expired(opaque: *mut c_void) {
-    // SAFETY: `opaque` is the argument that was given to the timer. QEMU's lock is held, so no
-    // other thread uses the argument.
+    // SAFETY: `opaque` is the pointer to the `Expiry` that `Timer::new` gave to the timer, and
+    // lives forever. QEMU's lock is held, so no other thread uses the `Expiry`.
     let (expiry, now) =
         unsafe { (&mut *opaque.cast::<Expiry>(), qemu_clock_get_ns(CLOCK_VIRTUAL)) };
     let now = u64::try_from(now).unwrap_or(0);

@@ -1,7 +1,7 @@
-//! The messages to and from the card server, on two connections to the server's clock socket. The
-//! first byte that the plugin sends on a connection tells the purpose of the connection: `D` for
-//! doorbells, `C` for the guest's time. A connection has one request at a time. Numbers are
-//! little-endian. The server's code is in `crates/card_server/src/guest_clock.rs`.
+//! Exchanges messages with the card server, on two connections to the server's clock socket. The
+//! first byte that the plugin sends on a connection tells its purpose: `D` for doorbells, `C` for
+//! the guest's time. Each connection has one request at a time. Numbers are little-endian. The
+//! server's code is in `crates/card_server/src/guest_clock.rs`.
 
 use std::{
     io::{self, Read, Write},
@@ -16,8 +16,8 @@ impl Doorbells {
         connect(socket, b'D').map(Self)
     }
 
-    /// Calls `arm` for each doorbell of the guest, until the server ends. When `arm` has returned,
-    /// answers the server, which waits for this answer.
+    /// Calls `arm` for each doorbell of the guest, until the server ends. The server waits for an
+    /// answer to each doorbell, which this function sends when `arm` has returned.
     pub(crate) fn hear(mut self, mut arm: impl FnMut()) {
         let mut byte = [0];
         while self.0.read_exact(&mut byte).is_ok() {
@@ -29,16 +29,16 @@ impl Doorbells {
     }
 }
 
-/// The reply of the card's server to a message with the guest's time.
+/// The answer of the card server to a report of the guest's time.
 pub(crate) struct Answer {
     /// The guest's time at which the plugin reports the time again, ns. `None` if the next report
     /// is due only after the next doorbell.
     pub(crate) next: Option<u64>,
-    /// MSI-X vectors to raise.
+    /// MSI-X vectors that the plugin raises now.
     pub(crate) vectors: Vec<u16>,
 }
 
-/// The connection on which the guest's time is reported.
+/// The connection on which the plugin reports the guest's time.
 pub(crate) struct Clock(UnixStream);
 
 impl Clock {

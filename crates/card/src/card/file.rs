@@ -18,15 +18,15 @@ use toml::Spanned;
 
 const SCHEMA: &str = "interleaf.card/1";
 
-/// The files of the built-in cards: file name and text.
+/// The file name and the text of the file of each built-in card.
 const FILES: [(&str, &str); 3] = [
     ("flashtec-dram.toml", include_str!("../../../../devices/cards/flashtec-dram.toml")),
     ("all-mram.toml", include_str!("../../../../devices/cards/all-mram.toml")),
     ("all-mram-1gb.toml", include_str!("../../../../devices/cards/all-mram-1gb.toml")),
 ];
 
-/// The longest time that a card's file may state for the link, the controller or the host, ns: 1 s,
-/// far above any real value.
+/// Maximum time that a card's file may state for the link, the controller or the host, ns: 1 s, far
+/// above any real value.
 const NS_MAX: f64 = 1e9;
 
 #[derive(Deserialize)]
@@ -122,13 +122,13 @@ struct HostToml {
     memory_write: Sourced,
 }
 
-/// The names of the built-in cards.
+/// Returns the names of the built-in cards.
 pub fn names() -> Vec<&'static str> {
     FILES.iter().filter_map(|(file, _)| file.strip_suffix(".toml")).collect()
 }
 
-/// The file name and the text of the built-in card with the name `name`; `None` if no built-in card
-/// has the name.
+/// Returns the file name and the text of the built-in card with the name `name`; `None` if no
+/// built-in card has the name.
 pub fn text_of(name: &str) -> Option<(&'static str, &'static str)> {
     FILES.into_iter().find(|(file, _)| file.strip_suffix(".toml") == Some(name))
 }

@@ -1,4 +1,4 @@
-//! One table of energy, endurance and price for several cards.
+//! Compares the energy, endurance and price of several cards in one table.
 
 use super::{
     endurance::{Locality, Wear},
@@ -18,36 +18,37 @@ pub struct CostInputs {
     pub name: String,
     /// The memory module of each channel, with the card's number of ranks.
     pub device: Device,
-    /// The number of channels, each with one module.
+    /// The number of memory channels, each with one module.
     pub channels: u32,
-    /// The capacity, bytes.
+    /// The capacity of the memory, bytes.
     pub capacity: u64,
-    /// Bytes that an access transfers from or to one row.
+    /// Bytes that one access transfers from or to a row of the memory.
     pub segment_bytes: u32,
     /// Time that a core of the controller works on a command and its completion, fs.
     pub command_fs: u64,
-    /// Power and energy of link and controller.
+    /// Power and energy of the link and the controller.
     pub energy: EnergySpec,
     /// The card's behaviour at a power failure.
     pub power: PowerSpec,
 }
 
-/// The I/Os, the writes and the power failures for which cards are compared.
+/// The use for which cards are compared: size of the I/Os, rate and distribution of the writes, and
+/// number of power failures.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CostSettings {
-    /// Bytes of an I/O.
+    /// Size of an I/O, bytes.
     pub io_bytes: u32,
-    /// Bytes that the host writes a second.
+    /// Rate at which the host writes, bytes per second.
     pub write_rate: f64,
     /// The distribution of the writes over the addresses.
     pub locality: Locality,
-    /// Power failures a year.
+    /// Number of power failures per year.
     pub failures_a_year: f64,
 }
 
 impl Default for CostSettings {
-    /// Assumed values: I/Os of 4 KiB; writes of 100 MB/s, of which nine tenths go to a range of 1
-    /// MiB, as in the log of a database; one power failure a month.
+    /// Returns assumed values: I/Os of 4 KiB; writes of 100 MB/s, of which nine tenths go to a
+    /// range of 1 MiB, as in the log of a database; one power failure a month.
     fn default() -> Self {
         Self {
             io_bytes: 4096,
@@ -63,24 +64,22 @@ impl Default for CostSettings {
 pub struct CardFigures {
     /// The name of the card.
     pub name: String,
-    /// Energy of a read by component, beyond the energy that the idle power takes in the same time,
-    /// J.
+    /// Energy that a read adds to the idle energy of the same span of time, by component, J.
     pub read: IoEnergy,
-    /// Energy of a write by component, beyond the energy that the idle power takes in the same
-    /// time, J.
+    /// Energy that a write adds to the idle energy of the same span of time, by component, J.
     pub write: IoEnergy,
-    /// Power without I/O, with refresh and the leakage of the capacitor, W.
+    /// Power without I/O, W. It includes refresh and the leakage of the capacitor.
     pub idle_w: f64,
-    /// Power without I/O and without refresh, with the leakage of the capacitor, W.
+    /// Power without I/O and without refresh, W. It includes the leakage of the capacitor.
     pub idle_without_refresh_w: f64,
-    /// Power while the card writes at the rate of the settings, W.
+    /// Power while the card writes at the rate `CostSettings::write_rate`, W.
     pub writing_w: f64,
     /// Power that keeps the capacitor charged, W; `None` without a capacitor.
     pub capacitor_w: Option<f64>,
     /// Energy to save the memory to NAND, J; `None` if the card does not save.
     pub save_j: Option<f64>,
-    /// Energy that the capacitor delivers behind its converter at the age at which it must still
-    /// deliver the energy of a save (`years`), J; `None` without a capacitor.
+    /// Energy that the aged capacitor delivers behind its converter, J; `None` without a capacitor.
+    /// The capacitor has the age at which it must still power a save (`CapacitorSpec::years`).
     pub capacitor_j: Option<f64>,
     /// Years until the first memory cell fails, with wear levelling; `None` if writes do not wear
     /// out the memory.
@@ -88,10 +87,10 @@ pub struct CardFigures {
     /// Years until the first memory cell fails, without wear levelling; `None` if writes do not
     /// wear out the memory.
     pub unlevelled_years: Option<f64>,
-    /// Years until the NAND has done as many saves as its blocks withstand; `None` if the card does
-    /// not save.
+    /// Years until the number of saves reaches the endurance of the NAND, the number of program and
+    /// erase cycles that a block withstands; `None` if the card does not save.
     pub nand_years: Option<f64>,
-    /// The price, if the user gave prices.
+    /// The price of the card; `None` if the user gave no prices.
     pub price: Option<CardPrice>,
 }
 
@@ -108,7 +107,7 @@ pub struct ComparisonRow {
 }
 
 impl CostInputs {
-    /// The inputs of the comparison, taken from the description of a card.
+    /// Takes the inputs of the comparison from the description of a card.
     pub fn of(card: &Card) -> Self {
         Self {
             name: card.name.clone(),

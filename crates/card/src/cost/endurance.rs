@@ -1,6 +1,6 @@
-//! The lifetime of a memory whose cells withstand a limited number of writes.
+//! Computes the lifetime of a memory whose cells withstand a limited number of writes.
 
-/// Seconds of a year.
+/// Length of a year, s.
 const YEAR_S: f64 = 365.25 * 86_400.0;
 
 /// The distribution of writes over the addresses of a memory.
@@ -23,28 +23,30 @@ pub enum Locality {
 pub struct Wear {
     /// The number of writes that a cell withstands.
     pub cycles: f64,
-    /// The capacity, bytes.
+    /// The capacity of the memory, bytes.
     pub capacity: u64,
-    /// Bytes of a row. A write wears at least one row.
+    /// Size of a row, bytes. A write wears at least one whole row.
     pub row_bytes: u32,
     /// The lifetime with wear levelling, divided by the lifetime with perfectly even writes.
     pub levelling_efficiency: f64,
 }
 
 impl Wear {
-    /// STT-MRAM with 10^9 cycles (Zuolo et al., FMS 2017, page 7). The levelling efficiency is that
-    /// of randomised Start-Gap, 97 % (Qureshi et al., MICRO 2009; the figure is not checked against
-    /// the paper).
+    /// Returns the properties of an STT-MRAM whose cells withstand 10^9 writes (Zuolo et al., FMS
+    /// 2017, page 7). The levelling efficiency is that of randomised Start-Gap, 97 % (Qureshi et
+    /// al., MICRO 2009; the figure is not checked against the paper).
     pub fn stt_mram(capacity: u64, row_bytes: u32) -> Self {
         Self { cycles: 1e9, capacity, row_bytes, levelling_efficiency: 0.97 }
     }
 
-    /// Years until the first cell fails with wear levelling, at `rate` bytes written a second.
+    /// Returns the years until the first cell fails with wear levelling, if the host writes `rate`
+    /// bytes per second.
     pub fn levelled_years(&self, rate: f64) -> f64 {
         self.cycles * self.capacity as f64 * self.levelling_efficiency / rate / YEAR_S
     }
 
-    /// Years until the first cell fails without wear levelling, at `rate` bytes written a second.
+    /// Returns the years until the first cell fails without wear levelling, if the host writes
+    /// `rate` bytes per second.
     pub fn unlevelled_years(&self, rate: f64, locality: Locality) -> f64 {
         let even = 1.0 / self.capacity as f64;
         let density = match locality {

@@ -1,4 +1,4 @@
-//! Energy of an I/O by component, and power without I/O.
+//! Computes the energy of an I/O by component, and the power of a card without I/O.
 
 use crate::power::EnergySpec;
 use interleaf_sim::dimm::{
@@ -7,7 +7,7 @@ use interleaf_sim::dimm::{
     energy::CommandCounts,
 };
 
-/// Energy of one I/O beyond the energy that the idle power takes in the same time, J.
+/// Energy that one I/O adds to the idle energy of the same span of time, J.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct IoEnergy {
     /// Energy of the link for data, command, completion and interrupt.
@@ -19,7 +19,7 @@ pub struct IoEnergy {
 }
 
 impl IoEnergy {
-    /// The energy of link, controller and memory together, J.
+    /// Returns the energy of link, controller and memory together, J.
     pub fn total(&self) -> f64 {
         self.link + self.controller + self.memory
     }
@@ -32,9 +32,11 @@ pub struct CardEnergy {
     /// Time that a core works on a command, including its completion, s.
     command_s: f64,
     segment_bytes: u32,
-    /// Energy of the memory to read `segment_bytes` of a row, above standby, J.
+    /// Energy that the memory needs to read `segment_bytes` bytes of a row, beyond its standby
+    /// energy, J.
     read_j: f64,
-    /// Energy of the memory to write `segment_bytes` of a row, above standby, J.
+    /// Energy that the memory needs to write `segment_bytes` bytes of a row, beyond its standby
+    /// energy, J.
     write_j: f64,
     /// Power of the memory without accesses and without refresh, W.
     standby_w: f64,
@@ -42,20 +44,20 @@ pub struct CardEnergy {
     refresh_w: f64,
 }
 
-/// Bytes on the link for each TLP beside its data, assumed to be the same for all TLPs: header 16,
-/// framing and sequence number 4, LCRC 4.
+/// Bytes that each TLP takes on the link in addition to its data: 16 for the header, 4 for framing
+/// and sequence number, 4 for the LCRC. All TLPs are assumed to have the same overhead.
 const TLP_OVERHEAD: f64 = 24.0;
 
 /// Data bytes of a full TLP: the maximum payload size of the built-in cards.
 const TLP_PAYLOAD: f64 = 256.0;
 
-/// Bytes on the link for an I/O without its data. These bytes are in six TLPs: the read request for
-/// the command, the command (64 B), its completion entry (16 B), and the interrupt and two
-/// doorbells (4 B each). The read requests for the data of a write, and DLLPs, are neglected.
+/// Bytes that an I/O takes on the link in addition to its data. They are in six TLPs: the read
+/// request for the command, the command (64 B), its completion entry (16 B), and the interrupt and
+/// two doorbells (4 B each). The read requests for the data of a write, and DLLPs, are neglected.
 const COMMAND_BYTES: f64 = 64.0 + 16.0 + 3.0 * 4.0 + 6.0 * TLP_OVERHEAD;
 
-/// Currents of an x8 STT-MRAM device at 1.5 V (the supply of EMD3D256M, data sheet revision 1.3,
-/// table 8).
+/// Returns the currents of an x8 STT-MRAM device at 1.5 V (the supply of EMD3D256M, data sheet
+/// revision 1.3, table 8).
 ///
 /// The maker does not publish the currents of this device, so they are assumed. The standby current
 /// is that of DDR3 (`ddr3.toml`). The current that a transfer draws in addition to IDD3N is that of
@@ -123,7 +125,7 @@ impl CardEnergy {
         }
     }
 
-    /// The energy of a read or a write of `bytes` bytes.
+    /// Returns the energy of a read or a write of `bytes` bytes, by component.
     pub fn of_io(&self, bytes: u32, is_write: bool) -> IoEnergy {
         let Self { spec, .. } = self;
         let data = f64::from(bytes);
@@ -138,23 +140,24 @@ impl CardEnergy {
         }
     }
 
-    /// The power of link, controller and memory together, without I/O and without refresh, W.
+    /// Returns the power of link, controller and memory together, without I/O and without refresh,
+    /// W.
     pub fn idle_w(&self) -> f64 {
         self.spec.link_w + self.spec.controller_w + self.standby_w
     }
 
-    /// Power of the memory without accesses and without refresh, W.
+    /// Returns the power of the memory without accesses and without refresh, W.
     pub fn standby_w(&self) -> f64 {
         self.standby_w
     }
 
-    /// Mean power that refresh adds to the standby power of the memory, W.
+    /// Returns the mean power that refresh adds to the standby power of the memory, W.
     pub fn refresh_w(&self) -> f64 {
         self.refresh_w
     }
 }
 
-/// The length of the span of time for which [`energy_of`] computes an energy, in host clocks
+/// Length of the span of time for which [`energy_of`] computes an energy, in host clocks
 /// (`Device::host_clocks` host clocks are one DRAM clock). The span is longer than any row cycle.
 const CLOCKS: u64 = 1 << 16;
 
@@ -162,7 +165,7 @@ fn seconds(device: &Device) -> f64 {
     device.ns(CLOCKS) / device.host_clocks as f64 * 1e-9
 }
 
-/// The energy of one sub-channel that gets `commands` within `CLOCKS` clocks, J.
+/// Returns the energy of one sub-channel that gets `commands` in a span of `CLOCKS` clocks, J.
 fn energy_of(device: &Device, commands: &[Command]) -> f64 {
     let mut counts = CommandCounts::new(device);
     commands.iter().for_each(|command| counts.command(command));
@@ -173,8 +176,8 @@ const fn command(kind: Kind, at: u64) -> Command {
     Command { at, kind, pseudo: 0, rank: 0, bank_group: 0, bank: 0, row: 0, column: 0 }
 }
 
-/// The commands of an access to one row: an activation, then `bursts` column commands. The last
-/// column command is `last`, which has auto-precharge; the others are `access`.
+/// Returns the commands of an access to one row: an activation, then `bursts` column commands. The
+/// last column command is `last`, which has auto-precharge; the others are `access`.
 fn row(access: Kind, last: Kind, bursts: u32) -> Vec<Command> {
     let mut commands = vec![command(Kind::Activate, 0)];
     commands.extend((1..bursts).map(|_| command(access, 100)));

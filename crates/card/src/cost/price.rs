@@ -1,4 +1,4 @@
-//! Prices that the user gives: a file with the schema `interleaf.prices/1`.
+//! Reads the prices that the user gives in a file with the schema `interleaf.prices/1`.
 //!
 //! ```
 //! use interleaf_card::cost::{Item, Prices};
@@ -53,12 +53,12 @@ const ITEMS: [(&str, Item); 6] = [
 ];
 
 impl Item {
-    /// True if the item is priced per GB, false if it is priced per piece.
+    /// Returns true if the item is priced per GB, false if it is priced per piece.
     pub fn is_by_capacity(self) -> bool {
         matches!(self, Self::Dram | Self::SttMram | Self::Nand)
     }
 
-    /// The name of the item in price files and in tables.
+    /// Returns the name of the item in price files and in tables.
     pub fn name(self) -> &'static str {
         ITEMS.iter().find(|(_, item)| *item == self).map_or("", |(name, _)| name)
     }
@@ -89,7 +89,7 @@ pub struct CardPrice {
     /// The currency of the prices.
     pub currency: String,
     /// The parts of the card for which the price file has a price. The number is the price of the
-    /// part in this card: 16 USD for 2 GB at 8 USD/GB.
+    /// part in this card, for example 16 USD for 2 GB at 8 USD/GB.
     pub parts: Vec<(Item, f64)>,
     /// The price of all `parts` together, divided by the capacity of the card in GB.
     pub per_gb: f64,
@@ -165,18 +165,18 @@ impl Prices {
         Ok(Self { currency: currency.unwrap_or_default(), prices })
     }
 
-    /// The price of an item; `None` if the file has no price for the item.
+    /// Returns the price of an item; `None` if the file has no price for the item.
     pub fn of(&self, item: Item) -> Option<&Price> {
         self.prices.get(&item)
     }
 
-    /// All items of the price file, each with its price.
+    /// Returns all items of the price file, each with its price.
     pub fn all(&self) -> impl Iterator<Item = (Item, &Price)> {
         self.prices.iter().map(|(item, price)| (*item, price))
     }
 
-    /// The price of a card of `capacity` bytes. `parts` lists the items of the card, each with its
-    /// number of GB or pieces.
+    /// Returns the price of a card of `capacity` bytes. `parts` lists the items of the card, each
+    /// with its number of GB or pieces.
     pub fn of_card(&self, parts: &[(Item, f64)], capacity: u64) -> CardPrice {
         let mut priced = vec![];
         let mut missing = vec![];

@@ -24,7 +24,8 @@ fn card(name: &str) -> Card {
 #[test]
 fn memory_energy_is_that_of_the_data_sheet_method() {
     let energy = CardEnergy::new(&card("flashtec-dram").energy, &device("ddr3-1600"), 1, 0, 512);
-    // 9 devices at 1.5 V. In a burst of 5 ns a read draws 109 mA above IDD3N, a write 80 mA.
+    // The module has 9 devices at 1.5 V. In a burst of 5 ns, a read draws 109 mA more than IDD3N,
+    // and a write draws 80 mA more.
     let burst = |ma: f64| 9.0 * ma * 1e-3 * 1.5 * 5e-9;
     let difference = energy.of_io(4096, false).memory - energy.of_io(4096, true).memory;
     let bursts = 64.0 * (burst(109.0) - burst(80.0));
@@ -34,9 +35,9 @@ fn memory_energy_is_that_of_the_data_sheet_method() {
     // eighth of 6 mA.
     let open = 8.0 * 9.0 * (6e-3 * 1.5 / 8.0) * (8.0 + 4.0 + 12.0 - 6.0) * 1.25e-9;
     assert!((difference - bursts + open).abs() < 1e-12, "{difference} {bursts} {open}");
-    // The standby power: 9 devices draw 32 mA each at 1.5 V.
+    // In standby, 9 devices draw 32 mA each at 1.5 V.
     assert!((energy.standby_w() - 9.0 * 0.032 * 1.5).abs() < 1e-9);
-    // The power of refresh: each device draws 203 mA above standby for tRFC (260 ns) each 7.8 us.
+    // For refresh, each device draws 203 mA above standby for tRFC (260 ns) in every 7.8 us.
     let refresh = 9.0 * 0.203 * 1.5 * 260.0 / 7800.0;
     assert!((energy.refresh_w() / refresh - 1.0).abs() < 0.01, "{}", energy.refresh_w());
 }
@@ -60,7 +61,8 @@ fn wear_follows_rate_and_locality() {
     let expected = years(1e9 * GIB as f64 / 1e9);
     assert!((wear.levelled_years(1e9) / expected - 1.0).abs() < 1e-12);
     assert!((wear.unlevelled_years(1e9, Locality::Uniform) / expected - 1.0).abs() < 1e-12);
-    // One row of 512 bytes is written 10,000 times a second.
+    // If a row of 512 bytes is written 10,000 times a second, it withstands 10^9 writes for 10^5
+    // seconds.
     let hot = Locality::Hot { part: 1.0, bytes: 512 };
     let row = wear.unlevelled_years(512.0 * 10_000.0, hot);
     assert!((row / years(1e5) - 1.0).abs() < 1e-12);
@@ -91,8 +93,8 @@ fn the_table_compares_both_kinds_of_cards() {
     assert_eq!((mram.save_j, mram.capacitor_w, mram.nand_years), (None, None, None));
     assert_eq!((dram.levelled_years, dram.unlevelled_years), (None, None));
     assert_eq!(dram.nand_years, Some(250.0));
-    // Of 100 MB/s, 90 % go to 1 MiB and write each of its cells 86 times a second: 10^9 writes in
-    // 0.37 years.
+    // Of 100 MB/s, 90 % go to 1 MiB and write each of its cells 86 times a second, so the cells
+    // reach 10^9 writes in 0.37 years.
     let unlevelled = mram.unlevelled_years.expect("a limit");
     assert!((0.3..0.4).contains(&unlevelled), "{unlevelled}");
     assert!(mram.levelled_years.expect("a limit") > 300.0);

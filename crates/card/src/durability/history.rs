@@ -1,4 +1,4 @@
-//! The contents of one block as a function of the moment of a power failure.
+//! Computes the content of one block as a function of the moment of a power failure.
 
 use super::{SegmentTimes, Survival, WriteTimes};
 
@@ -36,18 +36,18 @@ pub(super) struct Piece {
     pub(super) write: u32,
     pub(super) offset: u64,
     pub(super) bytes: u64,
-    /// The first moment, fs, at which a power failure leaves data of the piece on the card: the
-    /// first data are in the memory, or the whole piece survives (`whole`) if that is earlier.
+    /// The first moment at which a power failure leaves data of the piece on the card, fs: the time
+    /// at which the first data are in the memory, or `whole` if that is earlier.
     pub(super) begun: u64,
-    /// The first moment, fs, at which a power failure leaves the whole piece on the card.
+    /// The first moment at which a power failure leaves the whole piece on the card, fs.
     pub(super) whole: u64,
     /// The time at which the last segment of the piece reaches the memory, fs. A piece with a later
     /// time overwrites a piece with an earlier time.
     pub(super) order: u64,
 }
 
-/// A block that a piece covers: the index of the block on the medium, and the index of the piece in
-/// the list of pieces.
+/// A pair of a block and a piece that covers the block: the index of the block on the medium, and
+/// the index of the piece in the list of pieces.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
     pub(super) block: u64,
@@ -55,8 +55,8 @@ pub(super) struct Entry {
 }
 
 impl Piece {
-    /// The part of the write with the number `write` that lies in the byte range `range`. The times
-    /// of the piece follow from `segments` and `survival`.
+    /// Returns the part of the write with the number `write` that lies in the byte range `range`.
+    /// The times of the piece are computed from `segments` and `survival`.
     pub(super) fn of(
         write: u32,
         range: core::ops::Range<u64>,
@@ -97,10 +97,10 @@ impl Piece {
 
 /// The kinds of events that change the content of a block, or a promise about the content.
 ///
-/// - `Begun`: from now on, a power failure leaves data of a piece.
-/// - `Acknowledged`: the write of a piece is acknowledged.
-/// - `Promised`: a completed FLUSH or FUA promises the durability of the write.
-/// - `Whole`: from now on, a power failure leaves the whole piece.
+/// - `Begun`: from now on, a power failure leaves data of the piece on the card.
+/// - `Acknowledged`: the write of the piece is acknowledged.
+/// - `Promised`: a completed FLUSH or FUA promises the durability of the write of the piece.
+/// - `Whole`: from now on, a power failure leaves the whole piece on the card.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Change {
     Begun,
@@ -112,12 +112,14 @@ enum Change {
 /// Finds the spans of time in which a power failure would damage a block, and adds them to
 /// `intervals`.
 ///
-/// `entries` are the pieces of the block, in the order in which they reach the memory. For each
-/// write of the run, `promised` has the moment from which a completed FLUSH or FUA promises the
-/// durability of the write. At each moment, the content of the block is the last of its pieces that
-/// has begun (`Piece::begun`). The block has lost data if an acknowledged write W is newer than the
-/// content, that is, if the write of the content was already acknowledged when W was submitted. Two
-/// outstanding writes have no order, so neither of them is newer.
+/// `entries` are the pieces of the block, in the order in which they reach the memory. `promised`
+/// has, for each write of the run, the moment from which a completed FLUSH or FUA promises the
+/// durability of the write.
+///
+/// At each moment, the content of the block is the last of its pieces that has begun
+/// (`Piece::begun`). The block has lost data if an acknowledged write W is newer than this content:
+/// if the write of the content was already acknowledged when W was submitted. Of two writes that
+/// were outstanding at the same time, neither is newer.
 pub(super) fn damage_of_block(
     entries: &[Entry],
     pieces: &[Piece],
@@ -176,9 +178,9 @@ pub(super) fn damage_of_block(
     intervals.extend(open);
 }
 
-/// The damage that a power failure at the time `at` does to a block, and the number of the lost or
-/// torn write; `None` if the block is not damaged. `content` is the piece that the block contains;
-/// `None` stands for data from before the run. `last` and `last_promised` are the newest
+/// Returns the damage that a power failure at the time `at` does to a block, and the number of the
+/// lost or torn write; `None` if the block is not damaged. `content` is the piece that the block
+/// contains; `None` stands for data from before the run. `last` and `last_promised` are the newest
 /// acknowledged and the newest flushed write of the block, each as a pair of (submission time,
 /// number).
 fn damage_of(

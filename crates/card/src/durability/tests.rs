@@ -29,7 +29,7 @@ fn timed(
 #[test]
 fn a_correct_write_is_never_lost_nor_torn() {
     // Rows become durable one by one. With a hold-up of 20 fs, the controller completes a write
-    // that has begun when the power fails.
+    // that has begun when the power fails, so no moment damages the block.
     let mut builder = TimelineBuilder::new(rules(Survival::Precharged { hold_up: 20 }));
     timed(&mut builder, (0, 4096), (0, 40), |index| (10, 12 + index, 15 + 2 * index));
     let timeline = builder.finish();
@@ -166,8 +166,8 @@ fn plans() -> impl Strategy<Value = (Vec<Plan>, Vec<(u64, u64)>, Option<u64>)> {
     )
 }
 
-/// The damage to each block of 512 bytes at one moment, computed from the definitions of lost and
-/// torn alone.
+/// Returns the damage to each block of 512 bytes at one moment, computed from the definitions of
+/// lost and torn alone.
 fn naive(
     writes: &[(WriteTimes, SegmentTimes)],
     flushes: &[FlushTimes],

@@ -1,4 +1,4 @@
-//! The controller fetches commands, decodes them on its cores, and completes them.
+//! Simulates the controller, which fetches commands, decodes them on its cores, and completes them.
 
 use super::{
     COALESCED, DECODED, ENTRIES_ARRIVED, ENTRIES_READ, Engine, FINISHED, INTERRUPT, SAFE,
@@ -43,23 +43,24 @@ impl Engine {
         }
     }
 
-    /// Sends read requests to host memory. Returns the time at which the host has the data of the
-    /// first request. The data of each further request are ready one transmission time of a request
-    /// later. If the card has fewer credits than requests, the returned time is later than the
-    /// first data, so that the last data are ready when the caller expects them.
+    /// Sends `requests` read requests to host memory. Returns the time at which the host has the
+    /// data of the first request, fs. The data of each further request are ready one transmission
+    /// time of a request later. If the card has fewer credits than requests, the returned time is
+    /// later, so that the data of the last request are ready when the caller expects them.
     #[inline]
     pub(super) fn request_reads(&mut self, requests: u32) -> u64 {
         let link = &self.card.link;
         let (mut left, mut read) = (requests, self.now);
         while left > 0 {
             let part = left.min(self.credits[2].most());
-            // Reserve the time of the link at once, even if these requests must wait for credits
-            // that earlier requests hold: other packets pass waiting requests (PCI Express 3.1,
-            // 2.4.1).
+            // Reserve the transmission time on the link now, even if these requests must wait for
+            // credits that earlier requests hold: meanwhile other packets pass waiting requests
+            // (PCI Express 3.1, 2.4.1).
             let bytes = u64::from(part) * READ_REQUEST;
             let time = self.up.time_of(bytes);
             let start = self.up.send(self.now, bytes, part) - time;
-            // A request takes its credit when the link begins to send it, not when it is ready.
+            // A request takes its credit when the link begins to send the request, not when the
+            // request is ready.
             let sent = self.credits[2].take_from(start, part) + time;
             read = sent + link.delay_fs + self.card.host.memory_read_fs;
             // The root complex returns the credits when it has read the data from host memory.
@@ -70,8 +71,8 @@ impl Engine {
         read - u64::from(requests.saturating_sub(1)) * self.up.time_of(READ_REQUEST)
     }
 
-    /// From the time `ready` (fs) on, the host sends the `bytes` bytes that the card has requested.
-    /// Returns the time at which all of these bytes have arrived at the card, fs.
+    /// Sends the `bytes` bytes that the card has requested from the host to the card, from the time
+    /// `ready` (fs) on. Returns the time at which all of them have arrived at the card, fs.
     #[inline]
     pub(super) fn complete_read(&mut self, ready: u64, bytes: u32) -> u64 {
         let packets = self.packets.completions(0, bytes);
@@ -97,8 +98,8 @@ impl Engine {
         self.fetch();
     }
 
-    /// Gives a piece of work that takes `time` fs to the core that is free first. Returns the time
-    /// at which the work ends, fs.
+    /// Gives a piece of work that takes `time` fs to the core that is the first to be free. Returns
+    /// the time at which the work ends, fs.
     #[inline]
     fn core_works(&mut self, time: u64) -> u64 {
         if self.settings.ideal.has(Component::Cores) {
@@ -116,7 +117,7 @@ impl Engine {
         *core
     }
 
-    /// Continues a command that a core has decoded.
+    /// Continues a command after a core has decoded it.
     pub(super) fn decoded<O: WriteObserver>(&mut self, slot: u32, observer: &mut O) {
         match self.flights[slot as usize].io.operation {
             Operation::Read | Operation::Write | Operation::WriteZeroes => {

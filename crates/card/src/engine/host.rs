@@ -1,4 +1,4 @@
-//! The host's processors: submission, interrupts and completion.
+//! Simulates the host's processors: submission, interrupts and completion.
 
 use super::{COMPLETED, DOORBELL_ARRIVED, DOORBELL_WRITTEN, Engine, external, payload};
 use crate::{
@@ -43,8 +43,8 @@ impl Engine {
         sent + self.card.link.delay_fs
     }
 
-    /// Handles all completion queue entries of a queue that have arrived. Called when an interrupt
-    /// arrives or, for a polling processor, when an entry arrives.
+    /// Handles all completion queue entries of a queue that have arrived. The engine calls this
+    /// function when an interrupt arrives or, for a polling processor, when an entry arrives.
     pub(super) fn interrupt(&mut self, number: u32) {
         let now = self.now;
         let queue = &mut self.queues[number as usize];
@@ -71,9 +71,9 @@ impl Engine {
         queue.processor = queue.processor.max(free);
     }
 
-    /// The processor has handled the completion queue entry of the command in `slot`. If `last` is
-    /// true, the entry is the last of its batch, so the processor writes the doorbell of the
-    /// completion queue.
+    /// Completes the command in `slot`, whose completion queue entry the processor has handled. If
+    /// `last` is true, the entry is the last of its batch, so the processor writes the doorbell of
+    /// the completion queue.
     pub(super) fn completed(&mut self, slot: u32, last: bool) -> IoCompletion {
         if last {
             self.ring();

@@ -1,4 +1,4 @@
-//! Tests of the engine under loads: figures, ablations, properties.
+//! Tests the engine under loads: figures, ablations, properties.
 
 mod ablation;
 mod commands;

@@ -1,4 +1,4 @@
-//! The transfer of data between host memory, buffers and memory channels.
+//! Transfers data between host memory, buffers and memory channels.
 
 use super::{
     DATA_ARRIVED, DATA_READ, DATA_READY, Engine, LIST_ARRIVED, LIST_READ, MemoryObserver, SAFE,
@@ -10,14 +10,14 @@ use crate::{
 };
 use std::collections::VecDeque;
 
-/// Bytes of a page of the host (CC.MPS).
+/// Size of a page of the host, bytes (CC.MPS).
 const PAGE: u32 = 4096;
-/// Bytes of an entry of a PRP list.
+/// Size of an entry of a PRP list, bytes.
 const LIST_ENTRY: u32 = 8;
-/// Bytes of one entry in the list of ranges of a DATASET MANAGEMENT command.
+/// Size of an entry in the list of ranges of a DATASET MANAGEMENT command, bytes.
 const RANGE: u32 = 16;
-/// Chunks that a DMA engine requests before the next engine's turn. The number is an assumption: 8
-/// chunks of 512 bytes are 4 KiB.
+/// Number of chunks that a DMA engine requests before the next engine has its turn. The number is
+/// assumed: 8 chunks of 512 bytes are 4 KiB.
 pub(super) const BURST: u32 = 8;
 
 impl Engine {
@@ -46,14 +46,14 @@ impl Engine {
         }
     }
 
-    /// Frees the DMA engine of a command.
+    /// Frees the DMA engine of a command, and gives free engines to waiting commands.
     fn release_engine<O: WriteObserver>(&mut self, observer: &mut O) {
         self.dma.give_now(self.now, 1);
         self.start_engines(observer);
     }
 
-    /// Bytes of the list of a command in host memory: the PRP list, or the list of ranges to
-    /// deallocate, which is assumed to have one range.
+    /// Returns the size of the list of a command in host memory, bytes. The list is the PRP list,
+    /// or the list of ranges to deallocate, which is assumed to have one range.
     fn list_bytes(&self, slot: u32) -> u32 {
         let io = &self.flights[slot as usize].io;
         match io.operation {
@@ -92,7 +92,8 @@ impl Engine {
     /// Lets the DMA engines request chunks in round robin, one burst at a time. A burst is
     /// requested only if buffers and read tags for all its chunks are free. Reads and writes take
     /// turns to be served first: a direction is served first until it gets a burst or has nothing
-    /// to request. Otherwise the opposite direction could take every buffer that becomes free.
+    /// to request. If it lost its turn without a burst, the opposite direction could take every
+    /// buffer that becomes free.
     #[inline]
     pub(super) fn request_data<O: WriteObserver>(&mut self, observer: &mut O) {
         if self.active.iter().all(VecDeque::is_empty) {
@@ -147,10 +148,11 @@ impl Engine {
         has_requested
     }
 
-    /// The length of the next burst of a command, at most `bytes`. For a write (or Write Zeroes)
-    /// that is larger than the atomic write unit, the burst is cut at the last end of a unit within
-    /// the burst. Only one unit for each DMA engine is certain to fit into the buffers, so a burst
-    /// that also needs buffers for a part of the next unit might wait for them for ever.
+    /// Returns the length of the next burst of a command, at most `bytes`. For a write (or Write
+    /// Zeroes) that is larger than the atomic write unit, the burst ends at the last end of a unit
+    /// within these bytes, if there is one: only one unit for each DMA engine is certain to fit
+    /// into the buffers, so a burst that also needs buffers for a part of the next unit might wait
+    /// for them for ever.
     fn burst_bytes(&self, slot: u32, bytes: u32) -> u32 {
         let (flight, unit) = (&self.flights[slot as usize], self.card.nvme.atomic_write);
         let io = &flight.io;
@@ -162,15 +164,15 @@ impl Engine {
         if past < bytes { bytes - past } else { bytes }
     }
 
-    /// The length of the chunk that begins at `offset`. The chunk ends after `bytes` bytes, or at
-    /// the next multiple of the chunk size if that comes first.
+    /// Returns the length of the chunk that begins at `offset`. The chunk ends after `bytes` bytes,
+    /// or at the next multiple of the chunk size if that comes first.
     #[inline]
     fn chunk(&self, offset: u64, bytes: u32) -> u32 {
         let limit = self.card.chunk_bytes();
         bytes.min(limit - (offset % u64::from(limit)) as u32)
     }
 
-    /// Reads the next `bytes` of a command from the memory channel, chunk by chunk.
+    /// Reads the next `bytes` bytes of a command from the memory channel, chunk by chunk.
     fn read_segments<O: WriteObserver>(&mut self, slot: u32, bytes: u32, observer: &mut O) {
         let flight = &self.flights[slot as usize];
         let mut offset = flight.io.offset + u64::from(flight.requested);
@@ -185,7 +187,7 @@ impl Engine {
         }
     }
 
-    /// Requests the next `bytes` of a write from host memory.
+    /// Requests the next `bytes` bytes of a write from host memory.
     fn request_burst(&mut self, slot: u32, bytes: u32) {
         let request = self.card.link.max_read_request;
         let flight = &self.flights[slot as usize];
@@ -215,7 +217,7 @@ impl Engine {
         }
     }
 
-    /// The host has read the data of a burst from its memory, and sends them.
+    /// Sends the data of a burst, which the host has read from its memory, to the card.
     pub(super) fn data_read(&mut self, slot: u32, bytes: u32) {
         let flight = &mut self.flights[slot as usize];
         let mut offset = flight.io.offset + u64::from(flight.sent);
@@ -232,8 +234,8 @@ impl Engine {
         }
     }
 
-    /// A chunk of a write is in a buffer, with its ECC computed. Gives the read tag of the chunk
-    /// back to the pool, and stores the data.
+    /// Handles the arrival of a chunk of a write in a buffer, after its ECC is computed. Gives the
+    /// read tag of the chunk back to the pool, and stores the data.
     pub(super) fn data_arrived<O: WriteObserver>(
         &mut self,
         slot: u32,
@@ -250,9 +252,9 @@ impl Engine {
         self.request_data(observer);
     }
 
-    /// Notes that the next `bytes` of a command are in a buffer, and writes each complete atomic
-    /// write unit to the memory channel. Bytes of an incomplete unit stay in the buffer, so that a
-    /// power failure between two chunks tears no unit.
+    /// Notes that the next `bytes` bytes of a command are in a buffer, and writes each complete
+    /// atomic write unit to the memory channel. Bytes of an incomplete unit stay in the buffer, so
+    /// that a power failure between two chunks tears no unit.
     #[inline]
     fn store<O: WriteObserver>(&mut self, slot: u32, bytes: u32, observer: &mut O) {
         let unit = self.card.nvme.atomic_write;
@@ -276,7 +278,7 @@ impl Engine {
         }
     }
 
-    /// Writes the next `bytes` of a command to the memory channel.
+    /// Writes the next `bytes` bytes of a command to the memory channel.
     #[inline]
     fn write_segment<O: WriteObserver>(&mut self, slot: u32, bytes: u32, observer: &mut O) {
         let flight = &mut self.flights[slot as usize];
@@ -302,8 +304,8 @@ impl Engine {
         });
     }
 
-    /// The time at which a write can be completed, fs. To be called once the memory channel has
-    /// scheduled all segments of the write.
+    /// Returns the time at which a write can be completed, fs. Call this function after the memory
+    /// channel has scheduled all segments of the write.
     fn acknowledges_at(&self, slot: u32) -> u64 {
         if self.settings.acknowledge_early {
             return self.now;
@@ -335,8 +337,9 @@ impl Engine {
         self.request_data(observer);
     }
 
-    /// The DMA engine has moved all data of the command in `slot`. If `slot` is [`RETRY`], there is
-    /// no command: a buffer is free again, so requests for data are retried.
+    /// Handles the end of the transfer of the command in `slot`: the DMA engine has moved all data
+    /// of the command. If `slot` is [`RETRY`], there is no command: a buffer is free again, so
+    /// requests for data are retried.
     pub(super) fn transferred<O: WriteObserver>(&mut self, slot: u32, observer: &mut O) {
         if u64::from(slot) == RETRY {
             if self.retry != self.now {

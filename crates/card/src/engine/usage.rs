@@ -1,10 +1,11 @@
-//! Counters of the use of each component, and the utilisation between two readings of the counters.
+//! Counts the use of each component, and computes the utilisation between two readings of the
+//! counters.
 
 use super::Engine;
 use crate::settings::Component;
 use interleaf_sim::dimm::row_channel::RowCounts;
 
-/// Counters of an engine at one time.
+/// The counters of an engine at one time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Usage {
     /// The time of the reading, fs.
@@ -14,12 +15,14 @@ pub struct Usage {
     /// pool. For any other component: the mean over its units. A unit of a pool is busy while a
     /// request holds the unit.
     pub busy: [u64; Component::ALL.len()],
-    /// The time for which requests waited for a unit of a pool, fs; 0 for components that are not
-    /// pools. For credits: the time for which the link was idle while a packet waited for credits.
+    /// The time for which requests waited for a unit of each component, fs, in the order of
+    /// [`Component::ALL`]; 0 for components that are not pools. For credits: the time for which the
+    /// link was idle while a packet waited for credits.
     pub waited: [u64; Component::ALL.len()],
-    /// Bytes of the TLPs from the card, and to the card, with their headers and without DLLPs.
+    /// Bytes of the TLPs that the card sent (element 0) and that it received (element 1), with
+    /// headers. DLLPs are not counted.
     pub link_bytes: [u64; 2],
-    /// The number of TLPs from the card, and to the card.
+    /// The number of TLPs that the card sent (element 0) and that it received (element 1).
     pub link_packets: [u64; 2],
     /// The counts of the commands of all memory channels together.
     pub memory: RowCounts,
@@ -33,15 +36,16 @@ pub struct Utilisation {
     waited: [f64; Component::ALL.len()],
 }
 
-/// A server is the bottleneck if its utilisation is at least this fraction. The fraction is below
-/// 1, because even a saturated server is idle for moments.
+/// Minimum utilisation at which a server counts as the bottleneck. The fraction is below 1, because
+/// even a saturated server is idle for moments.
 const BOUND: f64 = 0.97;
-/// A pool is the bottleneck if requests wait for its units for at least this fraction of the time.
-/// Pools are checked only if no server reaches `BOUND`; credits have a condition of their own.
+/// Minimum fraction of the time for which requests wait for the units of a pool, so that the pool
+/// counts as the bottleneck. Pools are checked only if no server reaches `BOUND`; credits have a
+/// condition of their own.
 const WAITED: f64 = 0.8;
 
 impl Utilisation {
-    /// The utilisation between two readings of an engine's counters.
+    /// Returns the utilisation between two readings of the counters of an engine.
     pub fn between(earlier: &Usage, later: &Usage) -> Self {
         let span = (later.at - earlier.at).max(1) as f64;
         let part = |earlier: u64, later: u64| {
@@ -53,19 +57,19 @@ impl Utilisation {
         }
     }
 
-    /// The fraction of the time for which a component was busy, 0 to 1.
+    /// Returns the fraction of the time for which a component was busy, 0 to 1.
     pub fn of(&self, component: Component) -> f64 {
         self.busy[component as usize]
     }
 
-    /// The fraction of the time for which requests waited for a unit of a pool, 0 to 1; 0 for
-    /// components that are not pools.
+    /// Returns the fraction of the time for which requests waited for a unit of a pool, 0 to 1; 0
+    /// for components that are not pools.
     pub fn waited(&self, component: Component) -> f64 {
         self.waited[component as usize]
     }
 
-    /// The component that is the bottleneck; `None` if more outstanding commands would give more
-    /// throughput.
+    /// Returns the component that is the bottleneck; `None` if more outstanding commands would give
+    /// more throughput.
     ///
     /// Servers are checked first, because a saturated server also fills the pools in front of it.
     /// Pools are checked next, from the end of the data path to its start: first the credits of the
@@ -74,7 +78,8 @@ impl Utilisation {
         self.bound_with_credits_of(Component::LinkUp)
     }
 
-    /// Like [`Self::bound_by`]. `link` is the direction of the link whose packets need the credits.
+    /// Returns the bottleneck, as [`Self::bound_by`] does. `link` is the direction of the link in
+    /// which the packets that need credits travel.
     pub(crate) fn bound_with_credits_of(&self, link: Component) -> Option<Component> {
         use Component::{
             Buffers, Cores, Credits, DmaEngines, Host, LinkDown, LinkUp, Memory, ReadTags,
@@ -99,7 +104,7 @@ impl Utilisation {
 }
 
 impl Engine {
-    /// The counters at the time `at` (fs), which must not be before the last event.
+    /// Returns the counters at the time `at` (fs), which must not be before the last event.
     pub fn usage(&self, at: u64) -> Usage {
         let processors = self.queues.iter().map(|queue| queue.processor_busy);
         let cores = self.cores_busy / self.cores.len().max(1) as u64;

@@ -1,4 +1,4 @@
-//! Job files of fio: sections of `option=value` lines.
+//! Reads job files of fio, which have sections of `option=value` lines.
 //!
 //! ```text
 //! [global]          ; for all jobs below
@@ -24,13 +24,13 @@ use super::{FioOptions, Job, MODELLED, OptionError, WITHOUT_EFFECT, value};
 use interleaf_model::format::FileError;
 use std::collections::BTreeMap;
 
-/// The name of a section with options for all jobs that follow it.
+/// Name of a section whose options hold for all jobs that follow it.
 const GLOBAL: &str = "global";
 
 /// Maximum number of job sections of a file.
 const SECTIONS_MAX: usize = 256;
 
-/// The error of a job: in a line of its file, or in an option of the command line.
+/// An error of a job. The error is in a line of the job file, or in an option of the command line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JobError {
     /// An error in a line of the file.
@@ -45,15 +45,15 @@ struct Section {
     name: String,
     line: usize,
     options: FioOptions,
-    /// For each option, the line of the job file that sets it, for errors that concern several
-    /// options.
+    /// For each option, the number of the line of the job file that sets it. Errors that are found
+    /// after all lines are read name this line.
     lines: BTreeMap<String, usize>,
     stonewall: bool,
 }
 
-/// Reads the text of the job file `file`. Returns the groups in the order of the file; the jobs of
-/// a group run together. `over` are the options of the command line, which replace the same options
-/// of every job. `check` refuses jobs that a card cannot run together.
+/// Reads the text of the job file `file`. Returns the groups of jobs in the order of the file; the
+/// jobs of a group run together. `over` contains the options of the command line, which replace the
+/// same options of every job. `check` refuses jobs that a card cannot run together.
 ///
 /// # Errors
 /// When a section header is malformed, a line is in no section, the file has no job or too many, an
@@ -94,7 +94,7 @@ pub fn parse(
     Ok(groups)
 }
 
-/// The job sections of a file, each with the options of the `[global]` sections before it.
+/// Returns the job sections of a file, each with the options of the `[global]` sections before it.
 fn sections(file: &str, text: &str) -> Result<Vec<Section>, FileError> {
     let mut global = Section::new("", 0, None);
     let mut sections: Vec<Section> = vec![];
@@ -130,7 +130,8 @@ fn sections(file: &str, text: &str) -> Result<Vec<Section>, FileError> {
     Ok(sections)
 }
 
-/// The name in the header `[name]` of a section. `at` is the number of the line, for errors.
+/// Returns the name of a section from its header `[name]`. `at` is the number of the line, for
+/// errors.
 fn header<'a>(file: &str, at: usize, line: &'a str) -> Result<&'a str, FileError> {
     let name = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).map(str::trim);
     name.filter(|name| !name.is_empty() && !name.contains(['[', ']'])).ok_or_else(|| {
@@ -154,8 +155,8 @@ impl Section {
     fn option(&mut self, file: &str, at: usize, line: &str) -> Result<(), FileError> {
         let (name, value) = line.split_once('=').unwrap_or((line, ""));
         let (name, value) = (name.trim(), value.trim());
-        // `lines` has the line of an alias under the name that errors use: "rwmixread" for
-        // "rwmixwrite".
+        // Errors use one name for an option and its aliases, such as "rwmixread" for "rwmixwrite".
+        // This name is the key in `lines`.
         let word = match name {
             "rwmixwrite" => "rwmixread",
             "blocksize" => "bs",
@@ -178,7 +179,8 @@ impl Section {
     }
 }
 
-/// The hint for an unknown option: the most similar option, or all options if none is similar.
+/// Returns the hint for an unknown option: the most similar option, or all options if none is
+/// similar.
 fn advice(name: &str) -> String {
     let without_effect = WITHOUT_EFFECT.iter().map(|(name, _)| *name);
     let known: Vec<&str> = MODELLED.into_iter().chain(without_effect).collect();

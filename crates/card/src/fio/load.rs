@@ -14,10 +14,10 @@ pub const RAMP_NS: u64 = 1_000_000;
 /// I/Os per second completes 100,000 I/Os.
 pub const RUNTIME_NS: u64 = 100_000_000;
 
-/// Default of `randseed`.
+/// Default of `randseed`, the seed of all random numbers.
 pub const SEED: u64 = 1;
 
-/// Femtoseconds of a nanosecond.
+/// Number of femtoseconds in a nanosecond.
 pub(super) const FS_PER_NS: u64 = 1_000_000;
 
 impl Job {
@@ -37,7 +37,8 @@ impl Job {
     }
 }
 
-/// The load of jobs that run together. The jobs share one ramp time, one runtime and one seed.
+/// Returns the load of `jobs`, which run together on `card`. They share one ramp time, one runtime
+/// and one seed.
 ///
 /// # Errors
 /// When the jobs differ in ramp time, runtime or seed, or the card cannot run the load.
@@ -71,8 +72,9 @@ pub fn load(jobs: &[Job], card: &Card) -> Result<Load, OptionError> {
     Ok(load)
 }
 
-/// Checks that the card has an I/O queue for each job. Linux then gives each job a queue of its
-/// own, which holds the `iodepth` outstanding I/Os of the job. Jobs that share a queue are refused.
+/// Checks that the card has an I/O queue for each job. With enough queues, Linux gives each job a
+/// queue of its own, which has room for the `iodepth` outstanding I/Os of the job. Jobs that share
+/// a queue are refused.
 fn queues(jobs: &[Job], card: &Card) -> Result<(), OptionError> {
     let needed: u64 = jobs.iter().map(|job| u64::from(job.numjobs)).sum();
     let queues = card.nvme.queues;

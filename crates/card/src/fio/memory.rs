@@ -10,10 +10,10 @@ use crate::{
     memory_mode::{Initiator, MemoryLoad, MemoryLoadError},
 };
 
-/// The options that loads and stores have in addition to the options of a job.
+/// The options of a load on memory, in addition to the options of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryOptions {
-    /// The device that reads and writes.
+    /// The device that reads and writes the card's memory.
     pub initiator: Initiator,
     /// The number of stores of a thread between two read-backs, which make the stores persistent;
     /// `None` for no read-backs.
@@ -21,7 +21,7 @@ pub struct MemoryOptions {
 }
 
 impl MemoryOptions {
-    /// Default of `bs`, bytes: a cache line for a processor, fio's default for a peer.
+    /// Returns the default of `bs`, bytes: a cache line for a processor, fio's default for a peer.
     pub const fn block_bytes(&self) -> u32 {
         match self.initiator {
             Initiator::Processor => 64,
@@ -30,8 +30,8 @@ impl MemoryOptions {
     }
 }
 
-/// The load of a job: `iodepth` accesses of `bs` bytes are outstanding in each of `numjobs`
-/// threads.
+/// Returns the load of a job. In each of its `numjobs` threads, `iodepth` accesses of `bs` bytes
+/// are outstanding.
 ///
 /// # Errors
 /// When an option has no meaning for loads and stores, or the card does not allow the option.

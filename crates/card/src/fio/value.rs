@@ -1,10 +1,11 @@
-//! Values as fio writes them: sizes (`4k`), times (`500ms`), lists of depths (`1,2,4`, `1..256`).
+//! Reads values as fio writes them: sizes (`4k`), times (`500ms`), lists of depths (`1,2,4`,
+//! `1..256`).
 
 use super::{BLOCK_BYTES, DEPTH_MAX};
 use crate::memory_mode::ACCESS_BYTES;
 use core::{ops::RangeInclusive, str::FromStr};
 
-/// The longest simulated time, ns: an hour. 64 bits hold five hours of femtoseconds.
+/// Maximum simulated time, ns: an hour. 64 bits hold five hours of femtoseconds.
 const TIME_MAX_NS: u64 = 3_600_000_000_000;
 
 /// The units of sizes, each with its factor, a power of 1024. The prefixes `Ki`, `Mi` and so on are
@@ -58,10 +59,10 @@ pub enum Size {
 }
 
 impl Size {
-    /// The whole card, or the whole BAR for loads and stores.
+    /// The size of the whole card, or of the whole BAR for loads and stores.
     pub const WHOLE: Self = Self::Percent(100);
 
-    /// The size in bytes, on a card (or in a BAR) of `capacity` bytes.
+    /// Returns the size in bytes, on a card (or in a BAR) of `capacity` bytes.
     pub const fn of(self, capacity: u64) -> u64 {
         match self {
             Self::Bytes(bytes) => bytes,
@@ -85,11 +86,11 @@ impl FromStr for Size {
     }
 }
 
-/// The allowed sizes, for error messages.
+/// Examples of the allowed sizes, for error messages.
 const EXAMPLE: &str = "a size such as 4k, 1m, 1g or 4096";
 
-/// Reads a size, and returns the number of bytes. The text is a whole number, which a unit `k`,
-/// `m`, `g` or `t` multiplies by a power of 1024.
+/// Reads a size, and returns the number of bytes. The text is a whole number. A unit `k`, `m`, `g`
+/// or `t` after the number multiplies it by a power of 1024.
 ///
 /// # Errors
 /// When `text` is not a size of this form, or is 2^63 bytes or more.
@@ -136,8 +137,8 @@ pub fn block(text: &str) -> Result<u32, ValueError> {
     Err(ValueError::new(problem, allowed.into()))
 }
 
-/// Reads the size of an access, and returns the number of bytes. A load or store has a power of two
-/// from 8 to 4096 bytes. An I/O has a size that [`block`] accepts.
+/// Reads the size of an access, and returns the number of bytes. The access is a load or store,
+/// with a power of two from 8 to 4096 bytes, or an I/O, with a size that [`block`] accepts.
 ///
 /// # Errors
 /// When `text` is neither the size of a load or store, nor the size of an I/O.
@@ -169,7 +170,7 @@ pub fn time(text: &str) -> Result<u64, ValueError> {
 /// Reads a time above 0, and returns the number of ns.
 ///
 /// # Errors
-/// The errors of [`time`], and a time of 0.
+/// When [`time`] refuses `text`, or the time is 0.
 pub fn runtime(text: &str) -> Result<u64, ValueError> {
     match time(text)? {
         0 => Err(ValueError::new(
@@ -249,7 +250,7 @@ impl FromStr for Depths {
     }
 }
 
-/// Splits a text into the digits at its start and the text behind them.
+/// Splits a text into the digits at its start and the text after them.
 fn split(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
 }

@@ -1,11 +1,11 @@
-//! The order in which a thread of a load accesses its blocks.
+//! Computes the order in which a thread of a load accesses its blocks.
 
 use rand_pcg::{
     Pcg64Mcg,
     rand_core::{RngCore, SeedableRng},
 };
 
-/// The number of rounds of the Feistel network of [`Permutation`]: enough that the results of
+/// Number of rounds of the Feistel network of [`Permutation`]: enough that the results of
 /// neighbouring indices are unrelated.
 const ROUNDS: usize = 3;
 
@@ -43,7 +43,7 @@ impl Permutation {
         Self { half_bits, keys: std::array::from_fn(|_| random.next_u64()) }
     }
 
-    /// The number below `count` to which the permutation of `0..count` maps `index`.
+    /// Returns the number below `count` to which the permutation of `0..count` maps `index`.
     #[inline]
     pub(super) fn of(&self, index: u64, count: u64) -> u64 {
         let mut at = index;
@@ -77,8 +77,8 @@ pub(crate) struct Addresses {
 }
 
 impl Addresses {
-    /// The sequence of `count` blocks in random order or in the order of their indices. In random
-    /// order, `repeats` allows a block to be used twice before all blocks are used once.
+    /// Creates the sequence of `count` blocks, in random order or in the order of their indices. In
+    /// random order, `repeats` allows a block to be used twice before all blocks are used once.
     pub(crate) fn new(random_order: bool, repeats: bool, count: u64, seed: u64) -> Self {
         let mut random = Pcg64Mcg::seed_from_u64(seed);
         let blocks = match (random_order, repeats) {
@@ -89,7 +89,7 @@ impl Addresses {
         Self { blocks, count: count.max(1), next: 0, random }
     }
 
-    /// The 0-based index of the next block.
+    /// Returns the 0-based index of the next block.
     #[inline]
     pub(crate) fn next(&mut self) -> u64 {
         let index = self.next;
@@ -108,7 +108,7 @@ impl Addresses {
         }
     }
 
-    /// A random number below `end`.
+    /// Returns a random number below `end`.
     #[inline]
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.random.next_u64()) * u128::from(end)) >> 64) as u64

@@ -1,4 +1,4 @@
-//! The measurements of a load.
+//! Records the measurements of a load: latencies, rates and the bottleneck.
 
 use crate::{
     engine::{Usage, Utilisation},
@@ -6,16 +6,16 @@ use crate::{
 };
 use hdrhistogram::Histogram;
 
-/// Femtoseconds of a nanosecond.
+/// Number of femtoseconds in a nanosecond.
 const FS_PER_NS: u64 = 1_000_000;
-/// The largest latency of the histogram, ns (1000 s). The histogram counts longer latencies as 1000
-/// s; mean, minimum and maximum stay exact.
+/// Maximum latency that the histogram distinguishes, ns (1000 s). The histogram counts longer
+/// latencies as 1000 s; mean, minimum and maximum stay exact.
 const NS_MAX: u64 = 1_000_000_000_000;
-/// Significant decimal digits of percentiles.
+/// Number of significant decimal digits of percentiles.
 const DIGITS: u8 = 3;
 
-/// Latencies of one kind (slat, clat or lat): count, mean, percentiles within 0.1 %, and the exact
-/// minimum and maximum.
+/// Latencies of one kind (fio's slat, clat or lat): count, mean, percentiles within 0.1 %, and the
+/// exact minimum and maximum.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Latencies {
     histogram: Histogram<u64>,
@@ -54,32 +54,32 @@ impl Latencies {
         self.max_ns = self.max_ns.max(other.max_ns);
     }
 
-    /// The number of recorded latencies.
+    /// Returns the number of recorded latencies.
     pub fn count(&self) -> u64 {
         self.histogram.len()
     }
 
-    /// The mean, ns; 0 if no latency was recorded.
+    /// Returns the mean of the latencies, ns; 0 if no latency was recorded.
     pub fn mean_ns(&self) -> f64 {
         if self.count() == 0 { 0.0 } else { self.sum_ns as f64 / self.count() as f64 }
     }
 
-    /// The standard deviation of the latencies, ns.
+    /// Returns the standard deviation of the latencies, ns.
     pub fn deviation_ns(&self) -> f64 {
         self.histogram.stdev()
     }
 
-    /// The smallest latency, ns; 0 if no latency was recorded.
+    /// Returns the smallest latency, ns; 0 if no latency was recorded.
     pub fn min_ns(&self) -> u64 {
         if self.count() == 0 { 0 } else { self.min_ns }
     }
 
-    /// The largest latency, ns; 0 if no latency was recorded.
+    /// Returns the largest latency, ns; 0 if no latency was recorded.
     pub fn max_ns(&self) -> u64 {
         self.max_ns
     }
 
-    /// The latency that `percent` (0 to 100) of all latencies do not exceed, ns.
+    /// Returns the latency that `percent` (0 to 100) of all latencies do not exceed, ns.
     pub fn percentile_ns(&self, percent: f64) -> u64 {
         self.histogram.value_at_percentile(percent).clamp(self.min_ns(), self.max_ns)
     }
@@ -103,20 +103,20 @@ pub struct DirectionResult {
     pub ios: u64,
     /// The number of bytes that the counted I/Os transferred.
     pub bytes: u64,
-    /// I/Os per second.
+    /// Rate during the measurement, I/Os per second.
     pub iops: f64,
-    /// Bytes per second.
+    /// Rate during the measurement, bytes per second.
     pub bytes_per_s: f64,
     /// Submission latency: from the thread's decision to the doorbell.
     pub slat: Latencies,
     /// Completion latency: from the doorbell to the completion in the host.
     pub clat: Latencies,
-    /// Latency: submission and completion latency together.
+    /// Total latency: the sum of the submission latency and the completion latency.
     pub lat: Latencies,
 }
 
 impl DirectionResult {
-    /// Mean latency (lat) of the I/Os of two directions together, ns.
+    /// Returns the mean latency (lat) of the I/Os of two directions together, ns.
     pub(crate) fn mean_ns(both: [&Self; 2]) -> f64 {
         let [ios, sum] = both.into_iter().fold([0.0, 0.0], |[ios, sum], of| {
             [ios + of.ios as f64, sum + of.lat.mean_ns() * of.ios as f64]
@@ -156,7 +156,7 @@ pub enum Bound {
 }
 
 impl Bound {
-    /// The name of the limit in records: that of the component, `depth` or `rate`.
+    /// Returns the name of the bound in records: the name of the component, `depth` or `rate`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Component(component) => component.name(),
@@ -186,7 +186,7 @@ pub struct Outcome {
     pub submitted: u64,
     /// The number of I/Os completed in the whole run.
     pub completed: u64,
-    /// The utilisation of each component.
+    /// The utilisation of each component during the measurement.
     pub utilisation: Utilisation,
     /// The cause that limits the number of I/Os per second.
     pub bound_by: Bound,
@@ -197,12 +197,12 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// I/Os per second in both directions.
+    /// Returns the rate of reads and writes together, I/Os per second.
     pub fn iops(&self) -> f64 {
         self.read.iops + self.write.iops
     }
 
-    /// Mean latency (lat) of the I/Os of both directions together, ns.
+    /// Returns the mean latency (lat) of all reads and writes together, ns.
     pub fn mean_ns(&self) -> f64 {
         DirectionResult::mean_ns([&self.read, &self.write])
     }

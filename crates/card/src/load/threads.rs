@@ -1,4 +1,4 @@
-//! The threads of a load.
+//! Runs the threads of a load: submits their I/Os to the engine, and records the completions.
 
 use super::{
     Access, Bound, DirectionResult, Load, Outcome, Stop,
@@ -44,15 +44,15 @@ struct Io {
 pub(super) struct Threads {
     threads: Vec<Thread>,
     ios: Vec<Io>,
-    /// For each thread with a rate, the time of its next I/O (fs) and its index in `threads`; the
-    /// earliest time is on top.
+    /// For each thread with a rate: the time of its next I/O (fs) and its index in `threads`. The
+    /// entry with the earliest time is on top.
     paced: BinaryHeap<Reverse<(u64, u32)>>,
     start: u64,
     stop: Stop,
     results: Vec<[DirectionResult; 2]>,
     submitted: u64,
     completed: u64,
-    /// The number of outstanding I/Os, summed over each femtosecond of the measurement.
+    /// The number of outstanding I/Os, integrated over the time of the measurement in fs.
     outstanding_fs: u128,
     outstanding: u64,
     counted_until: u64,
@@ -211,8 +211,8 @@ impl Threads {
         }
     }
 
-    /// The thread with the index `number` submits an I/O at the time `at`. Returns false if the
-    /// thread has as many outstanding I/Os as its depth allows.
+    /// Submits an I/O of the thread with the index `number` at the time `at` (fs). Returns false if
+    /// the thread has as many outstanding I/Os as its depth allows.
     fn submit(&mut self, engine: &mut Engine, at: u64, number: u32) -> bool {
         let thread = &mut self.threads[number as usize];
         let Some(tag) = thread.idle.pop() else { return false };

@@ -15,7 +15,7 @@ use crate::{
     settings::{Component, Settings},
 };
 
-/// Bytes of a line: the unit of a processor's loads and of write combining.
+/// Size of a line, bytes: the unit of a processor's loads and of write combining.
 const LINE_BYTES: u32 = 64;
 
 const ISSUED: usize = 0;
@@ -37,7 +37,7 @@ struct Slot {
     since: u64,
     /// The number of row segments of the access that are not complete.
     pending: u32,
-    /// Bytes of each row segment of the access.
+    /// Size of each row segment of the access, bytes.
     segment: u32,
 }
 
@@ -71,7 +71,7 @@ pub(super) struct Run<'a> {
 }
 
 impl<'a> Run<'a> {
-    /// A run before its first access. The load has passed [`MemoryLoad::check`].
+    /// Creates a run, before its first access. The load must have passed [`MemoryLoad::check`].
     pub(super) fn new(
         load: &'a MemoryLoad,
         card: &'a Card,
@@ -189,8 +189,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Sends the card the read requests for the row segment at `address`, for a load or a
-    /// read-back.
+    /// Sends the card the read requests of a load or a read-back for the row segment at `address`.
     fn read(&mut self, at: u64, slot: usize, address: u64) {
         let Slot { access, segment, .. } = self.slots[slot];
         let requests = match self.load.initiator {
@@ -208,8 +207,8 @@ impl<'a> Run<'a> {
         self.event_queue.push(READY, ready, slot as u64);
     }
 
-    /// Sends the card the row segment at `address` of a store. The first packet waits until credits
-    /// for all packets of the segment are free.
+    /// Sends the data of a store for the row segment at `address` to the card. The first packet
+    /// waits until credits for all packets of the segment are free.
     fn store(&mut self, at: u64, slot: usize, address: u64) {
         let bytes = self.slots[slot].segment;
         let writes = match self.load.initiator {
@@ -274,8 +273,8 @@ impl<'a> Run<'a> {
         self.event_queue.push(ISSUED, now, number as u64);
     }
 
-    /// The counters at the time `at`, fs. The counters of processors, cores, DMA engines, buffers
-    /// and read tags are 0, because loads and stores do not use these components.
+    /// Returns the counters at the time `at`, fs. The counters of processors, cores, DMA engines,
+    /// buffers and read tags are 0, because loads and stores do not use these components.
     fn usage(&self, at: u64) -> Usage {
         let busy = |component| match component {
             Component::LinkUp => self.up.busy,

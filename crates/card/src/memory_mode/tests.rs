@@ -21,9 +21,9 @@ fn load(read_percent: u32, outstanding: u32) -> MemoryLoad {
 fn a_load_costs_a_round_trip_and_a_row() {
     let byte = 1.0 / 7.8557;
     for (name, row) in [("flashtec-dram", 33.75), ("all-mram", 88.5 + 15.0 + 6.0)] {
-        // The latency of a load, ns: the time between processor and link in both directions (100),
-        // the delay of the link in both directions (250), the request of 24 bytes, the row, ECC
-        // (20), and the completion of 84 bytes.
+        // The latency of a load has these parts, ns: the time between processor and link in both
+        // directions (100), the delay of the link in both directions (250), the request of 24
+        // bytes, the row, ECC (20), and the completion of 84 bytes.
         let expected = 100.0 + 250.0 + 24.0 * byte + row + 20.0 + 84.0 * byte;
         let found = run(name, &load(100, 1)).loads.lat;
         assert!((found.percentile_ns(50.0) as f64 - expected).abs() < 5.0, "{name}: {expected}");
@@ -85,7 +85,7 @@ fn a_larger_access_has_a_row_for_each_segment() {
         // A page takes at least the time of its completions on the link, and less than 8 segments
         // that are read one after the other.
         assert!(page > 4096.0 * 84.0 / 64.0 / 7.8557 && page < 8.0 * segment, "{name}: {page}");
-        // A store of a page is 64 packets of 88 bytes on the link, each with 64 bytes of data.
+        // A store of a page sends 64 packets of 88 bytes on the link, each with 64 bytes of data.
         let found = run(name, &of(4096, 0)).bytes_per_s() / 1e9;
         assert!(found <= 7.8557 * 64.0 / 88.0 && found > 3.0, "{name}: {found}");
     }
@@ -115,8 +115,8 @@ fn accesses_of_the_ramp_are_not_counted() {
     assert!((found.completed as f64 / counted - 2.0).abs() < 0.02, "{counted}");
 }
 
-/// The bottleneck is tested by ablation. The throughput rises if the component `expected` is made
-/// infinitely fast, and does not rise if another component is made infinitely fast.
+/// The test proves the bottleneck by ablation: the throughput rises if the component `expected` is
+/// made infinitely fast, and does not rise if another component is made infinitely fast.
 #[test]
 fn the_bound_is_proved_by_an_ablation() {
     let table = [

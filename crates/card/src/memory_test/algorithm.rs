@@ -1,4 +1,4 @@
-//! The algorithms of the memory test, described as data: steps, operations and backgrounds.
+//! Describes the algorithms of the memory test as data: steps, operations and backgrounds.
 
 use super::fault::FaultClass;
 use core::str::FromStr;
@@ -6,19 +6,21 @@ use core::str::FromStr;
 /// An algorithm of the memory test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Algorithm {
-    /// Writes the pattern, cuts the power, and reads back.
+    /// Writes the pattern to all words, switches the power off and on, and reads the words back.
     Pattern,
-    /// Writes and reads each value of a word that has a single bit set, then zero.
+    /// Writes and reads, at each address, each of the 32 values with a single set bit, then zero.
     WalkingOnes,
-    /// MATS+, whose elements are in the documentation of the [module](super).
+    /// The march test MATS+. Its elements are in the documentation of the [module](super).
     MatsPlus,
-    /// March C-, whose elements are in the documentation of the [module](super).
+    /// The march test March C-. Its elements are in the documentation of the [module](super).
     MarchCMinus,
-    /// Each word contains its own address, then the inverse of its address.
+    /// Writes to each word its own address, then the inverse of this address, and reads the words
+    /// back.
     AddressInAddress,
-    /// Alternating bits, inverted from word to word; then the inverse of this pattern.
+    /// Writes alternating bits, inverted from word to word, then the inverse of this pattern, and
+    /// reads the words back.
     Checkerboard,
-    /// Random values that depend on seed, address and cycle.
+    /// Writes random values that depend on seed, address and cycle, and reads the words back.
     Random,
 }
 
@@ -45,9 +47,9 @@ pub enum MarchOrder {
 /// The value that an operation writes or expects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Background {
-    /// The background of the algorithm at this address: `0` of a march test.
+    /// The background of the algorithm at this address: `0` in the notation of march tests.
     Direct,
-    /// The inverse of the background: `1` of a march test.
+    /// The inverse of the background: `1` in the notation of march tests.
     Inverse,
     /// A word in which only the bit with this index is set.
     Bit(u32),
@@ -58,18 +60,18 @@ pub enum Background {
 /// An operation that a march element does at each address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TestOperation {
-    /// Reads the word, and compares the word with this value.
+    /// Reads the word, and compares it with the value of this background.
     Read(Background),
-    /// Writes this value to the word.
+    /// Writes the value of this background to the word.
     Write(Background),
 }
 
 /// A step of an algorithm: a march element or a power cycle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TestStep {
-    /// The same operations at each address, in one direction.
+    /// Does the same operations at each address, in one direction.
     March(MarchOrder, Vec<TestOperation>),
-    /// The power goes off and on.
+    /// Switches the power off and on.
     PowerCycle,
 }
 
@@ -95,12 +97,12 @@ impl Algorithm {
         Self::Random,
     ];
 
-    /// The name of the algorithm in options and records.
+    /// Returns the name of the algorithm in options and records.
     pub fn name(self) -> &'static str {
         NAMES.iter().find(|(_, algorithm)| *algorithm == self).map_or("", |(name, _)| name)
     }
 
-    /// The steps of one cycle of the algorithm.
+    /// Returns the steps of one cycle of the algorithm.
     pub fn steps(self) -> Vec<TestStep> {
         use Background::{Bit, Direct, Inverse, Zero};
         use MarchOrder::{Down, Up};
@@ -134,8 +136,8 @@ impl Algorithm {
         }
     }
 
-    /// The background of the algorithm at `address`. Only [`Self::Pattern`] uses `pattern`, and
-    /// only [`Self::Random`] uses `seed` and `cycle`.
+    /// Returns the background of the algorithm at `address`. Only [`Self::Pattern`] uses `pattern`,
+    /// and only [`Self::Random`] uses `seed` and `cycle`.
     pub fn background(self, address: u64, pattern: u32, seed: u64, cycle: u64) -> u32 {
         match self {
             Self::Pattern => pattern,
@@ -147,9 +149,9 @@ impl Algorithm {
         }
     }
 
-    /// The fraction of the faults of `class` that one cycle of the algorithm finds. Assumes that
-    /// all words are 0 before the cycle, that the fault is the only one, and that coupled cells are
-    /// in different words.
+    /// Returns the fraction of the faults of `class` that one cycle of the algorithm finds. The
+    /// result is for a memory that has a single fault and whose words are all 0 before the cycle.
+    /// The cells of a coupling fault are in different words.
     pub fn detects(self, class: FaultClass) -> Detection {
         use Detection::{All, None, Some};
         use FaultClass as Class;
@@ -169,7 +171,7 @@ impl Algorithm {
     }
 }
 
-/// A bijective hash (the finaliser of SplitMix64; Steele, Lea, Flood 2014).
+/// Returns a bijective hash of `value` (the finaliser of SplitMix64; Steele, Lea, Flood 2014).
 const fn mixed(value: u64) -> u64 {
     let value = value.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let value = (value ^ (value >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);

@@ -1,4 +1,4 @@
-//! A memory of 32-bit words with injected faults.
+//! Simulates a memory of 32-bit words with injected faults.
 
 use super::fault::{InjectedFault, MemoryCell};
 use rand_pcg::{
@@ -9,7 +9,7 @@ use rand_pcg::{
 /// The effect of a power cycle on the content of the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PowerLoss {
-    /// The content is undefined afterwards: DRAM without a save.
+    /// The content is undefined after the power cycle: DRAM without a save.
     Lost,
     /// The content is kept: STT-MRAM, and DRAM with a save.
     Kept,
@@ -44,8 +44,8 @@ const fn with(value: u32, cell: MemoryCell, is_set: bool) -> u32 {
 }
 
 impl TestArray {
-    /// A memory of the words from `start` to `stop`, both included. The content of the words after
-    /// power-up is pseudo-random, from `seed`.
+    /// Creates a memory of the words from `start` to `stop`, both included. The content of the
+    /// words after power-up is pseudo-random, from `seed`.
     ///
     /// # Panics
     /// If a fault has an address outside of the range. [`super::run()`] refuses such faults.
@@ -123,7 +123,7 @@ impl TestArray {
         Accessed::One(self.word(address))
     }
 
-    /// True if the cell is in the word with the index `word`.
+    /// Returns true if the cell is in the word with the index `word`.
     fn is_in(&self, cell: MemoryCell, word: usize) -> bool {
         self.word(cell.address) == word
     }

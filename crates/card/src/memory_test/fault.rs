@@ -1,20 +1,21 @@
-//! Faults of a memory, and their syntax as text.
+//! Defines the faults of a memory, and parses them from text.
 
 use core::{fmt, str::FromStr};
 
 /// A cell of the memory: one bit of a 32-bit word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MemoryCell {
-    /// The address of the word, bytes.
+    /// The address of the first byte of the word.
     pub address: u64,
-    /// The bit, 0 to 31.
+    /// The index of the bit in the word, 0 to 31.
     pub bit: u32,
 }
 
-/// A class of faults, with van de Goor's name (Testing Semiconductor Memories, 1991).
+/// A class of faults. The abbreviations are those of van de Goor (Testing Semiconductor Memories,
+/// 1991).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FaultClass {
-    /// SAF: a cell always has one value.
+    /// SAF: a cell always has the same value.
     StuckAt,
     /// TF: a cell cannot change in one direction.
     Transition,
@@ -43,17 +44,17 @@ impl FaultClass {
     ];
 }
 
-/// A fault to inject. Each variant shows the text from which it is parsed.
+/// A fault to inject. The documentation of each variant shows the text from which it is parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InjectedFault {
-    /// `stuck-at:ADDRESS.BIT=0|1`: the value that the cell always has.
+    /// `stuck-at:ADDRESS.BIT=0|1`: the cell always has this value.
     StuckAt {
         /// The faulty cell.
         cell: MemoryCell,
         /// The value that the cell always has.
         value: bool,
     },
-    /// `transition:ADDRESS.BIT=up|down`: the direction in which the cell cannot change.
+    /// `transition:ADDRESS.BIT=up|down`: the cell cannot change in this direction.
     Transition {
         /// The faulty cell.
         cell: MemoryCell,
@@ -87,7 +88,7 @@ pub enum InjectedFault {
     CouplingState {
         /// The cell whose state forces the victim to a value.
         aggressor: MemoryCell,
-        /// The cell that has the value as long as the aggressor has the state.
+        /// The cell that is forced to the value.
         victim: MemoryCell,
         /// The state of the aggressor.
         state: bool,
@@ -118,7 +119,7 @@ pub enum InjectedFault {
         /// True if a read returns the OR of both words, false if it returns the AND.
         by_or: bool,
     },
-    /// `retention:ADDRESS.BIT=0|1`: the value of the cell after a power cycle.
+    /// `retention:ADDRESS.BIT=0|1`: the cell has this value after a power cycle.
     Retention {
         /// The faulty cell.
         cell: MemoryCell,
@@ -128,7 +129,7 @@ pub enum InjectedFault {
 }
 
 impl InjectedFault {
-    /// The class to which the fault belongs.
+    /// Returns the class to which the fault belongs.
     pub fn class(&self) -> FaultClass {
         match self {
             Self::StuckAt { .. } => FaultClass::StuckAt,
@@ -143,7 +144,7 @@ impl InjectedFault {
         }
     }
 
-    /// The addresses of the words that the fault concerns.
+    /// Returns the addresses of the words that the fault concerns.
     pub fn addresses(&self) -> Vec<u64> {
         match *self {
             Self::StuckAt { cell, .. }
@@ -200,7 +201,7 @@ impl fmt::Display for InjectedFault {
     }
 }
 
-/// The error of a text that is not a fault.
+/// The error for a text that does not describe a fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}")]
 pub struct FaultSyntax {
@@ -291,7 +292,7 @@ fn parsed(kind: &str, rest: &str) -> Option<InjectedFault> {
     })
 }
 
-/// An example of the syntax of each kind of fault.
+/// The name of each kind of fault, and an example of its syntax.
 const FORMS: [(&str, &str); 9] = [
     ("stuck-at", "stuck-at:0x80.3=1"),
     ("transition", "transition:0x80.3=up"),

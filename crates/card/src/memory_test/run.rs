@@ -1,4 +1,4 @@
-//! A memory test of an address range: its fields, its run and its result.
+//! Runs a memory test on an address range.
 
 use super::{
     algorithm::{Algorithm, Background, MarchOrder, TestOperation, TestStep},
@@ -29,7 +29,7 @@ pub struct MemoryTest {
     pub init: bool,
     /// True if the result has a log of the first [`MemoryTest::LOG_MAX`] operations.
     pub debug: bool,
-    /// Seed of random values, and of the content after power-up.
+    /// Seed of the random values, and of the random content of the memory after power-up.
     pub seed: u64,
 }
 
@@ -59,7 +59,7 @@ pub struct ReadMismatch {
     pub read: u32,
 }
 
-/// An entry of the log that the debug mode writes.
+/// An entry of the log of a test in debug mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogEntry {
     /// A write of a word.
@@ -80,7 +80,7 @@ pub enum LogEntry {
     PowerCycle,
 }
 
-/// The result of a test.
+/// The result of a memory test.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemoryTestResult {
     /// Number of cycles of the algorithm.
@@ -105,7 +105,7 @@ pub struct MemoryTestResult {
     pub log_dropped: u64,
 }
 
-/// The reason why a memory test cannot be done: a field is wrong.
+/// The reason why a memory test cannot be done: one of its fields is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{problem}")]
 pub struct MemoryTestError {
@@ -118,9 +118,9 @@ pub struct MemoryTestError {
 }
 
 impl AccessTimes {
-    /// The times of accesses by firmware that issues one access after the other, without queues.
-    /// Each access therefore activates and precharges its row. The times include the mean delay by
-    /// refreshes. `power_cycle_s` is the time of a save and a restore, s.
+    /// Returns the times of accesses by firmware that issues one access after the other, without
+    /// queues. Each access therefore activates and precharges its row. The times include the mean
+    /// delay by refreshes. `power_cycle_s` is the time of a save and a restore, s.
     pub fn of(device: &Device, power_cycle_s: f64) -> Self {
         let t = &device.timing;
         let read = (t.t_rcd + t.cl + t.burst).max(t.t_ras).max(t.t_rcd + t.t_rtp) + t.t_rp;
@@ -147,7 +147,7 @@ impl MemoryTest {
     /// bytes.
     ///
     /// # Errors
-    /// The first field that is wrong.
+    /// If a field is wrong; the error names the first wrong field.
     pub fn check(&self, capacity: u64, faults: &[InjectedFault]) -> Result<(), MemoryTestError> {
         let wrong = |field, problem: String, hint: &str| {
             Err(MemoryTestError { field, problem, hint: hint.into() })
@@ -202,9 +202,9 @@ impl MemoryTest {
 }
 
 /// Simulates a power cycle of a card. Returns the effect on the content of the memory, and the time
-/// that the power cycle adds to the test, s: the save, and the start of the card until it accepts
-/// commands, because the test cannot read earlier. A card that needs no save keeps its content and
-/// adds no time.
+/// that the power cycle adds to the test, s. This time is the save, and the start of the card until
+/// it accepts commands, because the test cannot read the memory earlier. A card that needs no save
+/// keeps its content and adds no time.
 pub fn power_cycle(card: &Card, seed: u64) -> (PowerLoss, f64) {
     let PowerSpec::Save(spec) = &card.power else { return (PowerLoss::Kept, 0.0) };
     let simulator = SaveSimulator::new(spec, card.memory.capacity, seed);
@@ -237,7 +237,7 @@ pub fn run_on(
 }
 
 impl TestStep {
-    /// The number of reads and writes that the step does at each address.
+    /// Returns the number of reads and writes that the step does at each address.
     fn accesses(&self) -> u64 {
         match self {
             Self::March(_, operations) => operations.len() as u64,

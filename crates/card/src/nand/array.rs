@@ -1,4 +1,4 @@
-//! The blocks of the NAND parts, and the image that a save leaves in them.
+//! Simulates the blocks of the NAND parts, and the image that a save leaves in them.
 
 use super::spec::NandSpec;
 use rand_pcg::{
@@ -7,7 +7,7 @@ use rand_pcg::{
 };
 use std::collections::BTreeSet;
 
-/// A page of the NAND parts.
+/// The address of a page in the NAND parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PageAddress {
     /// The 0-based index of the channel.
@@ -28,7 +28,8 @@ pub struct NandArray {
     spec: NandSpec,
     /// Probability that a page that is read back has more bit errors than ECC corrects.
     uncorrectable: f64,
-    /// For each plane, the indices of its bad blocks. Planes are in the order of `NandArray::lane`.
+    /// For each plane, the indices of its bad blocks. The planes of all dies are in the order of
+    /// their indices (`NandArray::lane`).
     bad: Vec<BTreeSet<u32>>,
 }
 
@@ -44,7 +45,7 @@ pub struct ProgramFailure {
     pub remapped: bool,
 }
 
-/// The good and bad blocks of an array, and the blocks that an image needs.
+/// The numbers of good and bad blocks of an array, and of the blocks that an image needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NandUse {
     /// The number of good blocks of the plane with the fewest good blocks.
@@ -65,9 +66,9 @@ pub struct ProgrammedImage {
     /// Time from the first transfer to the end of the last program, or to the moment at which the
     /// energy of the save is used up, fs.
     pub time_fs: u64,
-    /// Time that the whole image needs, fs: above `time_fs` if the energy is used up earlier.
+    /// Time that the whole image needs, fs. It is above `time_fs` if the energy is used up earlier.
     pub needed_fs: u64,
-    /// The number of planes of all dies together, and so the number of pages that all dies program
+    /// The number of planes of all dies together. It is the number of pages that all dies program
     /// in one step.
     lanes: u64,
     /// The number of planes of a die.
@@ -80,8 +81,9 @@ pub struct ProgrammedImage {
     exhausted: Vec<u64>,
 }
 
-/// In the simulation, events with a probability below this bound never occur. A card has fewer than
-/// 10^15 pages and blocks, so on average fewer than 10^-3 such events are left out.
+/// Minimum probability of an event that the simulation draws. An event with a lower probability
+/// never occurs: a card has fewer than 10^15 pages and blocks, so on average fewer than 10^-3 such
+/// events are left out.
 const LEAST_PROBABILITY: f64 = 1e-18;
 
 /// Draws the positions in `0..count` at which an event of the probability `probability` occurs.
@@ -115,7 +117,7 @@ pub(super) fn occurrences(random: &mut Pcg64Mcg, probability: f64, count: u64) -
 }
 
 impl NandArray {
-    /// New NAND parts; `seed` decides which blocks are factory bad blocks.
+    /// Creates new NAND parts; `seed` decides which blocks are factory bad blocks.
     pub fn new(spec: &NandSpec, seed: u64) -> Self {
         let mut random = Pcg64Mcg::seed_from_u64(seed ^ 0x6E61_6E64);
         let planes = spec.pages_in_parallel() as usize;
@@ -127,7 +129,7 @@ impl NandArray {
         Self { uncorrectable: spec.uncorrectable(), spec: spec.clone(), bad }
     }
 
-    /// The data sheet figures of the NAND parts.
+    /// Returns the data sheet figures of the NAND parts.
     pub fn spec(&self) -> &NandSpec {
         &self.spec
     }
@@ -153,8 +155,8 @@ impl NandArray {
         failed
     }
 
-    /// The number of blocks that an image of `pages` pages needs, and the numbers of good and bad
-    /// blocks.
+    /// Returns the number of blocks that an image of `pages` pages needs, and the numbers of good
+    /// and bad blocks.
     pub fn usage(&self, pages: u64) -> NandUse {
         let bad = self.bad.iter().map(BTreeSet::len);
         NandUse {
@@ -231,8 +233,8 @@ impl NandArray {
         failed.into_iter().filter(|position| image.has(*position)).collect()
     }
 
-    /// The location in the NAND of the page at `position` of `image`; `None` if the plane has no
-    /// good block for the page.
+    /// Returns the location in the NAND of the page at `position` of `image`; `None` if the plane
+    /// has no good block for the page.
     pub fn address(&self, image: &ProgrammedImage, position: u64) -> Option<PageAddress> {
         let lane = position % image.lanes;
         let failed = image.failures.iter().map(|failure| failure.position);
@@ -244,36 +246,36 @@ impl NandArray {
         Some(PageAddress { page: self.page_in_block(place), ..block })
     }
 
-    /// The index, in its block, of the page `place` of a plane. `place` counts the pages of the
-    /// plane's good blocks in order.
+    /// Returns the index of a page in its block. `place` is the position of the page among all
+    /// pages of the good blocks of its plane.
     fn page_in_block(&self, place: u64) -> u32 {
         (place % u64::from(self.spec.pages)) as u32
     }
 
-    /// The number of pages of a plane that are skipped if the program of the page `place` fails:
-    /// this page and the rest of its block. `place` counts the pages of the plane's good blocks in
-    /// order.
+    /// Returns the number of pages of a plane that are skipped if a program fails: the page whose
+    /// program fails, and the rest of its block. `place` is the position of this page among all
+    /// pages of the good blocks of the plane.
     fn rest_of_block(&self, place: u64) -> u64 {
         u64::from(self.spec.pages - self.page_in_block(place))
     }
 
-    /// The number of blocks that an image of `pages` pages needs in each plane.
+    /// Returns the number of blocks that an image of `pages` pages needs in each plane.
     fn blocks_for(&self, pages: u64) -> u64 {
         let steps = pages.div_ceil(self.spec.pages_in_parallel());
         steps.div_ceil(u64::from(self.spec.pages))
     }
 
-    /// The time at which the die with the index `die` has programmed the pages of `step` for the
-    /// first time, fs, before any retry of this step. `retries` is the parameter of
+    /// Returns the time at which the die with the index `die` has programmed the pages of `step`
+    /// for the first time, fs, before any retry of this step. `retries` is the parameter of
     /// [`Self::finish_fs`].
     fn first_try_fs(&self, die: usize, step: u64, retries: &[u64]) -> u64 {
         let before = retries.partition_point(|at| *at < step);
         self.finish_fs(die, step + 1, &retries[..before])
     }
 
-    /// The time at which the die with the index `die` has completed `count` steps, fs. `retries`
-    /// has, in ascending order, the steps of the pages whose first program failed; each adds the
-    /// time of another program.
+    /// Returns the time at which the die with the index `die` has completed `count` steps, fs.
+    /// `retries` has, in ascending order, the steps of the pages whose first program failed; each
+    /// adds the time of another program.
     fn finish_fs(&self, die: usize, count: u64, retries: &[u64]) -> u64 {
         if count == 0 {
             return 0;
@@ -287,14 +289,14 @@ impl NandArray {
         first.saturating_add(steps).saturating_add(again.saturating_mul(spec.retry_fs()))
     }
 
-    /// The index of the plane of `address` among the planes of all dies.
+    /// Returns the index of the plane of `address` in the order of all planes of all dies.
     fn lane(&self, address: PageAddress) -> usize {
         let die = address.channel * self.spec.dies + address.die;
         (die * self.spec.planes + address.plane) as usize
     }
 
-    /// The first page of a good block of the plane `lane`. `ordinal` is the 0-based index of the
-    /// block among the good blocks of the plane; `None` if the plane has fewer good blocks.
+    /// Returns the first page of a good block of the plane `lane`. `ordinal` is the 0-based index
+    /// of the block among the good blocks of the plane; `None` if the plane has fewer good blocks.
     fn good_block(&self, lane: usize, ordinal: u64) -> Option<PageAddress> {
         let mut block = ordinal;
         for bad in &self.bad[lane] {
@@ -316,7 +318,7 @@ impl NandArray {
 }
 
 impl ProgrammedImage {
-    /// True if the page at `position` was programmed.
+    /// Returns true if the page at `position` was programmed.
     pub fn has(&self, position: u64) -> bool {
         let (lane, step) = (position % self.lanes, position / self.lanes);
         position < self.pages
@@ -324,29 +326,29 @@ impl ProgrammedImage {
             && step < self.exhausted[lane as usize]
     }
 
-    /// True if the plane of the page at `position` had no good block left, so that even unlimited
-    /// energy would not have saved the page.
+    /// Returns true if the plane of the page at `position` had no good block left, so that even
+    /// unlimited energy would not have saved the page.
     pub fn is_without_block(&self, position: u64) -> bool {
         position / self.lanes >= self.exhausted[(position % self.lanes) as usize]
     }
 
-    /// True if all pages were programmed.
+    /// Returns true if all pages were programmed.
     pub fn is_complete(&self) -> bool {
         self.missing().next().is_none()
     }
 
-    /// The positions of pages that were not programmed.
+    /// Returns the positions of pages that were not programmed.
     pub fn missing(&self) -> impl Iterator<Item = u64> {
         (self.missing_from()..self.pages).filter(|position| !self.has(*position))
     }
 
-    /// The number of pages that were programmed.
+    /// Returns the number of pages that were programmed.
     pub fn programmed(&self) -> u64 {
         self.pages - self.missing().count() as u64
     }
 
-    /// A lower bound of the position of the first missing page: all pages before the bound were
-    /// programmed.
+    /// Returns a lower bound of the position of the first missing page: all pages before the bound
+    /// were programmed.
     fn missing_from(&self) -> u64 {
         let steps = self.complete.iter().chain(&self.exhausted).min().copied().unwrap_or(0);
         steps.saturating_mul(self.lanes).min(self.pages)

@@ -1,4 +1,4 @@
-//! The figures of the NAND parts of a card.
+//! Describes the NAND parts of a card by the figures of their data sheet.
 
 /// The NAND parts of a card, with the figures of a part's data sheet. The fields are those of
 /// section `[save]` of a card's file.
@@ -14,7 +14,7 @@ pub struct NandSpec {
     pub blocks: u32,
     /// The number of pages of a block.
     pub pages: u32,
-    /// Data bytes of a page, without the spare area.
+    /// Size of a page without its spare area, bytes of data.
     pub page_bytes: u32,
     /// Time of a page program (tPROG), fs.
     pub program_fs: u64,
@@ -34,7 +34,7 @@ pub struct NandSpec {
     pub bit_error: f64,
     /// The number of bit errors that ECC corrects in a codeword.
     pub ecc_bits: u32,
-    /// Data bytes of a codeword.
+    /// Size of a codeword, bytes of data.
     pub codeword_bytes: u32,
     /// The number of program and erase cycles that a block withstands.
     pub endurance: u32,
@@ -47,58 +47,60 @@ pub struct NandSpec {
 }
 
 impl NandSpec {
-    /// The number of dies of all channels.
+    /// Returns the number of dies of all channels.
     pub fn all_dies(&self) -> u64 {
         u64::from(self.channels) * u64::from(self.dies)
     }
 
-    /// The number of pages that all dies program at the same time: one on each plane.
+    /// Returns the number of pages that all dies program at the same time: one on each plane.
     pub fn pages_in_parallel(&self) -> u64 {
         self.all_dies() * u64::from(self.planes)
     }
 
-    /// The number of blocks of all planes together, good or bad.
+    /// Returns the number of blocks of all planes together, good or bad.
     pub fn all_blocks(&self) -> u64 {
         self.pages_in_parallel() * u64::from(self.blocks)
     }
 
-    /// The capacity with all blocks good, bytes.
+    /// Returns the capacity if all blocks are good, bytes.
     pub fn capacity(&self) -> u64 {
         let block = u64::from(self.pages) * u64::from(self.page_bytes);
         self.all_blocks().saturating_mul(block)
     }
 
-    /// The number of pages that an image of `bytes` bytes fills.
+    /// Returns the number of pages that an image of `bytes` bytes fills.
     pub fn pages_of(&self, bytes: u64) -> u64 {
         bytes.div_ceil(u64::from(self.page_bytes))
     }
 
-    /// Time in which a die transfers one page for each of its planes, fs.
+    /// Returns the time in which a die transfers one page for each of its planes, fs.
     pub fn transfer_fs(&self) -> u64 {
         let bytes = f64::from(self.planes) * f64::from(self.page_bytes);
         (bytes / self.channel_bytes_per_s * 1e15) as u64
     }
 
-    /// Time from the start of one program of a die to the start of the die's next program, fs: the
-    /// transfer and tPROG, or the transfers of all dies of the channel if these take longer.
+    /// Returns the time from the start of one program of a die to the start of the die's next
+    /// program, fs: the transfer and tPROG, or the transfers of all dies of the channel if these
+    /// take longer.
     pub fn program_step_fs(&self) -> u64 {
         let transfer = self.transfer_fs();
         (transfer + self.program_fs).max(u64::from(self.dies) * transfer)
     }
 
-    /// Time that a failed program adds to a save, fs: the transfer and tPROG of the retry.
+    /// Returns the time that a failed program adds to a save, fs: the transfer and tPROG of the
+    /// retry.
     pub fn retry_fs(&self) -> u64 {
         self.transfer_fs() + self.program_fs
     }
 
-    /// Time from the start of one read of a die to the start of the die's next read, fs: the
-    /// transfer and tR, or the transfers of all dies of the channel if these take longer.
+    /// Returns the time from the start of one read of a die to the start of the die's next read,
+    /// fs: the transfer and tR, or the transfers of all dies of the channel if these take longer.
     pub fn read_step_fs(&self) -> u64 {
         let transfer = self.transfer_fs();
         (transfer + self.read_fs).max(u64::from(self.dies) * transfer)
     }
 
-    /// Mean power of all dies during a save, W.
+    /// Returns the mean power of all dies during a save, W.
     pub fn save_w(&self) -> f64 {
         let step = self.program_step_fs() as f64;
         let programs = self.program_fs as f64 / step;
@@ -108,21 +110,22 @@ impl NandSpec {
         self.all_dies() as f64 * die
     }
 
-    /// Time to read `pages` pages back in order, fs. All planes of all dies work in parallel.
+    /// Returns the time to read `pages` pages back in order, fs. All planes of all dies work in
+    /// parallel.
     pub fn restore_fs(&self, pages: u64) -> u64 {
         pages.div_ceil(self.pages_in_parallel()).saturating_mul(self.read_step_fs())
     }
 
-    /// Time to erase the blocks that `pages` pages need, fs. All planes of all dies work in
-    /// parallel.
+    /// Returns the time to erase the blocks that `pages` pages need, fs. All planes of all dies
+    /// work in parallel.
     pub fn erase_all_fs(&self, pages: u64) -> u64 {
         let blocks = pages.div_ceil(self.pages_in_parallel()).div_ceil(u64::from(self.pages));
         blocks.saturating_mul(self.erase_fs)
     }
 
-    /// Probability that a page is uncorrectable: at least one of its codewords has more bit errors
-    /// than ECC corrects. Bit errors are assumed to be independent, and they are rare, so the
-    /// number of bit errors in a codeword has nearly a Poisson distribution.
+    /// Returns the probability that a page is uncorrectable: at least one of its codewords has more
+    /// bit errors than ECC corrects. Bit errors are assumed to be independent, and they are rare,
+    /// so the number of bit errors in a codeword has nearly a Poisson distribution.
     pub fn uncorrectable(&self) -> f64 {
         let errors = f64::from(self.codeword_bytes) * 8.0 * self.bit_error;
         if errors <= 0.0 {

@@ -4,7 +4,7 @@ use array::occurrences;
 use proptest::prelude::*;
 use rand_pcg::{Pcg64Mcg, rand_core::SeedableRng};
 
-/// The NAND parts of the built-in card `flashtec-dram`.
+/// Returns the NAND parts of the built-in card `flashtec-dram`.
 fn micron() -> NandSpec {
     match Card::by_name("flashtec-dram").expect("a card").power {
         PowerSpec::Save(save) => save.nand,
@@ -12,8 +12,8 @@ fn micron() -> NandSpec {
     }
 }
 
-/// NAND with 2 channels, 2 dies on each channel and 2 planes in each die, so that 8 pages are
-/// programmed at a time. A block has 4 pages.
+/// Returns NAND parts with 2 channels, 2 dies on each channel and 2 planes in each die, so that 8
+/// pages are programmed at a time. A block has 4 pages.
 fn small() -> NandSpec {
     NandSpec {
         channels: 2,
@@ -114,7 +114,8 @@ fn a_program_that_the_end_of_the_time_interrupts_has_not_failed() {
         array.program(80, limit, 1).failures.iter().map(|failure| failure.position).collect()
     };
     assert!(failed(first - 1).is_empty());
-    // The first die of each of the two channels has two planes.
+    // At the time `first`, the first die of each of the two channels has programmed a page in each
+    // of its two planes. All four programs have failed.
     assert_eq!(failed(first), [0, 1, 4, 5]);
     assert_eq!(failed(first + spec.transfer_fs()), (0..8).collect::<Vec<_>>());
 }
@@ -126,8 +127,8 @@ fn the_energy_limits_the_pages_by_time() {
     let steps = |limit: u64| array.program(80, limit, 1).programmed();
     let first = spec.transfer_fs() + spec.program_fs;
     assert_eq!(steps(first - 1), 0);
-    // At the time `first`, the first die of each channel has completed a step, the second die has
-    // not.
+    // At the time `first`, the first die of each channel has completed a step, and the second die
+    // has not.
     assert_eq!(steps(first), 4);
     assert_eq!(steps(first + spec.transfer_fs()), 8);
     assert_eq!(steps(u64::MAX), 80);
@@ -165,7 +166,7 @@ fn ecc_corrects_as_many_bits_as_it_says() {
     assert!((of(1.0 / 8192.0, 1) - (1.0 - 2.0 * libm::exp(-1.0))).abs() < 1e-9);
     assert!(of(1e-4, 24) < 1e-20);
     // With 0.8192 errors on average, 25 errors have the probability e^-0.8192 0.8192^25 / 25!, and
-    // all larger numbers of errors together 3 % of that.
+    // all larger numbers of errors together have 3 % of this probability.
     let of_25 = libm::exp(25.0 * libm::log(0.8192) - 0.8192 - libm::lgamma(26.0));
     assert!((1.03..1.04).contains(&(of(1e-4, 24) / of_25)), "{}", of(1e-4, 24));
     // The mean number of errors of a codeword equals the number that ECC corrects, so nearly half

@@ -1,18 +1,18 @@
-//! Entries of submission and completion queues (NVMe 1.4, sections 4.2 and 4.6); their fields are
-//! little-endian.
+//! Converts the entries of submission and completion queues to and from bytes (NVMe 1.4, sections
+//! 4.2 and 4.6). The fields of entries are little-endian.
 
 use super::status::NvmeStatus;
 
-/// Bytes of an entry of a submission queue.
+/// Size of an entry of a submission queue, bytes.
 pub(super) const SUBMISSION_BYTES: usize = 64;
-/// Bytes of an entry of a completion queue.
+/// Size of an entry of a completion queue, bytes.
 pub(super) const COMPLETION_BYTES: usize = 16;
 
 /// A command as it is in a submission queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubmissionEntry {
-    /// The opcode: of the admin command set in the admin queue, of the NVM command set in I/O
-    /// queues.
+    /// The opcode. In the admin queue it is of the admin command set, in I/O queues of the NVM
+    /// command set.
     pub opcode: u8,
     /// Bits 15:8 of command dword 0: they select fused operations, and PRPs or SGLs.
     pub flags: u8,
@@ -48,7 +48,7 @@ impl SubmissionEntry {
         }
     }
 
-    /// The bytes of the entry, as a driver writes them.
+    /// Returns the bytes of the entry, as a driver writes them.
     #[must_use]
     pub fn bytes(&self) -> [u8; SUBMISSION_BYTES] {
         let mut bytes = [0; SUBMISSION_BYTES];
@@ -64,12 +64,12 @@ impl SubmissionEntry {
         bytes
     }
 
-    /// Command dword `number`, 10 to 15.
+    /// Returns command dword `number`, 10 to 15.
     pub(super) fn dword(&self, number: usize) -> u32 {
         self.dwords[number - 10]
     }
 
-    /// The first logical block of a read or write: dwords 10 and 11.
+    /// Returns the first logical block of a read or write: dwords 10 and 11.
     pub(super) fn first_block(&self) -> u64 {
         u64::from(self.dword(10)) | u64::from(self.dword(11)) << 32
     }
@@ -91,7 +91,7 @@ pub struct CompletionEntry {
 }
 
 impl CompletionEntry {
-    /// The bytes of the entry as the controller writes them, with the phase bit `phase`.
+    /// Returns the bytes of the entry as the controller writes them, with the phase bit `phase`.
     #[must_use]
     pub fn bytes(&self, phase: bool) -> [u8; COMPLETION_BYTES] {
         let mut bytes = [0; COMPLETION_BYTES];

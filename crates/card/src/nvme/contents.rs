@@ -1,4 +1,4 @@
-//! The two memories that a controller accesses: the host's memory, and the contents of the
+//! Defines the two memories that a controller accesses: the host's memory, and the contents of the
 //! namespace.
 
 use std::collections::BTreeMap;
@@ -17,14 +17,14 @@ pub trait HostMemory {
     ///
     /// # Errors
     ///
-    /// Not all bytes are in memory that the device may read.
+    /// If not all bytes are in memory that the device may read.
     fn read(&self, address: u64, data: &mut [u8]) -> Result<(), Outside>;
 
     /// Writes `data` from the address `address` on.
     ///
     /// # Errors
     ///
-    /// Not all bytes are in memory that the device may write. Some bytes may have been written.
+    /// If not all bytes are in memory that the device may write. Some bytes may have been written.
     fn write(&mut self, address: u64, data: &[u8]) -> Result<(), Outside>;
 }
 
@@ -47,7 +47,7 @@ pub trait Contents {
     ///
     /// # Errors
     ///
-    /// The bytes cannot be read.
+    /// If the bytes cannot be read.
     fn read(&mut self, offset: u64, data: &mut [u8]) -> Result<(), ContentsFault>;
 
     /// Writes `data` from the byte `offset` on. The write survives a power failure once the call
@@ -55,7 +55,7 @@ pub trait Contents {
     ///
     /// # Errors
     ///
-    /// The bytes cannot be written.
+    /// If the bytes cannot be written.
     fn write(&mut self, offset: u64, data: &[u8], durable: bool) -> Result<(), ContentsFault>;
 
     /// Sets `bytes` bytes to zero, beginning with the byte `offset`; `durable` has the same meaning
@@ -63,18 +63,18 @@ pub trait Contents {
     ///
     /// # Errors
     ///
-    /// The range cannot be written.
+    /// If the range cannot be written.
     fn zero(&mut self, offset: u64, bytes: u64, durable: bool) -> Result<(), ContentsFault>;
 
     /// Makes all earlier writes durable.
     ///
     /// # Errors
     ///
-    /// Not all earlier writes are durable.
+    /// If not all earlier writes are durable.
     fn flush(&mut self) -> Result<(), ContentsFault>;
 }
 
-/// Bytes of a page of [`MemoryContents`].
+/// Size of a page of [`MemoryContents`], bytes.
 const PAGE: usize = 4096;
 
 /// Contents in memory, page by page: pages without data take no space. No write waits for a flush,

@@ -1,5 +1,5 @@
-//! The NVMe controller: the driver writes registers and doorbells; the controller writes
-//! completions and signals interrupts.
+//! Implements the NVMe controller: handles the writes of a driver to registers and doorbells,
+//! writes completions, and signals interrupts.
 
 mod admin;
 pub(super) mod error_log;
@@ -60,13 +60,14 @@ pub struct NvmeController {
     /// vector 64 i + b.
     signalled: [u64; 4],
     resets: u64,
-    /// Buffers for the data of commands, kept so that a transfer need not allocate memory.
+    /// Buffers for the data of commands. They are kept, so that a transfer need not allocate
+    /// memory.
     buffers: [Vec<u8>; 2],
 }
 
 /// A slot for a command that waits for its completion. The caller of [`NvmeController::complete`]
-/// may still hold tags of earlier commands in the same slot. The generation distinguishes the
-/// command from these earlier commands.
+/// may still hold tags of earlier commands in the same slot. The generation in a tag distinguishes
+/// the present command of the slot from these earlier commands.
 #[derive(Clone, Debug, Default)]
 struct CommandSlot {
     generation: u16,
@@ -77,11 +78,11 @@ struct CommandSlot {
 const PENDING_MAX: usize = 1 << 16;
 
 impl NvmeController {
-    /// A controller after power-on.
+    /// Creates a controller in the state after power-on.
     ///
     /// # Errors
     ///
-    /// A field of the settings is out of its range.
+    /// If a field of the settings is out of its range.
     pub fn new(settings: NvmeSettings) -> Result<Self, SettingsError> {
         settings.check()?;
         let queues = usize::from(settings.queues) + 1;
@@ -105,20 +106,21 @@ impl NvmeController {
         })
     }
 
-    /// The settings with which the controller was created.
+    /// Returns the settings with which the controller was created.
     #[must_use]
     pub fn settings(&self) -> &NvmeSettings {
         &self.settings
     }
 
-    /// The number of resets so far. The component that decides when commands complete (a pacer)
-    /// must drop the commands that it received before the latest reset.
+    /// Returns the number of resets so far. The component that decides when commands complete (a
+    /// pacer) must drop the commands that it received before the latest reset.
     #[must_use]
     pub fn resets(&self) -> u64 {
         self.resets
     }
 
-    /// True if the controller has failed (`CSTS.CFS`). The host must then reset the controller.
+    /// Returns true if the controller has failed (`CSTS.CFS`). The host must then reset the
+    /// controller.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.registers.status & registers::FATAL != 0
@@ -274,8 +276,8 @@ impl NvmeController {
         }
     }
 
-    /// The arbitration among the I/O queues that the host has chosen. The priority at index 0 is
-    /// that of I/O queue 1.
+    /// Returns the arbitration among the I/O queues, which the host has chosen. The priority at
+    /// index 0 is that of I/O queue 1.
     #[must_use]
     pub fn arbitration(&self) -> &Arbitration {
         &self.arbitration

@@ -1,5 +1,5 @@
-//! Features (NVMe 1.4, section 5.21). The values cannot be saved: all return to their defaults at a
-//! reset.
+//! Executes Get Features and Set Features (NVMe 1.4, section 5.21). The values of features cannot
+//! be saved: all return to their defaults at a reset.
 
 use super::{command::SubmissionEntry, settings::NvmeSettings, status::NvmeStatus};
 
@@ -14,8 +14,8 @@ const INTERRUPT_VECTOR: u8 = 0x09;
 const WRITE_ATOMICITY: u8 = 0x0a;
 const ASYNC_EVENTS: u8 = 0x0b;
 
-/// The over-temperature threshold by default, kelvins: 70 degrees Celsius. The value is an
-/// assumption, a usual limit of cards.
+/// Default of the over-temperature threshold, kelvins: 70 degrees Celsius. The value is assumed: a
+/// usual limit of cards.
 const TEMPERATURE_DEFAULT: u32 = 343;
 
 /// The values of the features, and the properties of the controller that limit these values.
@@ -53,15 +53,15 @@ impl Features {
         }
     }
 
-    /// The numbers of allocated I/O completion queues (bits 31:16) and I/O submission queues (bits
-    /// 15:0), both 0's based.
+    /// Returns the numbers of allocated I/O completion queues (bits 31:16) and I/O submission
+    /// queues (bits 15:0), both 0's based.
     fn allocated(&self) -> u32 {
         let queues = u32::from(self.queues) - 1;
         queues << 16 | queues
     }
 
-    /// Maximum number of commands that are fetched from a queue in its turn: 2^AB, where AB is the
-    /// arbitration burst. An AB of 7 means no limit.
+    /// Returns the maximum number of commands that are fetched from a queue in its turn: 2^AB,
+    /// where AB is the arbitration burst. An AB of 7 means no limit.
     pub(super) fn arbitration_burst(&self) -> u32 {
         match self.values[usize::from(ARBITRATION)] & 7 {
             7 => u32::MAX,
@@ -69,14 +69,15 @@ impl Features {
         }
     }
 
-    /// Weights of the high, medium and low priority classes: the maximum number of commands of a
-    /// class in a round, 1 to 256. The fields HPW, MPW and LPW of the feature are 0's based.
+    /// Returns the weights of the high, medium and low priority classes: the maximum number of
+    /// commands of a class in a round, 1 to 256. The fields HPW, MPW and LPW of the feature are 0's
+    /// based.
     pub(super) fn arbitration_weights(&self) -> [u32; 3] {
         let value = self.values[usize::from(ARBITRATION)];
         [24, 16, 8].map(|shift| (value >> shift & 0xff) + 1)
     }
 
-    /// True if completed writes may stay in the volatile write cache.
+    /// Returns true if completed writes may stay in the volatile write cache.
     pub(super) fn write_cache_is_on(&self) -> bool {
         self.values[usize::from(VOLATILE_WRITE_CACHE)] & 1 == 1
     }
@@ -139,7 +140,8 @@ impl Features {
         Ok(0)
     }
 
-    /// The identifier of the feature that a command names, if the controller has this feature.
+    /// Returns the identifier of the feature that a command names; an error if the controller does
+    /// not have the feature.
     fn identifier(&self, entry: &SubmissionEntry) -> Result<u8, NvmeStatus> {
         let identifier = (entry.dword(10) & 0xff) as u8;
         if ![0, 1, u32::MAX].contains(&entry.namespace) {

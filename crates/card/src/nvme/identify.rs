@@ -1,4 +1,4 @@
-//! Identify data structures (NVMe 1.4, section 5.15).
+//! Builds the data structures that the command Identify returns (NVMe 1.4, section 5.15).
 
 use std::hash::Hasher;
 
@@ -10,14 +10,14 @@ use super::{
     status::NvmeStatus,
 };
 
-/// Bytes of an identify data structure.
+/// The bytes of a data structure that Identify returns.
 pub(super) type Page = [u8; PAGE as usize];
 
-/// The largest power of the card, in units of 10 mW: 25 W, the limit of a PCIe x8 card (PCI Express
+/// Maximum power of the card, in units of 10 mW: 25 W, the limit of a PCIe x8 card (PCI Express
 /// Card Electromechanical Specification 3.0, section 4.2).
 const POWER_MAX: u16 = 2500;
 
-/// The data structure that an Identify command requests.
+/// Returns the data structure that an Identify command requests.
 pub(super) fn identify(
     settings: &NvmeSettings,
     entry: &SubmissionEntry,
@@ -61,7 +61,8 @@ fn controller(settings: &NvmeSettings, page: &mut Page) {
     put(page, 64, &text::<8>(&settings.firmware));
     // MDTS: the largest transfer is 2^MDTS pages.
     page[77] = (settings.transfer_bytes / PAGE as u32).trailing_zeros() as u8;
-    // ACL and AERL, both 0's based: limits of Abort and of Asynchronous Event Request commands.
+    // ACL and AERL, both 0's based: maximum numbers of outstanding Abort and Asynchronous Event
+    // Request commands.
     page[258] = 3;
     page[259] = error_log::REQUESTS_MAX as u8 - 1;
     // FRMW: one firmware slot, which is read only.
@@ -86,7 +87,8 @@ fn controller(settings: &NvmeSettings, page: &mut Page) {
         put(page, 80, &settings.version.register().to_le_bytes());
         // Controller type: an I/O controller.
         page[111] = 1;
-        // Warning and critical temperatures, kelvins; assumed, 70 and 85 degrees Celsius.
+        // Warning and critical temperatures, kelvins: 70 and 85 degrees Celsius. The values are
+        // assumed.
         put(page, 266, &343_u16.to_le_bytes());
         put(page, 268, &358_u16.to_le_bytes());
         // VWC: the flush of all namespaces is supported.
@@ -115,7 +117,7 @@ fn namespace(settings: &NvmeSettings, page: &mut Page) {
     page[130] = settings.block_shift() as u8;
 }
 
-/// A UUID of version 8 (RFC 9562) made of the model and the serial number.
+/// Returns a UUID of version 8 (RFC 9562) that is made of the model and the serial number.
 fn uuid(settings: &NvmeSettings) -> [u8; 16] {
     let mut uuid = [0; 16];
     for (half, seed) in uuid.chunks_exact_mut(8).zip(0_u8..) {
@@ -131,8 +133,8 @@ fn uuid(settings: &NvmeSettings) -> [u8; 16] {
     uuid
 }
 
-/// FNV-1a, 64 bits. Its result is the same on every machine and in every release, which the
-/// standard library does not promise for its own hash.
+/// The hash function FNV-1a with 64 bits. Its result is the same on every machine and in every
+/// release, which the standard library does not promise for its own hash.
 struct Fnv(u64);
 
 impl Default for Fnv {
@@ -158,7 +160,7 @@ pub(super) fn put(page: &mut [u8], at: usize, bytes: &[u8]) {
     page[at..at + bytes.len()].copy_from_slice(bytes);
 }
 
-/// A text padded with spaces, or cut, to `LENGTH` bytes.
+/// Returns `text` padded with spaces, or cut, to `LENGTH` bytes.
 pub(super) fn text<const LENGTH: usize>(text: &str) -> [u8; LENGTH] {
     let mut bytes = [b' '; LENGTH];
     bytes.iter_mut().zip(text.bytes()).for_each(|(slot, byte)| *slot = byte);

@@ -1,4 +1,5 @@
-//! Physical region pages: the host's memory of a transfer (NVMe 1.4, section 4.3).
+//! Reads the entries and lists of physical region pages (PRP), which name the host memory of a
+//! transfer (NVMe 1.4, section 4.3).
 //!
 //! The first PRP entry may have an offset within its page. The second entry is the address of a
 //! page or, if the transfer needs more than two pages, of a list of page addresses. If the
@@ -7,7 +8,7 @@
 
 use super::{contents::HostMemory, status::NvmeStatus};
 
-/// Bytes of a memory page of the host: the value 0 of CC.MPS.
+/// Size of a memory page of the host, bytes: the value 0 of CC.MPS.
 pub(super) const PAGE: u64 = 4096;
 
 /// A contiguous part of the host memory that a transfer reads or writes.
@@ -17,11 +18,12 @@ pub(super) struct Segment {
     pub(super) bytes: usize,
 }
 
-/// Lists a transfer's segments in `segments`, which is cleared first.
+/// Lists the parts of host memory of a transfer of `bytes` bytes in `segments`, which is cleared
+/// first.
 ///
-/// Returns [`NvmeStatus::InvalidPrpOffset`] if an offset is not allowed, or if the chain has more
-/// lists than the pages of the transfer can need. Returns [`NvmeStatus::DataTransferError`] if a
-/// list is outside the memory.
+/// Returns [`NvmeStatus::InvalidPrpOffset`] if an address has an offset that is not allowed, or if
+/// the chain of lists is longer than the transfer can need. Returns
+/// [`NvmeStatus::DataTransferError`] if a list is outside the memory.
 pub(super) fn segments(
     prp1: u64,
     prp2: u64,
@@ -44,8 +46,8 @@ pub(super) fn segments(
     }
     let mut list = prp2;
     // In a valid chain, each list but the first has the address of at least one page of the
-    // transfer; the first may have only the pointer to the next list. So a chain with more lists
-    // than pages plus one is refused.
+    // transfer; the first may have only the pointer to the next list. So a chain is refused if it
+    // has more lists than the transfer has pages, plus one.
     let mut lists = left.div_ceil(PAGE as usize) + 1;
     while left > 0 {
         if list & 7 != 0 || lists == 0 {

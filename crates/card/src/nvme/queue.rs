@@ -1,4 +1,5 @@
-//! Submission and completion queues as rings in the host's memory (NVMe 1.4, section 4.1).
+//! Reads submission queues and writes completion queues, which are rings in the host's memory (NVMe
+//! 1.4, section 4.1).
 
 use std::collections::VecDeque;
 
@@ -15,7 +16,7 @@ pub const QUEUES_MAX: u16 = 511;
 /// Maximum number of entries of a queue: a limit of this controller. NVMe allows 65,536.
 pub const QUEUE_ENTRIES_MAX: u16 = 4096;
 
-/// A doorbell value that is not valid for the queue.
+/// The error for a doorbell value that is not valid for its queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct InvalidDoorbell;
 
@@ -30,7 +31,8 @@ pub(super) struct SubmissionRing {
     pub(super) priority: Priority,
     /// The identifier of the completion queue for the commands of this queue.
     pub(super) completions: u16,
-    /// Commands that were fetched and are not in the completion queue yet.
+    /// The number of commands that were fetched, and whose completions are not in the completion
+    /// queue yet.
     pub(super) outstanding: u16,
 }
 
@@ -39,7 +41,7 @@ impl SubmissionRing {
         Self { base, entries, head: 0, tail: 0, priority, completions, outstanding: 0 }
     }
 
-    /// The index of the next entry that will be fetched.
+    /// Returns the index of the next entry that will be fetched.
     pub(super) fn head(&self) -> u16 {
         self.head
     }
@@ -52,8 +54,8 @@ impl SubmissionRing {
         Ok(())
     }
 
-    /// The number of waiting commands that may be fetched now. A queue never has more outstanding
-    /// commands than entries, which bounds the memory that a host's commands take.
+    /// Returns the number of waiting commands that may be fetched now. A queue never has more
+    /// outstanding commands than entries, which bounds the memory that a host's commands take.
     pub(super) fn fetchable(&self) -> u32 {
         let waiting = (self.tail + self.entries - self.head) % self.entries;
         waiting.min(self.entries.saturating_sub(self.outstanding)).into()
@@ -78,7 +80,7 @@ pub(super) struct CompletionRing {
     head: u16,
     tail: u16,
     phase: bool,
-    /// MSI-X vector; `None` if interrupts are disabled.
+    /// The MSI-X vector of the queue; `None` if interrupts are disabled.
     pub(super) vector: Option<u16>,
     /// Completions that wait until the host has freed an entry.
     waiting: VecDeque<CompletionEntry>,

@@ -1,4 +1,4 @@
-//! Controller registers (NVMe 1.4, section 3.1), 64 bytes at the start of BAR 0.
+//! Defines the controller registers (NVMe 1.4, section 3.1): 64 bytes at the start of BAR 0.
 
 use super::settings::NvmeSettings;
 
@@ -32,8 +32,8 @@ pub(super) const FATAL: u32 = 1 << 1;
 /// CSTS.SHST: shutdown processing is complete.
 pub(super) const SHUTDOWN_COMPLETE: u32 = 2 << 2;
 
-/// CAP.TO: the longest time from enable to ready, in units of 500 ms. The value, 20 s, is assumed:
-/// a card may have to restore its memory from flash after a power failure.
+/// Maximum time from enable to ready (CAP.TO), in units of 500 ms. The value, 20 s, is assumed: a
+/// card may have to restore its memory from flash after a power failure.
 const TIMEOUT: u64 = 40;
 
 /// The registers that a host writes, and the status register CSTS (`status`).
@@ -48,39 +48,43 @@ pub(super) struct Registers {
 }
 
 impl Registers {
-    /// True if CC.EN is 1.
+    /// Returns true if the host has enabled the controller (CC.EN is 1).
     pub(super) fn enabled(&self) -> bool {
         self.configuration & 1 == 1
     }
 
-    /// CC.SHN: 0 none, 1 normal, 2 abrupt.
+    /// Returns the shutdown notification (CC.SHN): 0 none, 1 normal, 2 abrupt.
     pub(super) fn shutdown_notice(&self) -> u32 {
         self.configuration >> 14 & 3
     }
 
-    /// True if CC.CSS, CC.MPS and CC.AMS have supported values: the NVM command set, pages of 4
-    /// KiB, round robin (0) or weighted round robin with urgent priority class (1).
+    /// Returns true if the host has chosen supported values of CC.CSS, CC.MPS and CC.AMS: the NVM
+    /// command set, pages of 4 KiB, and round robin (0) or weighted round robin with urgent
+    /// priority class (1).
     pub(super) fn configuration_is_supported(&self) -> bool {
         self.configuration >> 4 & 0x7f == 0 && self.configuration >> 11 & 7 <= 1
     }
 
-    /// True if CC.AMS is weighted round robin with urgent priority class.
+    /// Returns true if the host has chosen weighted round robin with urgent priority class (CC.AMS
+    /// is 1).
     pub(super) fn arbitration_is_weighted(&self) -> bool {
         self.configuration >> 11 & 7 == 1
     }
 
-    /// True if CC.IOSQES and CC.IOCQES are the supported sizes of queue entries, 64 and 16 bytes.
+    /// Returns true if the host has chosen the supported sizes of queue entries: 64 bytes
+    /// (CC.IOSQES) and 16 bytes (CC.IOCQES).
     pub(super) fn entry_sizes_are_supported(&self) -> bool {
         self.configuration >> 16 & 0xff == 0x46
     }
 
-    /// The numbers of entries of the admin submission queue and of the admin completion queue.
+    /// Returns the number of entries of the admin submission queue, and that of the admin
+    /// completion queue.
     pub(super) fn admin_entries(&self) -> (u16, u16) {
         let entries = |field: u32| (field & 0xfff) as u16 + 1;
         (entries(self.admin_attributes), entries(self.admin_attributes >> 16))
     }
 
-    /// The value of the Controller Capabilities register (CAP).
+    /// Returns the value of the Controller Capabilities register (CAP).
     pub(super) fn capabilities(settings: &NvmeSettings) -> u64 {
         let entries = u64::from(settings.queue_entries) - 1;
         let contiguous = 1 << 16;
@@ -89,7 +93,7 @@ impl Registers {
         entries | contiguous | weighted_round_robin | TIMEOUT << 24 | nvm_command_set
     }
 
-    /// The bytes of all registers as a driver reads them, from offset 0 to `END`.
+    /// Returns the bytes of all registers as a driver reads them, from offset 0 to `END`.
     pub(super) fn image(&self, settings: &NvmeSettings) -> [u8; END as usize] {
         let mut image = [0; END as usize];
         let mut put = |at: u64, bytes: &[u8]| {

@@ -1,4 +1,4 @@
-//! Properties of an NVMe controller, fixed when the controller is created.
+//! Defines the properties of an NVMe controller, which are fixed when the controller is created.
 
 use super::queue::{QUEUE_ENTRIES_MAX, QUEUES_MAX};
 use crate::card::{BLOCK_BYTES, Card};
@@ -7,9 +7,9 @@ use crate::card::{BLOCK_BYTES, Card};
 /// cards.
 const VENDOR: u16 = 0x11f8;
 
-/// The least and the largest `transfer_bytes`. The field MDTS states a limit of 2^MDTS pages of 4
-/// KiB, and 0 states that there is no limit (NVMe 1.4, figure 247), so the least limit is two
-/// pages.
+/// Minimum and maximum of `NvmeSettings::transfer_bytes`. The field MDTS states a limit of 2^MDTS
+/// pages of 4 KiB, and 0 states that there is no limit (NVMe 1.4, figure 247), so the least limit
+/// is two pages.
 const TRANSFER_BYTES: [u32; 2] = [8 << 10, 2 << 20];
 
 /// The version of the specification that the controller reports and follows.
@@ -26,7 +26,7 @@ pub enum NvmeVersion {
 }
 
 impl NvmeVersion {
-    /// The value of the Version register (VS).
+    /// Returns the value of the Version register (VS).
     pub(super) fn register(self) -> u32 {
         match self {
             Self::V1_1 => 0x0001_0100,
@@ -54,7 +54,7 @@ pub struct NvmeSettings {
     pub firmware: String,
     /// Capacity of the namespace, bytes.
     pub capacity: u64,
-    /// Bytes of a logical block: 512 or 4096.
+    /// Size of a logical block, bytes: 512 or 4096.
     pub block_bytes: u32,
     /// The number of pairs of I/O queues, 1 to [`QUEUES_MAX`].
     pub queues: u16,
@@ -71,7 +71,7 @@ pub struct NvmeSettings {
     pub write_cache: bool,
 }
 
-/// A field of [`NvmeSettings`] has a value that is not allowed.
+/// The error for a field of [`NvmeSettings`] whose value is not allowed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name} = {value}: {allowed}")]
 pub struct SettingsError {
@@ -83,15 +83,15 @@ pub struct SettingsError {
     pub allowed: String,
 }
 
-/// The largest power of two up to `value`, limited to the range from `least` to `most`, which are
-/// powers of two.
+/// Returns the largest power of two up to `value`, limited to the range from `least` to `most`,
+/// which are powers of two.
 fn power_of_two_within(value: u32, [least, most]: [u32; 2]) -> u32 {
     let value = value.clamp(least, most);
     1 << value.ilog2()
 }
 
 impl NvmeSettings {
-    /// The settings of the controller of `card`, with the serial number `serial`. Each card
+    /// Returns the settings of the controller of `card`, with the serial number `serial`. Each card
     /// completes a write only when its data are durable, so the controller has no volatile write
     /// cache. Values of the card that the controller cannot report are replaced: a count above its
     /// maximum by the maximum, and the largest transfer by a power of two from 8 KiB to 2 MiB,
@@ -120,11 +120,11 @@ impl NvmeSettings {
         }
     }
 
-    /// Checks every field.
+    /// Checks that every field has an allowed value.
     ///
     /// # Errors
     ///
-    /// The first field that is out of its range.
+    /// If a field is out of its range; the error names the first such field.
     pub fn check(&self) -> Result<(), SettingsError> {
         let range = |name, value: u64, least: u64, most: u64| {
             let allowed = || format!("{least} to {most} are allowed");
@@ -168,12 +168,12 @@ impl NvmeSettings {
         multiple("atomic_bytes", self.atomic_bytes.into(), block)
     }
 
-    /// The base-2 logarithm of the size of a logical block in bytes.
+    /// Returns the base-2 logarithm of the size of a logical block in bytes.
     pub(super) fn block_shift(&self) -> u32 {
         self.block_bytes.trailing_zeros()
     }
 
-    /// The number of logical blocks of the namespace.
+    /// Returns the number of logical blocks of the namespace.
     pub(super) fn blocks(&self) -> u64 {
         self.capacity >> self.block_shift()
     }

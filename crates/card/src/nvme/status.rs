@@ -1,4 +1,4 @@
-//! Status codes (NVMe 1.4, section 4.6.1).
+//! Defines the status codes of commands (NVMe 1.4, section 4.6.1).
 
 /// The status of a completed command: status code type and status code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,7 +28,7 @@ pub enum NvmeStatus {
 }
 
 impl NvmeStatus {
-    /// The status code type (SCT) and the status code (SC).
+    /// Returns the status code type (SCT) and the status code (SC).
     #[must_use]
     pub fn code(self) -> (u8, u8) {
         match self {
@@ -56,8 +56,8 @@ impl NvmeStatus {
         }
     }
 
-    /// True if a retry of the same command would fail again. After a fault of a transfer, an
-    /// internal error or an abort, a retry may succeed.
+    /// Returns true if a retry of the same command would fail again. After a fault of a transfer,
+    /// an internal error or an abort, a retry may succeed.
     fn do_not_retry(self) -> bool {
         !matches!(
             self,
@@ -65,8 +65,8 @@ impl NvmeStatus {
         )
     }
 
-    /// The status field without the phase bit: bits 15:1 of the entry's last word (NVMe 1.4, figure
-    /// 122).
+    /// Returns the status field without the phase bit: bits 15:1 of the entry's last word (NVMe
+    /// 1.4, figure 122).
     #[must_use]
     pub fn field(self) -> u16 {
         let (kind, code) = self.code();

@@ -1,4 +1,4 @@
-//! Tests of the NVMe controller by a small driver.
+//! Tests the NVMe controller with a small driver.
 
 mod arbitration;
 mod hostile;
@@ -6,7 +6,7 @@ mod transfers;
 
 use super::{registers, *};
 
-/// Memory of the host from address 0.
+/// The memory of the host, which begins at the address 0.
 struct Host(Vec<u8>);
 
 impl Host {
@@ -89,17 +89,17 @@ fn settings() -> NvmeSettings {
     }
 }
 
-/// Bytes of the host's memory.
+/// Size of the memory of the host, bytes.
 const MEMORY: usize = 1 << 20;
 /// Submission queue `n` is at the address `QUEUES_AT * (1 + 2 n)`. Completion queue `n` is in the
 /// next page of 4 KiB.
 const QUEUES_AT: u64 = 0x1000;
-/// The address in host memory of the data of commands.
+/// The address in host memory at which the data of commands begin.
 const DATA_AT: u64 = 0x1_0000;
 /// Number of entries of each queue of the driver.
 const ENTRIES: u32 = 8;
 
-/// The result of a command, or its status: type and code.
+/// The result of a command, or its status as a pair of status code type and status code.
 type Executed = Result<u32, (u8, u8)>;
 
 /// A driver with the admin queue, and optionally I/O queue 1.
@@ -114,7 +114,7 @@ struct Driver {
 }
 
 impl Driver {
-    /// A driver with an enabled controller and no I/O queue.
+    /// Creates a driver with an enabled controller and no I/O queue.
     fn enabled(settings: NvmeSettings) -> Self {
         let mut driver = Self {
             controller: NvmeController::new(settings).unwrap(),
@@ -137,7 +137,7 @@ impl Driver {
         assert_eq!(self.status(), registers::READY);
     }
 
-    /// A driver with I/O queue 1 on vector 1.
+    /// Creates a driver with I/O queue 1 on vector 1.
     fn new() -> Self {
         let mut driver = Self::enabled(settings());
         driver.create_queue();
@@ -235,7 +235,7 @@ impl Driver {
     }
 }
 
-/// A command for namespace 1 with the given dwords 10 to 12, and its data at `DATA_AT`.
+/// Returns a command for namespace 1 with the given dwords 10 to 12, and its data at `DATA_AT`.
 fn command(opcode: u8, [ten, eleven, twelve]: [u32; 3]) -> SubmissionEntry {
     SubmissionEntry {
         opcode,

@@ -1,4 +1,4 @@
-//! A power failure at one moment of an observed run.
+//! Evaluates a power failure at one moment of an observed run.
 
 use super::{
     save::{RestoreOutcome, SaveOutcome, SaveSimulator},
@@ -26,7 +26,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// True if the card itself reports the loss.
+    /// Returns true if the card itself reports the loss.
     pub fn is_reported(self) -> bool {
         !matches!(self, Self::NotDurable | Self::Torn)
     }
@@ -58,7 +58,7 @@ pub struct PowerFailure {
     pub outstanding_writes: u64,
     /// The number of acknowledged writes of which a block is lost.
     pub lost_writes: u64,
-    /// The number of blocks that are lost: the lost writes were acknowledged.
+    /// The number of blocks that have lost the data of an acknowledged write.
     pub lost_blocks: u64,
     /// The number of writes of which a piece is torn.
     pub torn_writes: u64,
@@ -76,7 +76,7 @@ pub struct PowerFailure {
 }
 
 impl PowerFailure {
-    /// True if no acknowledged write is lost and no write is torn.
+    /// Returns true if no acknowledged write is lost and no write is torn.
     pub fn is_harmless(&self) -> bool {
         self.lost_blocks == 0 && self.torn_blocks == 0
     }
@@ -97,8 +97,8 @@ impl<'a> PowerFailures<'a> {
     /// Maximum number of blocks that [`PowerFailure::blocks`] lists.
     pub const LISTED_MAX: usize = 1000;
 
-    /// Power failures during the run `timeline` of a card with `capacity` bytes of memory; `seed`
-    /// decides which NAND blocks are bad.
+    /// Creates the evaluator of power failures during the run `timeline` of a card with `capacity`
+    /// bytes of memory; `seed` decides which NAND blocks are bad.
     pub fn new(timeline: &'a Timeline, power: &PowerSpec, capacity: u64, seed: u64) -> Self {
         let save = match power {
             PowerSpec::Save(spec) => Some(SaveSimulator::new(spec, capacity, seed)),
@@ -107,15 +107,15 @@ impl<'a> PowerFailures<'a> {
         Self::with_save(timeline, save)
     }
 
-    /// Like [`Self::new`], but with a given simulator of the save, whose NAND array may have any
-    /// state. `save` is `None` for a card that needs no save.
+    /// Creates the evaluator as [`Self::new`] does, but with a given simulator of the save, whose
+    /// NAND array may have any state. `save` is `None` for a card that needs no save.
     pub fn with_save(timeline: &'a Timeline, save: Option<SaveSimulator>) -> Self {
         let page = |save: &SaveSimulator| u64::from(save.spec().nand.page_bytes);
         let first_writes = save.as_ref().map(|save| timeline.first_writes(page(save)));
         Self { timeline, save, first_writes: first_writes.unwrap_or_default() }
     }
 
-    /// The timeline of the observed run.
+    /// Returns the timeline of the observed run.
     pub fn timeline(&self) -> &Timeline {
         self.timeline
     }
@@ -179,8 +179,8 @@ impl<'a> PowerFailures<'a> {
         }
     }
 
-    /// The blocks that a power failure at `at` (fs) loses because their pages in `image` are
-    /// missing or uncorrectable. `absent` has the positions of these pages in the image.
+    /// Returns the blocks that a power failure at `at` (fs) loses because their pages in `image`
+    /// are missing or uncorrectable. `absent` lists the positions of these pages in the image.
     fn lost_with_pages(
         &self,
         at: u64,

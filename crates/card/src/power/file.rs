@@ -1,4 +1,4 @@
-//! Sections `[save]`, `[capacitor]` and `[power]` of a card's file.
+//! Reads the sections `[save]`, `[capacitor]` and `[power]` of a card's file.
 
 use super::spec::{EnergySpec, PowerError, PowerSpec, SaveDraw, SaveOrder, SaveSpec};
 use crate::{capacitor::CapacitorSpec, nand::NandSpec};
@@ -98,11 +98,11 @@ pub(crate) struct PoweredMemory<'a> {
     /// precharged rows without power.
     pub(crate) is_saved: bool,
     pub(crate) capacity: u64,
-    /// Bytes of an access to one row.
+    /// Bytes that an access transfers from or to one row.
     pub(crate) segment_bytes: u32,
 }
 
-/// Femtoseconds of a microsecond.
+/// Number of femtoseconds in a microsecond.
 const FS_PER_US: f64 = 1e9;
 
 impl PowerSections<'_> {
@@ -166,7 +166,7 @@ impl PowerSections<'_> {
     }
 }
 
-/// The time from the first data written to a row to the end of its precharge, fs.
+/// Returns the time from the first data written to a row to the end of its precharge, fs.
 fn row_fs(device: &Device, segment_bytes: u32) -> u64 {
     let t = &device.timing;
     let bursts = segment_bytes.div_ceil(device.burst_bytes());

@@ -1,4 +1,4 @@
-//! One save of a card's memory to NAND, and one restore.
+//! Simulates a save of a card's memory to NAND, and a restore.
 
 use super::spec::SaveSpec;
 use crate::nand::{NandArray, PageAddress, ProgrammedImage};
@@ -9,7 +9,7 @@ pub struct SaveSimulator {
     spec: SaveSpec,
     array: NandArray,
     capacity: u64,
-    /// Energy that the capacitor delivers behind its converter, J.
+    /// Energy that the aged capacitor delivers behind its converter, J.
     usable_j: f64,
     save_w: f64,
 }
@@ -54,7 +54,7 @@ pub struct SaveEnergy {
 }
 
 impl SaveEnergy {
-    /// The energy of the whole save, J.
+    /// Returns the energy of the whole save, J.
     pub fn total(&self) -> f64 {
         self.switch + self.controller + self.memory + self.nand
     }
@@ -95,35 +95,35 @@ pub struct RestoreOutcome {
 const REPORTED_PAGES_MAX: usize = 64;
 
 impl SaveSimulator {
-    /// A simulator for a card with a memory of `capacity` bytes. The capacitor has the age in
-    /// `spec`, and `seed` decides which NAND blocks are bad.
+    /// Creates a simulator for a card with a memory of `capacity` bytes. The capacitor has the age
+    /// in `spec`, and `seed` decides which NAND blocks are bad.
     pub fn new(spec: &SaveSpec, capacity: u64, seed: u64) -> Self {
         Self::with_array(spec, capacity, NandArray::new(&spec.nand, seed))
     }
 
-    /// Like [`Self::new`], with NAND parts in the state of `array`.
+    /// Creates a simulator as [`Self::new`] does, but with NAND parts in the state of `array`.
     pub fn with_array(spec: &SaveSpec, capacity: u64, array: NandArray) -> Self {
         let save_w = spec.save_w();
         let usable_j = spec.aged_capacitor().usable_j(save_w);
         Self { spec: spec.clone(), array, capacity, usable_j, save_w }
     }
 
-    /// The number of NAND pages that the memory fills.
+    /// Returns the number of NAND pages that the memory fills.
     pub fn pages(&self) -> u64 {
         self.spec.nand.pages_of(self.capacity)
     }
 
-    /// The NAND, the capacitor, the powers and the page order of the save.
+    /// Returns the description of the save: NAND, capacitor, powers and page order.
     pub fn spec(&self) -> &SaveSpec {
         &self.spec
     }
 
-    /// The NAND parts, with the blocks that are bad so far.
+    /// Returns the NAND parts, with the blocks that are bad so far.
     pub fn array(&self) -> &NandArray {
         &self.array
     }
 
-    /// Energy that the aged capacitor delivers behind its converter, J.
+    /// Returns the energy that the aged capacitor delivers behind its converter, J.
     pub fn usable_j(&self) -> f64 {
         self.usable_j
     }

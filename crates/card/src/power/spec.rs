@@ -1,4 +1,4 @@
-//! The description of a card's behaviour at a power failure, and the checks that refuse a card.
+//! Describes the behaviour of a card at a power failure, and checks the description.
 
 use crate::{capacitor::CapacitorSpec, durability::Survival, nand::NandSpec};
 
@@ -13,8 +13,8 @@ pub enum SaveOrder {
     DirtyFirst,
 }
 
-/// Power during a save, by component. The fields are those of section `[save.power]` of a card's
-/// file.
+/// Power of each component during a save. The fields are those of section `[save.power]` of a
+/// card's file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SaveDraw {
     /// Power of the controller, with its link off, W.
@@ -25,8 +25,8 @@ pub struct SaveDraw {
     pub memory_self_refresh_w: f64,
     /// Bandwidth at which the memory is read, bytes/s.
     pub memory_bytes_per_s: f64,
-    /// Time to leave self-refresh before a page is read from the memory, and to enter it again
-    /// afterwards, s.
+    /// Time to leave self-refresh before a page is read from the memory, and to enter self-refresh
+    /// again afterwards, s.
     pub self_refresh_s: f64,
     /// Time from the failure to the first program: detection, switch to the capacitor, end of
     /// commands, s. During this time the components draw their power of normal work.
@@ -35,8 +35,8 @@ pub struct SaveDraw {
     pub working_w: f64,
 }
 
-/// Power and energy of link and controller. The fields are those of section `[power]` of a card's
-/// file.
+/// Power and energy of the link and the controller. The fields are those of section `[power]` of a
+/// card's file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EnergySpec {
     /// Power of the link's transceivers in L0, with or without data, W.
@@ -51,13 +51,13 @@ pub struct EnergySpec {
     pub data_pj_per_bit: f64,
 }
 
-/// The save of a card of DRAM.
+/// The properties of the save of a card of DRAM.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SaveSpec {
     /// The NAND parts to which the memory is saved.
     pub nand: NandSpec,
-    /// The capacitor when new. [`CapacitorSpec::years`] is its age at which it must still deliver
-    /// the energy of a save.
+    /// The capacitor when new. At the age [`CapacitorSpec::years`] it must still deliver the energy
+    /// of a save.
     pub capacitor: CapacitorSpec,
     /// Power of each component during the save.
     pub draw: SaveDraw,
@@ -103,8 +103,8 @@ const BLOCKS_MAX: u64 = 1 << 20;
 const PAGES_MAX: u64 = 1 << 24;
 
 impl SaveSpec {
-    /// Mean power of all memory devices together during the save, W. Between the reads of pages the
-    /// devices are in self-refresh.
+    /// Returns the mean power of all memory devices together during the save, W. Between the reads
+    /// of pages the devices are in self-refresh.
     pub fn memory_w(&self) -> f64 {
         let draw = &self.draw;
         let interval = self.nand.program_step_fs() as f64 * 1e-15;
@@ -113,28 +113,28 @@ impl SaveSpec {
         active * draw.memory_active_w + (1.0 - active) * draw.memory_self_refresh_w
     }
 
-    /// Mean power of controller, memory devices and NAND during the save, W.
+    /// Returns the mean power of controller, memory devices and NAND during the save, W.
     pub fn save_w(&self) -> f64 {
         self.draw.controller_w + self.memory_w() + self.nand.save_w()
     }
 
-    /// Energy that the card draws from the failure to the first program, J.
+    /// Returns the energy that the card draws from the failure to the first program, J.
     pub fn switch_j(&self) -> f64 {
         self.draw.switch_s * self.draw.working_w
     }
 
-    /// The capacitor at the age at which it must still deliver the energy of a save.
+    /// Returns the capacitor at the age at which it must still deliver the energy of a save.
     pub fn aged_capacitor(&self) -> CapacitorSpec {
         self.capacitor.aged(self.capacitor.years)
     }
 
-    /// Energy of a save of a single page, the smallest save, J.
+    /// Returns the energy of the smallest save, which saves a single page, J.
     pub fn least_j(&self) -> f64 {
         let first = (self.nand.transfer_fs() + self.nand.program_fs) as f64 * 1e-15;
         self.switch_j() + first * self.save_w()
     }
 
-    /// Energy of a save of `bytes` without failed programs, J.
+    /// Returns the energy of a save of `bytes` bytes without failed programs, J.
     pub fn needed_j(&self, bytes: u64) -> f64 {
         let nand = &self.nand;
         let steps = nand.pages_of(bytes).div_ceil(nand.pages_in_parallel());
@@ -149,7 +149,7 @@ impl SaveSpec {
     /// energy to save one page.
     ///
     /// # Errors
-    /// The first reason to refuse the card.
+    /// If the card is refused; the error states the first reason.
     pub fn check(&self, capacity: u64) -> Result<(), PowerError> {
         let nand = &self.nand;
         let blocks = nand.all_blocks();
@@ -199,7 +199,7 @@ impl SaveSpec {
 }
 
 impl PowerSpec {
-    /// The condition under which written data survive a power failure.
+    /// Returns the condition under which written data survive a power failure.
     pub fn survival(&self) -> Survival {
         match self {
             Self::Save(_) => Survival::Buffered,
@@ -212,7 +212,7 @@ impl PowerSpec {
     /// long as the write and precharge of a row.
     ///
     /// # Errors
-    /// The first reason to refuse the card.
+    /// If the card is refused; the error states the first reason.
     pub fn check(&self, capacity: u64) -> Result<(), PowerError> {
         match self {
             Self::Save(save) => save.check(capacity),

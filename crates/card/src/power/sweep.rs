@@ -1,4 +1,4 @@
-//! Power failures at many random moments of a run.
+//! Evaluates power failures at many random moments of a run.
 
 use super::failure::{PowerFailure, PowerFailures};
 use rand_pcg::{
@@ -6,7 +6,7 @@ use rand_pcg::{
     rand_core::{RngCore, SeedableRng},
 };
 
-/// The number of moments of a sweep, and the seed that decides them.
+/// The options of a sweep: the number of moments, and the seed of their random choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SweepOptions {
     /// The number of moments, drawn at random from the times of the run.
@@ -18,39 +18,39 @@ pub struct SweepOptions {
 /// The consequences of power failures at many moments.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PowerSweep {
-    /// The number of moments.
+    /// The number of moments that were evaluated.
     pub moments: u64,
     /// The number of moments at which nothing was lost or torn.
     pub harmless: u64,
-    /// Acknowledged writes, summed over all moments.
+    /// Number of acknowledged writes, summed over all moments.
     pub acknowledged_writes: u64,
-    /// Writes submitted and not acknowledged, summed over all moments.
+    /// Number of writes submitted and not acknowledged, summed over all moments.
     pub outstanding_writes: u64,
-    /// Lost writes, summed over all moments.
+    /// Number of lost writes, summed over all moments.
     pub lost_writes: u64,
-    /// Torn writes, summed over all moments.
+    /// Number of torn writes, summed over all moments.
     pub torn_writes: u64,
-    /// Lost and torn blocks that the card did not report, summed over all moments.
+    /// Number of lost and torn blocks that the card did not report, summed over all moments.
     pub unreported_blocks: u64,
-    /// Pages whose programs failed, and for which the plane had another good block, summed over all
-    /// moments.
+    /// Number of pages whose programs failed, and for which the plane had another good block,
+    /// summed over all moments.
     pub remapped_pages: u64,
-    /// The longest save, s; 0 without saves.
+    /// Maximum time of a save, s; 0 without saves.
     pub save_seconds_max: f64,
     /// Mean energy of a save over all moments, J.
     pub save_energy_mean_j: f64,
-    /// The largest energy of a save, J.
+    /// Maximum energy of a save, J.
     pub save_energy_max_j: f64,
     /// Minimum energy left in the capacitor after a save, J; infinite without saves.
     pub left_min_j: f64,
-    /// The failure with the maximum number of lost and torn blocks; of several failures with this
-    /// number, the first that was added.
+    /// The failure with the most lost and torn blocks. If several failures have equally many, the
+    /// one that was added first.
     pub worst: Option<PowerFailure>,
 }
 
 impl SweepOptions {
-    /// The moments in fs, each with the seed of its failure, in the order of time. The moments are
-    /// independent, so any thread may evaluate any moment.
+    /// Returns the moments (fs) in order of time, each with the seed of its failure. The moments
+    /// are independent, so any thread may evaluate any moment.
     pub fn moments_of(&self, failures: &PowerFailures<'_>) -> Vec<(u64, u64)> {
         let mut random = Pcg64Mcg::seed_from_u64(self.seed);
         let end = u128::from(failures.timeline().end()) + 1;
@@ -72,7 +72,7 @@ impl PowerSweep {
         sweep
     }
 
-    /// A sweep without moments.
+    /// Creates a sweep without moments.
     pub fn empty() -> Self {
         Self { left_min_j: f64::INFINITY, ..Self::default() }
     }

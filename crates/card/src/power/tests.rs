@@ -10,7 +10,7 @@ use rand_pcg::{
     rand_core::{RngCore, SeedableRng},
 };
 
-/// The save of the built-in card `flashtec-dram`.
+/// Returns the save of the built-in card `flashtec-dram`.
 fn flashtec() -> SaveSpec {
     match Card::by_name("flashtec-dram").expect("a card").power {
         PowerSpec::Save(save) => *save,
@@ -21,10 +21,10 @@ fn flashtec() -> SaveSpec {
 const GIB: u64 = 1 << 30;
 const NS: u64 = 1_000_000;
 
-/// Random writes of 4 KiB over `capacity` bytes, one each 700 ns. The data of a write arrive after
-/// 1 to 1.4 us; its first row of 512 bytes is in the array 100 to 300 ns later. A row is durable
-/// 150 ns after it is in the array. If `early` is true, the acknowledgement does not wait for
-/// durability.
+/// Returns the timeline of random writes of 4 KiB over `capacity` bytes, one each 700 ns. The data
+/// of a write arrive after 1 to 1.4 us. The first row of the write (512 bytes) is in the array 100
+/// to 300 ns later. A row is durable 150 ns after it is in the array. If `early` is true, the
+/// acknowledgement does not wait for durability.
 fn run(survival: Survival, capacity: u64, writes: u64, early: bool) -> Timeline {
     let mut random = Pcg64Mcg::seed_from_u64(11);
     let mut builder = TimelineBuilder::new(Rules { survival, atomic_bytes: 4096 });
@@ -155,7 +155,8 @@ fn without_hold_up_rows_are_torn() {
     assert_eq!(swept.lost_writes, 0, "an acknowledged write is durable");
 }
 
-/// The save of a small card. Its NAND has 12 blocks in each plane, of which the memory needs 8.
+/// Returns the save of a small card. Its NAND has 12 blocks in each plane, of which the memory
+/// needs 8.
 fn small(bit_error: f64) -> SaveSpec {
     let nand = NandSpec {
         blocks: 12,

@@ -19,10 +19,10 @@ fn bound(card: &Card, group: &Group, component: Component, others: &[Component])
     }
 }
 
-/// A change to a card that makes one component slow.
+/// A function that changes a card so that one component is slow.
 type Change = fn(&mut Card);
 
-/// All components except `component`.
+/// Returns all components except `component`.
 fn all_but(component: Component) -> Vec<Component> {
     Component::ALL.into_iter().filter(|other| *other != component).collect()
 }

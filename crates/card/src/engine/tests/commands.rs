@@ -1,5 +1,5 @@
-//! Commands other than plain reads and writes, arbitration, interrupts, and the order in which
-//! writes become safe.
+//! Tests commands other than plain reads and writes, arbitration, interrupts, and the order in
+//! which writes become safe.
 
 use super::*;
 use crate::{
@@ -19,7 +19,7 @@ fn all(engine: &mut Engine) -> Vec<IoCompletion> {
     std::iter::from_fn(|| engine.next_completion(u64::MAX - 1, &mut ())).collect()
 }
 
-/// The latency of one command on an idle card, ns.
+/// Returns the latency of one command on an idle card, ns.
 fn alone(card: &Card, settings: &Settings, command: IoCommand) -> u64 {
     let mut engine = Engine::new(card, settings);
     engine.submit(0, command).unwrap();
@@ -63,8 +63,8 @@ fn a_mode_without_host_costs_is_faster_by_them() {
     let (interrupts, polling) = (of(HostMode::Interrupts), of(HostMode::Polling));
     let external = of(HostMode::External);
     assert_eq!(interrupts - external, 250 + 1000 + 200);
-    // Polling costs 250 ns for the submission and 200 ns for the completion. Polling saves the few
-    // ns by which the completion queue entry arrives before its interrupt.
+    // Polling costs 250 ns for the submission and 200 ns for the completion. It saves the few ns by
+    // which the completion queue entry arrives before its interrupt.
     assert!(polling <= external + 450 && polling > external + 440, "{polling} {external}");
 }
 
@@ -143,7 +143,7 @@ struct Safety {
     open: BTreeMap<u32, Vec<WrittenSegment>>,
     acknowledged: u64,
     unsafe_writes: u64,
-    /// Writes whose completion was begun before their data were safe.
+    /// The number of writes whose completion began before their data were safe.
     early_writes: u64,
 }
 

@@ -1,8 +1,8 @@
-//! Throughput and latency against figures that are derived without the engine.
+//! Compares throughput and latency with figures that are derived without the engine.
 
 use super::*;
 
-/// The number of I/Os of 4 KiB per second that fills the link in the direction of the data,
+/// Returns the number of I/Os of 4 KiB per second that fills the link in the direction of the data,
 /// computed from the packets of an I/O. The function takes its numbers from the PCI Express Base
 /// Specification and NVMe 1.1, and uses no code of the engine.
 fn link_limit(generation: u32, lanes: u32, payload: u32, write: bool) -> f64 {
@@ -19,16 +19,17 @@ fn link_limit(generation: u32, lanes: u32, payload: u32, write: bool) -> f64 {
     // of ACK and 8 bytes of UpdateFC for every two packets. On average this is 8 bytes per packet.
     let answers = |packets: f64| packets * 8.0;
     let bytes = if write {
-        // To the card: data, the command, and a doorbell for each submission. The command counts
-        // with a header of its own, although commands that are fetched together share a header. The
-        // doorbells of completions, less than one for each I/O, are left out. From the card come 11
-        // packets to answer: 8 reads of data, the read of the command, the completion entry, an
-        // interrupt.
+        // The link to the card carries the data, the command, and a doorbell for each submission.
+        // The command counts with a header of its own, although commands that are fetched together
+        // share a header. The doorbells of completions, less than one for each I/O, are left out.
+        // The link also carries the answers to 11 packets from the card: 8 reads of data, the read
+        // of the command, the completion entry, an interrupt.
         4096.0 + packets * completion + 64.0 + completion + doorbell + answers(11.0)
     } else {
-        // To the host: data, the read of the command, the completion entry of 16 bytes, and an
-        // interrupt (a header of 12 bytes, because the address has 32 bits, and 4 bytes of data).
-        // From the host come 3 packets to answer: the command, two doorbells.
+        // The link to the host carries the data, the read of the command, the completion entry of
+        // 16 bytes, and an interrupt (a header of 12 bytes, because the address has 32 bits, and 4
+        // bytes of data). The link also carries the answers to 3 packets from the host: the
+        // command, two doorbells.
         let entry = write_header + 16.0;
         let interrupt = 8.0 + 12.0 + 4.0;
         4096.0 + packets * write_header + read + entry + interrupt + answers(3.0)
@@ -113,7 +114,7 @@ fn the_card_of_mram_is_as_fast_as_that_of_dram() {
 fn parts_of_1_gb_are_bound_by_their_bank_groups_in_a_mix() {
     // tCCD_L limits a bank group to 64 bytes in 5 clocks of 1.5 ns: 8.5 GB/s for both directions
     // together, less bank conflicts and turnarounds. For reads alone or writes alone, the link is
-    // slower than the bank groups.
+    // slower than the bank groups, so only a mix is bound by the memory.
     let of =
         |name, settings: &Settings, access| run(&card(name), settings, group(access, 256), 8000);
     let host = ideal(&[Component::Host]);
@@ -159,7 +160,8 @@ fn few_credits_bound_the_rate_of_read_requests() {
     }
     let all = at(64, &mut card).iops();
     assert!(at(8, &mut card).iops() <= all, "more I/Os with fewer credits");
-    // A PRP list of 1 MiB has 2040 bytes, so 4 requests.
+    // The PRP list of a read of 1 MiB has 2040 bytes, so the card reads the list with 4 requests.
+    // With one credit, three of them wait for a round trip of 547 ns each.
     let reads = Group { block_bytes: 1 << 20, ..group(Access::Read, 1) };
     let mut alone = |credits| {
         card.link.non_posted_headers = credits;

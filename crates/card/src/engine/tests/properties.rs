@@ -1,4 +1,4 @@
-//! Invariants of every run: Little's law, conservation of requests, bytes and credits, and
+//! Tests invariants of every run: Little's law, conservation of requests, bytes and credits, and
 //! throughput that rises with the depth.
 
 use super::*;

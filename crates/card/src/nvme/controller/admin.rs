@@ -1,4 +1,4 @@
-//! Admin commands (NVMe 1.4, section 5).
+//! Executes admin commands (NVMe 1.4, section 5).
 
 use super::{Attachments, NvmeController};
 use crate::nvme::{
@@ -113,8 +113,8 @@ impl NvmeController {
         Ok(0)
     }
 
-    /// The identifier of the I/O queue that a command deletes; an error if the identifier is 0 or
-    /// above the number of pairs of I/O queues.
+    /// Returns the identifier of the I/O queue that a command deletes; an error if the identifier
+    /// is 0 or above the number of pairs of I/O queues.
     fn old_queue(&self, entry: &SubmissionEntry) -> Result<u16, NvmeStatus> {
         let identifier = (entry.dword(10) & 0xffff) as u16;
         match identifier {

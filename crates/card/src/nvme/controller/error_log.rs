@@ -1,4 +1,5 @@
-//! The error information log, and asynchronous events (NVMe 1.4, sections 5.2 and 5.14.1.1).
+//! Keeps the error information log, and reports asynchronous events (NVMe 1.4, sections 5.2 and
+//! 5.14.1.1).
 
 use std::collections::VecDeque;
 
@@ -7,7 +8,7 @@ use crate::nvme::{command::SubmissionEntry, status::NvmeStatus};
 
 /// Number of entries of the error log (ELPE + 1): 64 entries of 64 bytes fill 4 KiB.
 pub(in crate::nvme) const ENTRIES: usize = 64;
-/// Bytes of an entry of the error log.
+/// Size of an entry of the error log, bytes.
 const ENTRY_BYTES: usize = 64;
 /// Maximum number of asynchronous event requests that a host can have outstanding (AERL + 1).
 pub(in crate::nvme) const REQUESTS_MAX: usize = 4;
@@ -40,12 +41,12 @@ impl ErrorLog {
         self.entries.truncate(ENTRIES);
     }
 
-    /// The number of failed commands so far, including those that the log has dropped.
+    /// Returns the number of failed commands so far, including those that the log has dropped.
     pub(super) fn count(&self) -> u64 {
         self.count
     }
 
-    /// The error log page: the entries, newest first, padded with zeros.
+    /// Returns the error log page: the entries, newest first, padded with zeros.
     pub(super) fn page(&self) -> Vec<u8> {
         let mut page = self.entries.iter().flatten().copied().collect::<Vec<u8>>();
         page.resize(ENTRIES * ENTRY_BYTES, 0);
@@ -63,8 +64,8 @@ pub(super) enum EventKind {
 }
 
 impl EventKind {
-    /// Dword 0 of the completion: event type 0 (error status), event information, identifier of the
-    /// log page.
+    /// Returns dword 0 of the completion that reports the event: event type 0 (error status), event
+    /// information, and identifier of the log page.
     fn result(self) -> u32 {
         let information = match self {
             Self::InvalidDoorbellRegister => 0,

@@ -1,4 +1,4 @@
-//! Log pages (NVMe 1.4, section 5.14): errors, health, firmware slots.
+//! Builds the log pages (NVMe 1.4, section 5.14): errors, health, firmware slots.
 
 use super::{NvmeController, error_log::ERROR_PAGE};
 use crate::nvme::{
@@ -10,8 +10,8 @@ use crate::nvme::{
 const HEALTH_PAGE: u8 = 0x02;
 const FIRMWARE_PAGE: u8 = 0x03;
 
-/// Temperature of the card, kelvins: 40 degrees Celsius. The value is an assumption, usual for a
-/// cooled card.
+/// Temperature that the card reports, kelvins: 40 degrees Celsius. The value is assumed: it is
+/// usual for a cooled card.
 const TEMPERATURE: u16 = 313;
 
 /// The counters of the SMART / Health Information log page.
@@ -25,8 +25,8 @@ pub(super) struct HealthCounters {
 }
 
 impl NvmeController {
-    /// The log page that a Get Log Page command requests, cut or padded to the length in the
-    /// command. Offsets within the page are not supported.
+    /// Returns the log page that a Get Log Page command requests, cut or padded to the length in
+    /// the command. Offsets within the page are not supported.
     pub(super) fn log_page(&mut self, entry: &SubmissionEntry) -> Result<Vec<u8>, NvmeStatus> {
         let dword = entry.dword(10);
         // The length has 12 bits and the offset must be zero, because the controller does not
@@ -62,7 +62,7 @@ impl NvmeController {
         Ok(page)
     }
 
-    /// The SMART / Health Information log page (NVMe 1.4, figure 194).
+    /// Returns the SMART / Health Information log page (NVMe 1.4, figure 194).
     fn health(&self) -> [u8; 512] {
         let mut page = [0; 512];
         let usage = &self.usage;

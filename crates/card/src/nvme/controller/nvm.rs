@@ -1,4 +1,4 @@
-//! Commands of the NVM command set (NVMe 1.4, section 6).
+//! Executes the commands of the NVM command set (NVMe 1.4, section 6).
 
 use super::{Attachments, NvmeController};
 use crate::card::BLOCK_BYTES;
@@ -18,7 +18,7 @@ const COMPARE: u8 = 0x05;
 const WRITE_ZEROES: u8 = 0x08;
 const DATASET_MANAGEMENT: u8 = 0x09;
 
-/// Bytes of one entry in the list of ranges of a Dataset Management command.
+/// Size of an entry in the list of ranges of a Dataset Management command, bytes.
 const RANGE_BYTES: usize = 16;
 
 /// A valid command that was fetched and waits for its completion.
@@ -43,9 +43,9 @@ struct Extent {
 }
 
 impl NvmeController {
-    /// Checks a command. A valid command is kept until its completion, and returned to the caller,
-    /// which decides when the command completes. An invalid command is completed at once with its
-    /// error status.
+    /// Checks a command. Keeps a valid command until its completion, and returns it to the caller,
+    /// which decides when the command completes. Completes an invalid command at once with its
+    /// error status, and returns `None`.
     pub(super) fn accept(
         &mut self,
         queue: u16,
@@ -133,7 +133,8 @@ impl NvmeController {
         Ok((operation, command))
     }
 
-    /// The byte range of `blocks` logical blocks from block `first`.
+    /// Returns the byte range of the `blocks` logical blocks from block `first` on; an error if the
+    /// range ends beyond the namespace.
     fn extent(&self, first: u64, blocks: u64) -> Result<Extent, NvmeStatus> {
         let end = first.checked_add(blocks).ok_or(NvmeStatus::LbaOutOfRange)?;
         if end > self.settings.blocks() {
@@ -241,7 +242,7 @@ fn read(contents: &mut dyn Contents, offset: u64, data: &mut [u8]) -> Result<(),
     contents.read(offset, data).map_err(|_| NvmeStatus::UnrecoveredReadError)
 }
 
-/// Copies the host memory of a transfer, given as `segments`, into `data`.
+/// Copies the host memory of a transfer, which is listed in `segments`, into `data`.
 fn gather(
     segments: &[Segment],
     memory: &dyn HostMemory,
@@ -256,7 +257,7 @@ fn gather(
     Ok(())
 }
 
-/// Copies `data` into the host memory of a transfer, given as `segments`.
+/// Copies `data` into the host memory of a transfer, which is listed in `segments`.
 fn scatter(
     segments: &[Segment],
     memory: &mut dyn HostMemory,

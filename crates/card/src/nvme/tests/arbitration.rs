@@ -1,4 +1,4 @@
-//! Arbitration among submission queues (NVMe 1.4, section 4.13).
+//! Tests arbitration among submission queues (NVMe 1.4, section 4.13).
 
 use super::*;
 use crate::settings::{Arbitration, Priority};
@@ -13,12 +13,12 @@ const LOW: u32 = 3;
 const URGENT: u32 = 0;
 const HIGH: u32 = 1;
 const MEDIUM: u32 = 2;
-/// Submission queue `n` is in page `PAGES_FROM + n` of host memory, behind the data.
+/// Submission queue `n` is in page `PAGES_FROM + n` of host memory, after the data of commands.
 const PAGES_FROM: u64 = 0x20;
 
-/// A driver with four I/O submission queues, of the priorities low, urgent, high and medium. Each
-/// queue has seven reads, and the driver has not yet rung the doorbell of the queue. `method` is
-/// the field CC.AMS.
+/// Returns a driver with four I/O submission queues, of the priorities low, urgent, high and
+/// medium. Each queue has seven reads, and the driver has not yet rung the doorbell of the queue.
+/// `method` is the value of the field CC.AMS.
 fn driver(method: u32) -> Driver {
     let mut driver = Driver::enabled(NvmeSettings { queues: 4, ..settings() });
     driver.register(registers::CC, 0);
@@ -57,8 +57,9 @@ fn fetched(driver: &mut Driver, commands: usize) -> Vec<u16> {
     std::iter::from_fn(fetch).take(commands).collect()
 }
 
-/// The 0-based I/O queues of the first `commands` commands, in the order of fetching. `method` is
-/// the field CC.AMS, and `feature` the value of the arbitration feature.
+/// Returns the 0-based I/O queues of the first `commands` commands, in the order in which the
+/// controller fetches the commands. `method` is the value of the field CC.AMS, and `feature` that
+/// of the arbitration feature.
 fn order(method: u32, feature: u32, commands: usize) -> Vec<u16> {
     let mut driver = driver(method);
     set(&mut driver, feature);
@@ -79,8 +80,8 @@ fn round_robin_ignores_priorities_and_takes_bursts() {
 
 #[test]
 fn urgent_queues_precede_and_classes_share_by_weight() {
-    // Weights of high, medium and low: 3, 2, 1. The queues of these classes are 2, 3 and 0; the
-    // urgent queue is 1.
+    // The classes high, medium and low have the weights 3, 2 and 1. The queues of these classes are
+    // 2, 3 and 0; the urgent queue is 1.
     let order = order(WEIGHTED, 2 << 24 | 1 << 16, 28);
     assert_eq!(order[..7], [1; 7]);
     assert_eq!(order[7..19], [2, 2, 2, 3, 3, 0, 2, 2, 2, 3, 3, 0]);

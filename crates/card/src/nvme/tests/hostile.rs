@@ -1,4 +1,4 @@
-//! Guests that violate the NVMe specification.
+//! Tests the controller with guests that violate the NVMe specification.
 
 use proptest::prelude::*;
 
@@ -57,8 +57,8 @@ fn each_invalid_command_has_its_status() {
     assert_eq!(driver.io(READ, 0, 1), Ok(0));
 }
 
-/// A read has a PRP list with one slot, the last slot of its page. The slot points to the list
-/// itself, so the chain of lists never ends. The read is refused.
+/// The controller refuses a read with an endless chain of PRP lists. The list of the read has one
+/// slot, the last slot of its page, and this slot points to the list itself.
 #[test]
 fn a_chain_of_lists_without_end_is_refused() {
     let mut driver = Driver::new();
@@ -192,8 +192,8 @@ fn wrong_configurations_never_become_ready() {
     }
 }
 
-/// An action of a hostile guest. `Register` has an offset, a value, and true for a read and a write
-/// of 8 bytes, or false for a write of 4 bytes.
+/// An action of a hostile guest. `Register` has the offset of a register, a value and a flag. If
+/// the flag is true, the guest reads 8 bytes and writes 8 bytes, otherwise it writes 4 bytes.
 #[derive(Clone, Debug)]
 enum Action {
     Register(u64, u64, bool),
@@ -204,7 +204,8 @@ enum Action {
     Unmap(usize),
 }
 
-/// Addresses inside the host's memory, at its end and outside, most of them page aligned.
+/// Generates addresses inside the memory of the host, at its end and outside. Most of them are page
+/// aligned.
 fn address() -> impl Strategy<Value = u64> {
     prop_oneof![
         6 => (0..256_u64).prop_map(|page| page * 4096),

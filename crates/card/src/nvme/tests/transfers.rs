@@ -1,4 +1,4 @@
-//! Commands of a driver that obeys the NVMe specification.
+//! Tests the commands of a driver that obeys the NVMe specification.
 
 use super::*;
 
@@ -28,9 +28,9 @@ fn data_return_by_all_forms_of_prps() {
     let mut driver = Driver::new();
     let data: Vec<u8> =
         (0..128 << 10).map(|at: u32| (at.wrapping_mul(40_503) >> 7) as u8).collect();
-    // The PRP lists have the pages below 0x8_0000 in descending order. The list at 0x2_0ff0 begins
-    // two slots before the end of its page. If this list has more than two addresses, another list
-    // (0x3_0000) continues it.
+    // The pages of a transfer, except the first, are those below 0x8_0000 in descending order. The
+    // PRP list at 0x2_0ff0 begins two slots before the end of its page. If it has more than two
+    // addresses, another list (0x3_0000) continues it. The stored data must be those of the pages.
     let pages: Vec<u64> = (0..32).map(|at| 0x8_0000 - 0x1000 * (at + 1)).collect();
     for (bytes, within) in
         [(512, 0), (512, 3584), (4096, 0), (8192, 0), (8192, 512), (128 << 10, 0)]

@@ -1,4 +1,4 @@
-//! Tests of the sections about power in a card's file.
+//! Tests the sections about power in a card's file.
 
 use crate::{
     card::{in_file, text_of},
@@ -9,7 +9,7 @@ fn text(name: &str) -> &'static str {
     text_of(name).expect("a card").1
 }
 
-/// The error that the file of card `name` gives when the text `from` is replaced by `to`.
+/// Returns the error for the file of the card `name` in which the text `from` is replaced by `to`.
 fn refused(name: &str, from: &str, to: &str) -> String {
     assert!(text(name).contains(from), "{from}");
     let changed = text(name).replacen(from, to, 1);
