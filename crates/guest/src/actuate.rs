@@ -8,10 +8,11 @@
 //! Prints a sample of the placement every second. After three consecutive samples within POINTS
 //! percentage points of the weights, the program prints `reached 60:40 after 12` (seconds) and
 //! continues with the next weights. The program fails if N samples (`--follows`) do not suffice.
-//! With `--panic` the program panics when the last weights are reached. Otherwise it then takes N
-//! more samples (`--stay`), but stops early if a note of the actuator contains WORD (`--until`), or
-//! if SIGTERM arrives. At the end the program prints the largest distance of these samples from the
-//! weights, in percentage points, as `stayed within 0.40`, restores all settings and exits.
+//! With `--panic` the program panics when the last weights are reached. Without `--panic` the
+//! program then takes N more samples (`--stay`), but stops early if a note of the actuator contains
+//! WORD (`--until`), or if SIGTERM arrives. At the end the program prints the largest distance of
+//! these samples from the weights, in percentage points, as `stayed within 0.40`, restores all
+//! settings and exits.
 
 use std::{
     cell::RefCell,
@@ -112,7 +113,8 @@ fn parse(mut args: impl Iterator<Item = String>) -> Option<ActuateArgs> {
     (!found.weights.is_empty()).then_some(found)
 }
 
-/// The goal of the actuator for weights such as `60:40`: the weights of node 0, node 1 and so on.
+/// Returns the goal of the actuator for weights such as `60:40`: the weights of node 0, node 1 and
+/// so on.
 fn goal(args: &ActuateArgs, weights: &str) -> io::Result<Goal> {
     let weights: Result<Vec<u32>, _> = weights.split(':').map(str::parse).collect();
     let weights = weights.map_err(io::Error::other)?;

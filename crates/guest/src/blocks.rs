@@ -1,4 +1,4 @@
-//! Text files that the host sends to a waiting guest over the second serial port.
+//! Transfers text files that the host sends to a waiting guest over the second serial port.
 //!
 //! The host packs the files into blocks of [`BLOCK`] bytes. The guest asks for each block with
 //! [`Line::Ready`], because the port has no flow control: the kernel drops the bytes of a longer
@@ -21,7 +21,7 @@ use rustix::{
 
 use crate::report::Line;
 
-/// The length of a block. The kernel's buffer of a terminal has 4096 bytes.
+/// Length of a block, bytes. The kernel's buffer of a terminal is longer: it has 4096 bytes.
 pub const BLOCK: usize = 1024;
 
 /// Time after which the guest repeats its request for a block that has not arrived, 0.1 s.
@@ -37,12 +37,12 @@ pub fn pack(files: &[(String, String)]) -> Vec<u8> {
     packed
 }
 
-/// Receives files at `port`, a terminal, and writes them.
+/// Receives packed files from the terminal `port`, and writes each file to its path.
 ///
 /// # Errors
 ///
-/// The port cannot be used, the message does not have the format of [`pack`], or a file cannot be
-/// written.
+/// If the port cannot be used, the message does not have the format of [`pack`], or a file cannot
+/// be written.
 pub fn receive(port: &File) -> io::Result<()> {
     let mut settings = tcgetattr(port)?;
     settings.make_raw();

@@ -1,4 +1,4 @@
-//! The program `drive`: uses an NVMe drive as applications and administrators do.
+//! The program `drive` uses an NVMe drive as applications and administrators do.
 //!
 //! ```text
 //! drive module /modules/02-xfs.ko
@@ -93,7 +93,7 @@ fn word<T: std::str::FromStr>(text: &str) -> io::Result<T> {
     words::number(text).map_err(io::Error::other)
 }
 
-/// A range of bytes: the offset and the length, written as `0` or `64MiB`.
+/// Parses a range of bytes: the offset and the length, written as `0` or `64MiB`.
 fn range(offset: &str, bytes: &str) -> io::Result<[u64; 2]> {
     let size = |text: &str| match text {
         "0" => Ok(0),
@@ -108,7 +108,8 @@ fn direct(device: &str, write: bool) -> io::Result<File> {
     OpenOptions::new().read(true).write(write).custom_flags(flags).open(device)
 }
 
-/// A buffer of [`TRANSFER`] bytes, aligned to a page, because direct I/O requires alignment.
+/// Creates a buffer of [`TRANSFER`] bytes, aligned to a page, because direct I/O requires
+/// alignment.
 fn buffer() -> io::Result<memmap2::MmapMut> {
     memmap2::MmapMut::map_anon(TRANSFER)
 }
@@ -158,7 +159,7 @@ fn pattern(seed: u64, at: u64, data: &mut [u8]) {
     }
 }
 
-/// A hash of two numbers: the finalizer of SplitMix64 (Steele et al., OOPSLA 2014).
+/// Hashes two numbers with the finalizer of SplitMix64 (Steele et al., OOPSLA 2014).
 fn mix(seed: u64, place: u64) -> u64 {
     let mut word = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(place);
     word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -146,8 +146,8 @@ fn extend(args: &ExtendArgs, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "read {} written {}", counts.read, counts.written)
 }
 
-/// The budget on each node that has CPUs. If `args.is_fixed` is true, each node has an equal share
-/// of `args.dram`. Otherwise the pager divides `args.dram` by demand.
+/// Returns the budget on each node that has CPUs. If `args.is_fixed` is true, each node has an
+/// equal share of `args.dram`. Otherwise the pager divides `args.dram` by demand.
 fn budgets(args: &ExtendArgs) -> io::Result<Vec<NodeBudget>> {
     let nodes = node::nodes(&Root::live()).map_err(io::Error::other)?;
     let with_cpus: Vec<_> = nodes.iter().filter(|node| !node.cpus.is_empty()).collect();
@@ -227,7 +227,7 @@ impl Array {
         Ok(())
     }
 
-    /// The number of resident pages of the array on each NUMA node.
+    /// Returns the number of resident pages of the array on each NUMA node.
     fn placed(&self) -> io::Result<Pages> {
         let start = self.region.bytes().as_ptr().addr() as u64;
         let pages = self.region.bytes().len() / PAGE_BYTES;

@@ -1,5 +1,5 @@
-//! The feed: memory traffic in the form in which bandwidth counters would report it. Guests have no
-//! bandwidth counters.
+//! The feed carries memory traffic in the form in which bandwidth counters would report it. Guests
+//! have no bandwidth counters.
 //!
 //! A daemon that observes bandwidth listens on a stream socket in the file system. A client
 //! connects and writes lines, each a JSON object:
@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 /// Write timeout. It is short, because a slow listener must not delay the client's work.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// A line of the feed.
+/// A line of the feed: the traffic of one domain on one tier in one interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fed {
@@ -47,8 +47,8 @@ pub struct Fed {
 }
 
 impl Fed {
-    /// Adds another line of the same domain and tier. The sum has an optional count only if both
-    /// lines have this count.
+    /// Adds the counts of `other`, a line of the same domain and tier. `inserts` and `occupancy_ns`
+    /// of the sum are `None` unless both lines have them. `time_ns` is the later of the two times.
     pub fn add(&mut self, other: &Self) {
         let sum = |a: Option<u64>, b: Option<u64>| Some(a? + b?);
         self.read_bytes += other.read_bytes;
@@ -63,8 +63,8 @@ impl Fed {
         self.read_bytes + self.written_bytes
     }
 
-    /// Mean latency of a request, ns; `None` if `inserts` is 0, or if `inserts` or `occupancy_ns`
-    /// is missing.
+    /// Returns the mean latency of a request, ns; `None` if `inserts` is 0, or if `inserts` or
+    /// `occupancy_ns` is missing.
     #[must_use]
     pub fn latency_ns(&self) -> Option<f64> {
         let inserts = self.inserts.filter(|inserts| *inserts > 0)?;
@@ -72,7 +72,7 @@ impl Fed {
     }
 }
 
-/// The current time by `CLOCK_MONOTONIC`, the clock of `Fed::time_ns`, ns.
+/// Returns the current time by `CLOCK_MONOTONIC`, the clock of `Fed::time_ns`, ns.
 pub(crate) fn time_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()

@@ -6,12 +6,12 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-/// True if a path contains `*`.
+/// Returns true if a path contains `*`.
 pub(crate) fn is_pattern(path: &Path) -> bool {
     path.to_string_lossy().contains('*')
 }
 
-/// The names in a folder, sorted.
+/// Returns the names in a folder, sorted.
 pub(crate) fn names(folder: &Path) -> io::Result<Vec<String>> {
     let name =
         |entry: io::Result<fs::DirEntry>| Ok(entry?.file_name().to_string_lossy().into_owned());
@@ -20,8 +20,8 @@ pub(crate) fn names(folder: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// The lines of all files that match a pattern. Each line is preceded by the path of its file and a
-/// colon.
+/// Returns the lines of all files that match a pattern. Each line is preceded by the path of its
+/// file and a colon.
 pub(crate) fn read_all(pattern: &Path) -> io::Result<String> {
     let mut lines = vec![];
     for path in expand(pattern) {
@@ -35,9 +35,9 @@ pub(crate) fn read_all(pattern: &Path) -> io::Result<String> {
     Ok(lines.join("\n"))
 }
 
-/// The lines of all regular files below a folder. Each line is preceded by the file's path relative
-/// to the folder. An empty file is listed as `path:`, an empty folder as `path/:`, so the output
-/// suffices to recreate the folder.
+/// Returns the lines of all regular files below a folder. Each line is preceded by the file's path
+/// relative to the folder. An empty file is listed as `path:`, an empty folder as `path/:`, so the
+/// output suffices to recreate the folder.
 pub(crate) fn dump(folder: &Path) -> io::Result<String> {
     let mut lines = vec![];
     dump_below(folder, "", &mut lines)?;
@@ -71,7 +71,7 @@ fn dump_below(folder: &Path, prefix: &str, lines: &mut Vec<String>) -> io::Resul
     Ok(())
 }
 
-/// The existing paths that match a pattern.
+/// Returns the existing paths that match a pattern.
 fn expand(pattern: &Path) -> Vec<PathBuf> {
     let mut paths = vec![PathBuf::new()];
     for part in pattern.components() {
@@ -81,7 +81,7 @@ fn expand(pattern: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// The paths in a folder that match one component of a pattern.
+/// Returns the paths in a folder that match one component of a pattern.
 fn matches(folder: &Path, part: Component<'_>) -> Vec<PathBuf> {
     let part = part.as_os_str();
     match part.to_string_lossy().split_once('*') {

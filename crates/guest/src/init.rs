@@ -1,4 +1,4 @@
-//! `/init`: process 1, the only process that the kernel starts. It mounts the file systems,
+//! `/init` is process 1, the only process that the kernel starts. It mounts the file systems,
 //! executes the steps, reports their results on the second serial port, and powers off.
 
 use std::{

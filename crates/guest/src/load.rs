@@ -151,8 +151,8 @@ fn work(
     Ok(())
 }
 
-/// The 0-based number of the phase, read from `file`. A number that is not below `phases` is an
-/// error.
+/// Returns the 0-based number of the phase, read from `file`. A number that is not below `phases`
+/// is an error.
 fn phase_in(file: &Path, phases: usize) -> io::Result<usize> {
     let text = fs::read_to_string(file)?;
     let phase = text.trim().parse().ok().filter(|phase| *phase < phases);
@@ -160,7 +160,7 @@ fn phase_in(file: &Path, phases: usize) -> io::Result<usize> {
     phase.ok_or_else(wrong)
 }
 
-/// The node of each tier.
+/// Returns the node of each tier.
 fn nodes(args: &LoadArgs, tiers: usize) -> io::Result<Vec<u32>> {
     match &args.nodes {
         Some(nodes) if nodes.len() != tiers => {
@@ -202,7 +202,8 @@ impl LoadMemory {
     }
 }
 
-/// The share of the pages that is on each node of `nodes`. A page on any other node is an error.
+/// Returns the share of the pages that is on each node of `nodes`. A page on any other node is an
+/// error.
 fn shares(found: &NodeBytes, nodes: &[u32]) -> io::Result<Vec<f64>> {
     if let Some(other) = found.0.keys().find(|node| !nodes.contains(node)) {
         return Err(io::Error::other(format!("pages are on node {other}, which is not a tier")));

@@ -1,4 +1,4 @@
-//! A single program with several names, as in busybox: the name by which the program is called
+//! The guest's program has several names, as busybox has: the name by which the program is called
 //! selects what it does.
 
 use std::{env, io, path::Path, process::ExitCode};

@@ -1,4 +1,4 @@
-//! Anonymous memory whose placement on the nodes can be read from `numa_maps`.
+//! Maps anonymous memory whose placement on the nodes can be read from `numa_maps`.
 
 use std::{
     io,
@@ -18,7 +18,7 @@ use memmap2::{Advice, MmapMut};
 /// would take an emulated processor a second for each 12 MiB.
 pub const LINE: usize = 64;
 
-/// Cache lines in a page.
+/// Number of cache lines in a page.
 pub const LINES: usize = PAGE_BYTES / LINE;
 
 /// Anonymous memory that has lines of its own in `numa_maps`, apart from all other mappings.
@@ -47,7 +47,7 @@ impl Memory {
         Ok(Self { map, bytes })
     }
 
-    /// The addresses of the memory, without the unused bytes on each side.
+    /// Returns the addresses of the memory, without the unused bytes on each side.
     #[must_use]
     pub fn addresses(&self) -> Range<u64> {
         let start = self.as_ptr().addr() as u64;
@@ -69,7 +69,7 @@ impl DerefMut for Memory {
     }
 }
 
-/// The mappings of this program.
+/// Returns the mappings of this program.
 ///
 /// # Errors
 /// When `numa_maps` cannot be read.
@@ -78,8 +78,8 @@ pub fn mappings() -> io::Result<Vec<Mapping>> {
     Ok(mine.unwrap_or_default())
 }
 
-/// The bytes on each node, summed over all mappings that begin in `addresses`. The kernel may have
-/// split the memory into several mappings.
+/// Returns the bytes on each node, summed over all mappings that begin in `addresses`. The kernel
+/// may have split the memory into several mappings.
 #[must_use]
 pub fn within(mappings: &[Mapping], addresses: &Range<u64>) -> NodeBytes {
     let mine = mappings.iter().filter(|mapping| addresses.contains(&mapping.start));

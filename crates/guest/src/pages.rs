@@ -1,4 +1,4 @@
-//! The number of pages on each node, as the guest's programs print it.
+//! Formats the number of pages on each node for the output of the guest's programs.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! The guest's report of its steps, line by line.
+//! Defines the lines of the guest's report of its steps.
 //!
 //! ```text
 //! @release 6.12.0
@@ -18,7 +18,7 @@ pub enum Line {
     /// The guest waits for files from the host, and asks for the block with this 0-based number
     /// (see [`crate::blocks`]).
     Ready(usize),
-    /// The kernel has booted: its release.
+    /// The kernel has booted. The text is the kernel's release.
     Release(String),
     /// A step begins: its 1-based number, and its text.
     Step(usize, String),

@@ -1,4 +1,4 @@
-//! The steps that a guest executes, one per line.
+//! Defines the steps that a guest executes, one per line.
 //!
 //! Words are separated by spaces, without quoting and without a shell. Empty lines and lines that
 //! begin with `#` are ignored. A failed step does not stop later steps, because the reader of the
@@ -122,7 +122,7 @@ const SIGNALS: [(&str, Signal); 8] = [
 ///
 /// # Errors
 ///
-/// The first invalid line.
+/// If a line is invalid. The error is that of the first invalid line.
 pub fn parse(text: &str) -> Result<Vec<Step>, StepError> {
     let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));
     let message = lines.filter(|(_, line)| !(line.is_empty() || line.starts_with('#')));
@@ -147,12 +147,12 @@ fn word(text: &str) -> (&str, &str) {
 }
 
 impl Step {
-    /// The step with each `@NAME` replaced by `pid(NAME)`, the process ID of the program that was
-    /// started as NAME.
+    /// Returns the step with each `@NAME` replaced by `pid(NAME)`, the process ID of the program
+    /// that was started as NAME.
     ///
     /// # Errors
     ///
-    /// `pid` returns `None` for one of the names.
+    /// If `pid` returns `None` for one of the names.
     pub fn with_pids(&self, pid: &dyn Fn(&str) -> Option<u32>) -> Result<Self, StepError> {
         let text = |text: &str| fill(text, pid);
         let path = |path: &Path| fill(&path.to_string_lossy(), pid).map(PathBuf::from);

@@ -274,7 +274,8 @@ fn rest(begun: Instant) {
     thread::sleep(swept.max(PERIOD.saturating_sub(swept)).min(REST_MAX));
 }
 
-/// Time from the start of a sweep to the start of the next, if a sweep takes at most half of it.
+/// Time from the start of a sweep to the start of the next, if a sweep takes at most half of this
+/// time.
 const PERIOD: Duration = Duration::from_millis(80);
 /// Maximum pause between two sweeps.
 const REST_MAX: Duration = Duration::from_millis(100);
@@ -298,7 +299,7 @@ fn stamp(page: usize, line: usize) -> u64 {
     ((page * LINES + line) as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15)
 }
 
-/// The first word of the cache line with the index `line` in a page.
+/// Returns the first word of the cache line with the index `line` in a page.
 fn read(page: &[u8], line: usize) -> u64 {
     let mut word = [0; 8];
     word.copy_from_slice(&page[line * LINE..][..8]);
@@ -316,10 +317,10 @@ const NEAR: f64 = 3.0;
 /// Weights such as `60:40` of node 0, node 1 and so on, which are reported when they are reached.
 struct Awaited<'a> {
     weights: &'a [String],
-    /// True if the share of the pages on node 0 in the first sample was above that of the awaited
-    /// weights, the first entry of `weights`; `None` before that sample. If the share in a later
-    /// sample is on the other side, the placement has passed the awaited weights, which then count
-    /// as reached.
+    /// True if in the first sample the share of the pages on node 0 was above the share that the
+    /// awaited weights, the first entry of `weights`, give to node 0; `None` before the first
+    /// sample. If a later sample is on the other side, the placement has passed the awaited
+    /// weights, which then count as reached.
     above: Option<bool>,
     /// Time of the last sample of the placement.
     sampled: Option<Instant>,
@@ -358,7 +359,7 @@ impl<'a> Awaited<'a> {
     }
 }
 
-/// The placement of `memory`.
+/// Returns the placement of `memory`.
 pub(crate) fn placed(memory: &Memory) -> io::Result<NodeBytes> {
     Ok(within(&mappings()?, &memory.addresses()))
 }
@@ -428,8 +429,8 @@ mod tests {
         let weights = ["60:40", "45:55", "20:80"].map(String::from);
         let mut awaited = Awaited::new(&weights);
         // Each pair is a sample of a placement of 100 pages: the number of pages on node 0, and the
-        // number of weights that are reached after the sample. At 40 and 17 the placement has
-        // passed the weights.
+        // number of weights that are reached after the sample. With 40 and 17 pages on node 0, the
+        // placement has passed the weights.
         for (pages, reached) in [(100, 0), (64, 0), (62, 1), (62, 1), (40, 2), (30, 2), (17, 3)] {
             let on = NodeBytes([(0, pages), (1, 100 - pages)].into_iter().collect());
             let (first, others) = awaited.weights.split_first().unwrap();

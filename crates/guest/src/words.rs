@@ -1,4 +1,4 @@
-//! Parsers for command-line arguments.
+//! Parses command-line arguments.
 
 use interleaf_linux::machine::id_list::IdList;
 

@@ -1,20 +1,20 @@
-//! CXL expanders, simulated message by message: a link, a controller, and memory channels behind
-//! the controller, whose DRAM is simulated command by command.
+//! Simulates CXL expanders message by message: a link, a controller, and memory channels behind the
+//! controller, whose DRAM is simulated command by command.
 //!
 //! ```text
-//! host ── M2S: requests, written data ──▶ controller ── DRAM channels
+//! host ── M2S: requests, write data ────▶ controller ── DRAM channels
 //!      ◀── S2M: read data, completions ──            (`crate::dimm`, by sub-channel)
 //! ```
 //!
 //! Both directions of the link carry flits, packets of fixed length with slots of 16 bytes. A
 //! message occupies some slots, and messages are sent one after another. A request needs a credit,
-//! which stands for an entry of the controller; the response returns the credit to the host. The
-//! host has a limit of outstanding lines, a lower limit for non-temporal stores, and a limit of
-//! bandwidth over all of its expanders.
+//! which stands for a free entry of the controller; the response returns the credit to the host.
+//! The host has three limits, each over all of its expanders: of outstanding lines, of outstanding
+//! non-temporal stores (a lower limit), and of bandwidth.
 //!
 //! Example: with flits of 68 bytes, a slot occupies 17 bytes on the wire. The response to a read of
-//! 64 bytes occupies 4.6 slots with its overhead, which are 78.2 bytes. Of the link's 31.5 GB/s,
-//! 25.8 GB/s are then data.
+//! 64 bytes occupies 4.6 slots with its overhead, that is 78.2 bytes. Of the link's 31.5 GB/s, 25.8
+//! GB/s are then data.
 
 mod expander;
 mod port;
@@ -36,19 +36,19 @@ pub struct ExpanderLoad {
     pub mix: Mix,
     /// The number of expanders that share the host's limits of outstanding lines and of bandwidth.
     pub expanders: u32,
-    /// The seed of the start addresses of the streams, which are random.
+    /// Seed of the random generator that chooses the start addresses of the streams.
     pub seed: u64,
 }
 
-/// The measurements of one expander.
+/// The results of a simulation of one expander, without the warm-up.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ExpanderOutcome {
     /// Bandwidth of reads and writes together, GB/s.
     pub bandwidth_gbps: f64,
-    /// The fractions of time in which the link carried messages: first the direction to the
-    /// expander, then the direction from it.
+    /// Fractions of the simulated time for which the directions of the link carried messages: first
+    /// the direction to the expander, then the direction from it.
     pub link_busy: [f64; 2],
-    /// Read latencies, from the host's request to its data.
+    /// Latencies of reads, ns, from the host's request until the host has the data.
     pub latency: Histogram,
 }
 
@@ -63,8 +63,8 @@ impl Expander {
     ) -> ExpanderOutcome {
         let mut port = Port::new(self, load);
         let parts = self.parts();
-        // The DRAM is soldered beside the expander's controller, so the data of two ranks on the
-        // bus need no margin between them. `preparation_ps`, the time to open rows before a bus
+        // The DRAM is soldered beside the expander's controller, so the controller adds no margin
+        // between the data of two ranks. `preparation_ps`, the time to open rows before a bus
         // turnaround, is assumed.
         let controller =
             Controller { rank_margin: 0, preparation_ps: 16_250, ..Controller::default() };

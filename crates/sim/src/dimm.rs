@@ -1,4 +1,4 @@
-//! Memory modules, simulated command by command: DDR3 to DDR5, MRDIMM, STT-MRAM.
+//! Simulates memory modules command by command: DDR3 to DDR5, MRDIMM, STT-MRAM.
 //!
 //! A channel has one or two *sub-channels*, each with its own command bus and data bus;
 //! sub-channels share nothing and are simulated separately. A sub-channel of a multiplexed module

@@ -1,4 +1,5 @@
-//! Numbers of a device file: each is a pair of a value with its unit, and the source of the value.
+//! Reads the numbers of a device file: each is a pair of a value with its unit, and the source of
+//! the value.
 //!
 //! A source is a key of the file's table `[sources]`, or a reason that begins with `derived: ` or
 //! `assumed: `. A number without a source is refused.
@@ -31,7 +32,7 @@ pub struct FigureReader<'a> {
     pub sources: &'a BTreeMap<String, String>,
 }
 
-/// True if `source` is "derived: " or "assumed: ", followed by a text that is not empty.
+/// Returns true if `source` is "derived: " or "assumed: ", followed by a text that is not empty.
 pub(crate) fn has_reason(source: &str) -> bool {
     let explained = |word| source.strip_prefix(word).is_some_and(|how| !how.trim().is_empty());
     ["derived: ", "assumed: "].into_iter().any(explained)
@@ -73,7 +74,7 @@ impl FigureReader<'_> {
     /// `field`.
     ///
     /// # Errors
-    /// The errors of [`number`](Self::number), and a number with decimals.
+    /// If [`number`](Self::number) fails, or the number has decimals.
     pub fn whole(
         &self,
         field: &str,
@@ -93,7 +94,7 @@ impl FigureReader<'_> {
     /// Reads the value of `pair`, a time of 0 to `most_ns` nanoseconds. Returns femtoseconds.
     ///
     /// # Errors
-    /// The errors of [`number`](Self::number).
+    /// If [`number`](Self::number) fails.
     pub fn time_fs(&self, field: &str, pair: &Sourced, most_ns: f64) -> Result<u64, FileError> {
         Ok((self.number(field, pair, "ns", 0.0..=most_ns)? * FS_PER_NS).round() as u64)
     }

@@ -1,4 +1,4 @@
-//! A simulated machine with page migration.
+//! Simulates a machine with page migration.
 //!
 //! Time advances in steps of at most one sample (200 ms); a step ends earlier when a workload
 //! starts or ends, a phase begins, a device starts or stops its traffic, or an aggregation interval
@@ -69,8 +69,7 @@ pub struct SimMachine<'a> {
     layout: Layout,
     now_ns: u64,
     tasks: Vec<TaskState>,
-    /// For each domain, the share of each tier in the pages that a task of the domain allocates at
-    /// its start.
+    /// For each domain, the share of each tier in the pages that its tasks allocate at their start.
     start: Vec<Vec<f64>>,
     /// For each task: the target share of each tier, and the rule by which pages are assigned to
     /// tiers ([`Order`]); `None` before the first decision of the policy.
@@ -141,9 +140,9 @@ impl Counters {
 }
 
 impl<'a> SimMachine<'a> {
-    /// The machine of `scenario` at time 0. For each domain, `start` has the share of each tier in
-    /// the pages that a task allocates: 1 for the first tier (no interleaving), or several shares
-    /// (interleaving).
+    /// Creates the machine of `scenario` at time 0. For each domain, `start` has the share of each
+    /// tier in the pages that a task allocates: 1 for the first tier (no interleaving), or several
+    /// shares (interleaving).
     pub fn new(scenario: &'a Scenario, start: Vec<Vec<f64>>) -> Self {
         let layout = scenario.layout();
         let tiers = layout.tiers.len();
@@ -170,7 +169,7 @@ impl<'a> SimMachine<'a> {
         }
     }
 
-    /// A machine whose tasks have no pages ([`Placement::Fixed`]), so nothing migrates: the
+    /// Creates a machine whose tasks have no pages ([`Placement::Fixed`]), so nothing migrates: the
     /// accesses of a task are divided among the tiers by the fixed `shares` of the task's domain. A
     /// `next_aggregation_ns` of `u64::MAX` marks such a machine.
     fn with_fixed(scenario: &'a Scenario, shares: Vec<Vec<f64>>) -> Self {
@@ -179,19 +178,19 @@ impl<'a> SimMachine<'a> {
         machine
     }
 
-    /// Bytes of migrated pages so far.
+    /// Returns the number of bytes of migrated pages so far.
     pub const fn moved_bytes(&self) -> u64 {
         self.moved_bytes
     }
 
-    /// Energy of the whole machine so far, J; 0 on a platform without power figures.
+    /// Returns the energy of the whole machine so far, J; 0 on a platform without power figures.
     pub const fn energy_j(&self) -> f64 {
         self.energy_j
     }
 
-    /// The share of each tier in the accesses of the steered tasks (the tasks whose pages the
-    /// policy may migrate): the mean over these tasks, weighted by their threads. `None` while no
-    /// steered task runs.
+    /// Returns the share of each tier in the accesses of the steered tasks (the tasks whose pages
+    /// the policy may migrate): the mean over these tasks, weighted by their threads. `None` while
+    /// no steered task runs.
     pub fn reached_shares(&self) -> Option<Vec<f64>> {
         self.reached_shares_of(|_| true)
     }
@@ -217,7 +216,7 @@ impl<'a> SimMachine<'a> {
         (all > 0.0).then(|| sum.iter().map(|part| part / all).collect())
     }
 
-    /// True if all tasks have finished their last run.
+    /// Returns true if all tasks have finished their last run.
     fn has_ended(&self) -> bool {
         self.tasks.iter().all(TaskState::has_ended)
     }
@@ -316,7 +315,7 @@ impl<'a> SimMachine<'a> {
         }
         solved.running = running;
         if loads.is_empty() {
-            // The power depends on the background traffic even while no task runs.
+            // Keeps the background traffic, on which the power depends even while no task runs.
             *solved = Solved { background_gbps, ..Solved::default() };
             return;
         }
@@ -331,8 +330,8 @@ impl<'a> SimMachine<'a> {
         solved.loads = loads;
     }
 
-    /// The traffic on each tier that the tasks do not cause, GB/s: DMA of the active devices, and
-    /// migration.
+    /// Returns the traffic on each tier that the tasks do not cause, GB/s: DMA of the active
+    /// devices, and migration.
     fn background_gbps(&self) -> Vec<f64> {
         let mut gbps = vec![0.0; self.layout.tiers.len()];
         for device in self.devices() {
@@ -346,7 +345,7 @@ impl<'a> SimMachine<'a> {
         gbps
     }
 
-    /// The devices that are active now.
+    /// Returns the devices that are active now.
     fn devices(&self) -> impl Iterator<Item = &'a TrafficDevice> {
         let now_ns = self.now_ns;
         let active =
@@ -354,8 +353,8 @@ impl<'a> SimMachine<'a> {
         self.scenario.devices.iter().filter(active)
     }
 
-    /// The source tier and the target tier of the page group that migrates now; `None` if no page
-    /// group migrates.
+    /// Returns the source tier and the target tier of the page group that migrates now; `None` if
+    /// no page group migrates.
     fn moving(&self) -> Option<(usize, usize)> {
         let step = self.queue.first()?;
         match &self.tasks[step.task].memory {
@@ -364,7 +363,8 @@ impl<'a> SimMachine<'a> {
         }
     }
 
-    /// The fraction of time for which threads stall on migrating pages, at most [`STALL_MAX`].
+    /// Returns the fraction of time for which threads stall on migrating pages, at most
+    /// [`STALL_MAX`].
     fn stall(&self) -> f64 {
         let Some((from, to)) = self.moving() else { return 0.0 };
         let migration = &self.scenario.migration;
@@ -376,8 +376,8 @@ impl<'a> SimMachine<'a> {
         (pages_per_ns * migration.stall_ns / threads.max(1.0)).min(STALL_MAX)
     }
 
-    /// The speed of the task at index `entry` of `equilibrium.running`, divided by the speed that
-    /// the task has when it runs alone on the machine with all pages on the first tier.
+    /// Returns the speed of the task at index `entry` of `equilibrium.running`, divided by the
+    /// speed that the task has when it runs alone on the machine with all pages on the first tier.
     fn speed(&self, entry: usize) -> f64 {
         let (at, phase) = self.equilibrium.running[entry];
         let program = &self.scenario.tasks[at].program;
@@ -385,9 +385,9 @@ impl<'a> SimMachine<'a> {
         program.speed(phase, gbps) * (1.0 - self.stall())
     }
 
-    /// Time until the next event, ns, at least 1 and at most `limit_ns`. Events are the start and
-    /// the end of a task, of a phase and of the traffic of a device, and the end of an aggregation
-    /// interval of DAMON.
+    /// Returns the time until the next event in ns, at least 1 and at most `limit_ns`. Events are
+    /// the start and the end of a task, of a phase and of the traffic of a device, and the end of
+    /// an aggregation interval of DAMON.
     fn step(&self, limit_ns: u64) -> u64 {
         let mut step = limit_ns;
         let mut until = |at_ns: u64| {
@@ -445,8 +445,9 @@ impl<'a> SimMachine<'a> {
         self.count_energy(step_ns);
     }
 
-    /// For each tier, the fraction of its outstanding reads that its queue counters count. The
-    /// fraction is below 1 if more reads are outstanding than the counters can count (`reads_max`).
+    /// Returns, for each tier, the fraction of its outstanding reads that its queue counters count.
+    /// The fraction is below 1 if more reads are outstanding than the counters can count
+    /// (`reads_max`).
     fn counted_part(&self) -> Vec<f64> {
         let tiers = &self.scenario.platform.tiers;
         let mut reads = vec![0.0; tiers.len()];
@@ -464,8 +465,8 @@ impl<'a> SimMachine<'a> {
         tiers.iter().zip(reads).map(part).collect()
     }
 
-    /// Adds the energy of the whole machine in `step_ns` nanoseconds, on a platform with power
-    /// figures.
+    /// Adds the energy of the whole machine in `step_ns` nanoseconds, if the platform has power
+    /// data.
     fn count_energy(&mut self, step_ns: u64) {
         if let Some(watts) = power::watts(self) {
             self.energy_j += watts * step_ns as f64 * 1e-9;
@@ -495,8 +496,8 @@ impl<'a> SimMachine<'a> {
 
     /// Migrates queued page groups, as many as the migration rate allows in the step that has just
     /// ended. Drops a move if the group is on the target tier already, or if the target tier would
-    /// have less free memory than its reserve. If two tiers carry only 1/n of the migration rate, a
-    /// move between them counts n times its bytes.
+    /// have less free memory than its reserve. Between two tiers that carry only 1/n of the
+    /// migration rate, a move takes n times its bytes from `carried_bytes`.
     fn migrate(&mut self, step_ns: u64) {
         self.carried_bytes += self.rate_limit_gbps * step_ns as f64;
         while let Some(step) = self.queue.first() {
@@ -649,7 +650,8 @@ impl Machine for SimMachine<'_> {
     }
 }
 
-/// The bytes of a task's pages on each tier, in [`HEAT_BANDS`] bands of hotness, the hottest first.
+/// Returns the bytes of a task's pages on each tier, in [`HEAT_BANDS`] bands of hotness, the
+/// hottest first.
 fn bands(pages: &Pages, heat: &Heat, damon: &Damon) -> Vec<HeatBand> {
     let samples = heat::samples(damon);
     let looks_per_s = 1e9 / damon.sampling_ns as f64;
@@ -668,23 +670,23 @@ fn bands(pages: &Pages, heat: &Heat, damon: &Damon) -> Vec<HeatBand> {
     bands
 }
 
-/// The bandwidth of migration from tier `from` to tier `to`, GB/s: `limit_gbps`, and at most the
-/// part of each tier's bandwidth that background traffic can take.
+/// Returns the bandwidth of migration from tier `from` to tier `to`, GB/s: `limit_gbps`, and at
+/// most the part of each tier's bandwidth that background traffic can take.
 fn migration_gbps(layout: &Layout, limit_gbps: f64, from: usize, to: usize) -> f64 {
     let most = layout.tiers[from].rated_gbps.min(layout.tiers[to].rated_gbps);
     limit_gbps.min(BACKGROUND_MAX * most)
 }
 
-/// The reserve of `tier`, bytes: migration to `tier` leaves this much memory free for allocations.
-/// Demotion of cold pages from `tier` stops at the same amount of free memory. Pages of the last
-/// tier cannot be demoted, so the last tier has no reserve.
+/// Returns the reserve of `tier`, bytes: migration to `tier` leaves this much memory free for
+/// allocations. Demotion of cold pages from `tier` stops at the same amount of free memory. Pages
+/// of the last tier cannot be demoted, so the last tier has no reserve.
 fn reserve(layout: &Layout, tier: usize) -> u64 {
     let last = tier + 1 == layout.tiers.len();
     let part = if last { 0.0 } else { migrator::DEMOTE_UP_TO };
     (part * layout.tiers[tier].capacity_bytes as f64) as u64
 }
 
-/// The share of each tier in a task's accesses; `None` if the task does not run.
+/// Returns the share of each tier in a task's accesses; `None` if the task does not run.
 fn shares(memory: &Placement) -> Option<Vec<f64>> {
     match memory {
         Placement::None => None,

@@ -1,4 +1,5 @@
-//! Memory modules: command timing, command order, closed formulas, and published figures.
+//! Tests the simulation of memory modules: command timing, command order, closed formulas, and
+//! published figures.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -34,8 +35,8 @@ struct Script {
 }
 
 impl Script {
-    /// Creates a script of requests. A request has the time of its arrival, true for a write, and
-    /// bank, row and column.
+    /// Creates a script of requests. Each request is given by its arrival time, true for a write,
+    /// and its bank, row and column.
     fn new(requests: &[(u64, bool, u8, u32, u16)]) -> Self {
         let request = |(tag, &(at, write, bank, row, column)): (usize, _)| Request {
             at,
@@ -63,8 +64,8 @@ impl Source for Script {
     }
 }
 
-/// A controller that keeps rows open and does not refresh. It issues only commands that a request
-/// needs.
+/// Returns a controller that keeps rows open and does not refresh. It issues only commands that a
+/// request needs.
 fn plain() -> Controller {
     Controller {
         row_policy: RowPolicy::Open,
@@ -97,7 +98,8 @@ fn kinds(commands: &[Command]) -> Vec<&'static str> {
     commands.iter().map(|command| command.kind.name()).collect()
 }
 
-/// The clocks from the first command of the kind `from` to the last command of the kind `to`.
+/// Returns the clocks from the first command of the kind `from` to the last command of the kind
+/// `to`.
 fn gap(commands: &[Command], from: Kind, to: Kind) -> u64 {
     let first = commands.iter().find(|command| command.kind == from).unwrap().at;
     commands.iter().rev().find(|command| command.kind == to).unwrap().at - first

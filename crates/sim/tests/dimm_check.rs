@@ -1,4 +1,4 @@
-//! Tests of the scheduler of the DIMM simulation, whose commands the independent checker checks.
+//! Tests the scheduler of the DIMM simulation: the independent checker checks its commands.
 //!
 //! Every module is run with densities, widths, mixes, patterns, layouts, policies and queues drawn
 //! at random: no command violates a rule. Then tables are changed one field at a time: the
@@ -69,8 +69,8 @@ const MODULES: [(&str, Option<&str>); 5] = [
     ("ddr3-1600", None),
 ];
 
-/// A module in which no rule hides another. In the unchanged tables, tRC equals tRAS plus tRP,
-/// tCCD_S equals the length of a burst, and tFAW of DDR5 is four tRRD_S. With the longer times
+/// Returns a module in which no rule hides another. In the unchanged tables, tRC equals tRAS plus
+/// tRP, tCCD_S equals the length of a burst, and tFAW of DDR5 is four tRRD_S. With the longer times
 /// here, each of these rules can be violated alone.
 fn with_room(name: &str, width: Option<&str>) -> Device {
     let options = Options { width: width.map(Into::into), ..Options::default() };
@@ -82,7 +82,7 @@ fn with_room(name: &str, width: Option<&str>) -> Device {
     device
 }
 
-/// True if commands scheduled by the changed tables violate the correct tables in some run.
+/// Returns true if commands scheduled by the changed tables violate the correct tables in some run.
 fn is_caught(good: &Device, broken: &Device) -> bool {
     (0..24).any(|seed| {
         let mut setup = Setup::random("rdimm-6400-2r", seed);

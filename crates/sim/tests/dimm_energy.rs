@@ -1,4 +1,4 @@
-//! The power of modules under load.
+//! Compares the power of modules under load with published figures.
 
 use interleaf_sim::dimm::{
     closed_loop::Pattern,
@@ -7,8 +7,8 @@ use interleaf_sim::dimm::{
     run::Setup,
 };
 
-/// The energy of a run on a module with 16 Gb devices at the total bandwidth `gbps`, or at the
-/// maximum bandwidth if `gbps` is `None`. Only one of the two sub-channels of the module is
+/// Returns the energy of a run on a module with 16 Gb devices at the total bandwidth `gbps`, or at
+/// the maximum bandwidth if `gbps` is `None`. Only one of the two sub-channels of the module is
 /// simulated, and its energy is doubled.
 fn power(name: &str, width: &str, gbps: Option<f64>, mix: &str) -> Energy {
     let options = Options { width: Some(width.into()), ..Options::default() };
@@ -41,8 +41,8 @@ fn fewer_wider_devices_draw_less() {
     }
 }
 
-/// Modules of 64 GB: 5 to 8 W idle, and about 20 W at most (as Micron showed for an MCR DIMM). At
-/// the same bandwidth, an MRDIMM draws up to 15 % more power than an RDIMM.
+/// Modules of 64 GB draw 5 to 8 W idle, and about 20 W at most (as Micron showed for an MCR DIMM).
+/// At the same bandwidth, an MRDIMM draws up to 15 % more power than an RDIMM.
 #[test]
 fn module_power_is_in_the_published_range() {
     for mix in ["R", "W5"] {

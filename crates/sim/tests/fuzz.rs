@@ -1,5 +1,6 @@
-//! Mutated scenario, device and expander files and DIMM traces: no parser panics, each error names
-//! the file with the line or the field, and accepted scenarios can be simulated.
+//! Feeds the parsers with mutated scenario, device and expander files and DIMM traces: no parser
+//! panics, each error names the file with the line or the field, and accepted scenarios can be
+//! simulated.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -136,7 +137,7 @@ enum Mutation {
     Number(Index, &'static str),
 }
 
-/// Numbers at and beyond the limits of valid ranges, and some within.
+/// Numbers at and beyond the limits of valid ranges, and some numbers within the ranges.
 const NUMBERS: [&str; 16] = [
     "nan",
     "inf",
@@ -204,7 +205,7 @@ fn mutate(text: &str, mutation: &Mutation) -> String {
     lines.join("\n")
 }
 
-/// The byte range of each number in a text: its start, and its end, which is excluded.
+/// Returns the byte range of each number in a text: its start, and its end, which is excluded.
 fn numbers(text: &str) -> Vec<(usize, usize)> {
     let mut found: Vec<(usize, usize)> = vec![];
     for (at, _) in text.char_indices().filter(|(_, c)| c.is_ascii_digit() || *c == '.') {
@@ -252,7 +253,7 @@ fn check_device<T>(found: Result<T, DeviceError>, text: &str) -> Result<(), Test
     }
 }
 
-/// The scenario of a file and its duration, if the file is valid.
+/// Returns the scenario of a file and its duration, if the file is valid.
 fn scenario(text: &str) -> Option<(Scenario, f64)> {
     let demands = |_: DemandSource<'_>| {
         Ok::<_, FileError>(LoadedDemand {
@@ -287,8 +288,8 @@ fn sane(outcome: &Outcome, scenario: &Scenario) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// A configuration of proptest with `cases` cases. Failing seeds are not stored: proptest stores
-/// them beside a folder `src`, and an integration test is not below such a folder.
+/// Returns a configuration of proptest with `cases` cases. Failing seeds are not stored: proptest
+/// stores them beside a folder `src`, and an integration test is not below such a folder.
 fn config(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }

@@ -1,5 +1,4 @@
-//! Properties of the simulated machine, checked on servers of the repository and on random
-//! scenarios.
+//! Checks properties of the simulated machine on servers of the repository and on random scenarios.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -43,8 +42,8 @@ fn demand(name: &str) -> Demand {
     demand_toml::parse(name, &text).unwrap()
 }
 
-/// A scenario of `demand` on `platform`, with exact counters, and with page groups coarse enough
-/// for a fast test.
+/// Returns a scenario of `demand` on `platform`, with exact counters, and with page groups coarse
+/// enough for a fast test.
 fn quiet(platform: &Platform, demand: &Demand, threads: u32) -> Scenario {
     let task = Task::new(platform, platform, demand, threads);
     Scenario {
@@ -81,14 +80,14 @@ fn gbps(sample: &Sample) -> f64 {
     bytes(sample) / sample.span.as_nanos() as f64
 }
 
-/// The outcome of `policy`, compared with the best static shares.
+/// Returns the outcome of `policy`, compared with the best static shares.
 fn run(scenario: &Scenario, policy: PolicyKind, seconds: u64) -> Outcome {
     let prepared = PreparedScenario::new(scenario, Duration::from_secs(seconds));
     let settings = Settings::default();
     prepared.run(&Trial { policy, points: None, curve_error: 0.0, settings }).unwrap()
 }
 
-/// The outcome of a run with fixed shares. The best static shares are not searched, so
+/// Returns the outcome of a run with fixed shares. The best static shares are not searched, so
 /// `best_static` of the outcome is `None`.
 fn keep(scenario: &Scenario, shares: &[f64], seconds: u64) -> Outcome {
     let duration = Duration::from_secs(seconds);
@@ -139,8 +138,8 @@ fn any_hotness() -> impl Strategy<Value = Hotness> {
     ]
 }
 
-/// A sequence of targets. A target has the share of the first tier, a flag that is true for the
-/// order [`Order::HottestFirst`], and the number of samples for which the target lasts.
+/// Generates a sequence of targets. A target has the share of the first tier, a flag that is true
+/// for the order [`Order::HottestFirst`], and the number of samples for which the target lasts.
 fn any_goals() -> impl Strategy<Value = Vec<(f64, bool, usize)>> {
     prop::collection::vec((0.0..=1.0f64, any::<bool>(), 1..40usize), 1..8)
 }
@@ -203,7 +202,8 @@ fn no_sample_moves_more_than_the_rate() {
     let group_bytes = scenario.tasks[0].footprint_bytes / scenario.page_groups as u64 + 1;
     let most = 800_000_000 + group_bytes;
     let mut machine = SimMachine::new(&scenario, local(&scenario));
-    // New targets come during a migration, at its end, and later.
+    // New targets are set during a migration, at the end of a migration, and later. In each case,
+    // no sample may move more than `most` bytes.
     for at in 0..400 {
         if at % (1 + at / 50) == 0 {
             aim(&mut machine, vec![target(0, 0.01 * ((at * 37) % 100) as f64, Order::Interleave)]);
@@ -327,8 +327,8 @@ fn a_task_that_is_not_steered_stays() {
     scenario.tasks.push(other);
     let outcome = run(&scenario, PolicyKind::Dmi, 120);
     assert!(outcome.moved_bytes > 0);
-    // The same scenario again, now sample by sample, to check the pages of the second task in each
-    // sample.
+    // Simulates the same scenario again, sample by sample: in no sample may a page of the second
+    // task be on the second tier.
     let layout_scopes = SimMachine::new(&scenario, local(&scenario)).layout().scopes.clone();
     assert_eq!(layout_scopes.iter().map(|scope| scope.steered).collect::<Vec<_>>(), [true, false]);
     let mut machine = SimMachine::new(&scenario, local(&scenario));

@@ -1,4 +1,4 @@
-//! The scenario files of the repository, and the example of the manual, can be built.
+//! Checks that the scenario files of the repository, and the example of the manual, can be built.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -11,7 +11,7 @@ use std::fs;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../");
 
-/// The text of a file of the repository.
+/// Returns the text of a file of the repository.
 fn text(path: &str) -> String {
     fs::read_to_string(format!("{ROOT}{path}")).unwrap_or_else(|why| panic!("{path}: {why}"))
 }

@@ -41,9 +41,9 @@ const ACCELERATOR: &str = "tcg,thread=single";
 /// a 6.12 kernel crashed, most in `kmalloc`.
 const PROCESSOR: &str = "qemu64,-cx16";
 
-/// The QEMU arguments for a clock of the guest that counts executed instructions and skips idle
-/// time. Load on the host therefore changes no duration in the guest, and a sleeping guest takes no
-/// time of the host. On the guest's clock, each instruction takes 2^`shift` ns.
+/// Returns the QEMU arguments for a clock of the guest that counts executed instructions and skips
+/// idle time. Load on the host therefore changes no duration in the guest, and a sleeping guest
+/// takes no time of the host. On the guest's clock, each instruction takes 2^`shift` ns.
 fn virtual_clock(shift: u32) -> [String; 4] {
     ["-icount".into(), format!("shift={shift},sleep=off"), "-rtc".into(), "clock=vm".into()]
 }
@@ -82,7 +82,8 @@ pub struct Boot<'a> {
     /// Other programs, by their name in the guest's `/bin`. The guest also gets the shared
     /// libraries that these programs are linked with. Default: none.
     pub programs: Vec<(&'a str, &'a Path)>,
-    /// Other text files of the host, by their path in the guest. Default: none.
+    /// Other text files: their path in the guest, and the file on the host that is copied to it.
+    /// Default: none.
     pub files: Vec<(String, PathBuf)>,
     /// Text files of this guest alone: their path in the guest, and their text. Default: none.
     pub texts: Vec<(String, String)>,
@@ -108,8 +109,8 @@ pub struct Boot<'a> {
     /// instructions, and therefore less time of the host. Default: 2. Tests in which the
     /// processor's speed matters use 1: 0.5 GIPS.
     pub clock_shift: u32,
-    /// A folder whose files are copied to the same paths in the guest, as executable files.
-    /// Default: none.
+    /// A folder whose files are copied into the guest, each to its path below the folder, as
+    /// executable files. Default: none.
     pub root: Option<PathBuf>,
     /// Kernel modules, by their name in the guest's `/modules`. Default: none.
     pub modules: Vec<(String, PathBuf)>,
@@ -120,7 +121,7 @@ pub struct Boot<'a> {
 }
 
 impl<'a> Boot<'a> {
-    /// A boot with default parameters.
+    /// Creates a boot with default parameters.
     #[must_use]
     pub fn new(series: Series, topology: &'a Topology, guest: &'a Path, steps: &'a str) -> Self {
         let (programs, files, texts, under) = (vec![], vec![], vec![], vec![]);
@@ -150,7 +151,7 @@ impl<'a> Boot<'a> {
     ///
     /// # Errors
     ///
-    /// The steps cannot be parsed, or files on the host cannot be read or written.
+    /// If the steps cannot be parsed, or files on the host cannot be read or written.
     pub fn run(&self) -> io::Result<Outcome> {
         step::parse(self.steps).map_err(io::Error::other)?;
         let series = self.series;
@@ -208,7 +209,7 @@ impl<'a> Boot<'a> {
         }
     }
 
-    /// The topology, with a single processor per node if `has_single_processors` is true.
+    /// Returns the topology, with a single processor per node if `has_single_processors` is true.
     fn machine(&self) -> Topology {
         let mut machine = self.topology.clone();
         if self.has_single_processors {
@@ -227,7 +228,7 @@ impl<'a> Boot<'a> {
         format!("{machine:?} {contents:?}")
     }
 
-    /// The text files of this guest alone, and the file of its steps.
+    /// Returns the text files of this guest alone, and the file of its steps.
     fn texts(&self) -> Vec<(String, String)> {
         let steps = ("/steps".to_string(), self.steps.to_string());
         self.texts.iter().cloned().chain([steps]).collect()
@@ -276,8 +277,8 @@ impl<'a> Boot<'a> {
         Ok(command)
     }
 
-    /// The QEMU arguments for the start of the guest: from a kernel and an initramfs, or from a
-    /// snapshot.
+    /// Returns the QEMU arguments for the start of the guest: from a kernel and an initramfs, or
+    /// from a snapshot.
     fn start(
         &self,
         kernel: &Kernel,
@@ -307,8 +308,8 @@ impl<'a> Boot<'a> {
         Ok(words)
     }
 
-    /// The guest's root file system, with the text files `texts`: the path of each in the guest,
-    /// and its text.
+    /// Returns the guest's root file system, with the text files `texts`: the path of each in the
+    /// guest, and its text.
     fn initramfs(&self, texts: &[(String, String)]) -> io::Result<Vec<u8>> {
         let mut initramfs = Initramfs::default();
         initramfs.program("/init", self.guest)?;
@@ -336,10 +337,10 @@ impl<'a> Boot<'a> {
         initramfs.archive()
     }
 
-    /// The QEMU arguments for the device behind `socket`, and for the plugin that follows the
-    /// guest's clock. QEMU closes the connection if a reply takes longer than `x-msg-timeout`, 60 s
-    /// here and 5 s by default. If the device follows the guest's clock, writes are not posted: the
-    /// vCPU waits for the device's reply to each write.
+    /// Returns the QEMU arguments for the device behind `socket`, and for the plugin that follows
+    /// the guest's clock. QEMU closes the connection if a reply takes longer than `x-msg-timeout`,
+    /// 60 s here and 5 s by default. If the device follows the guest's clock, writes are not
+    /// posted: the vCPU waits for the device's reply to each write.
     fn vfio_user(&self, socket: &Path) -> Vec<String> {
         let path = socket.display();
         let is_waiting = self.clock.is_some();
@@ -356,7 +357,7 @@ impl<'a> Boot<'a> {
     }
 }
 
-/// The missing prerequisite for a boot of this series, kernel or QEMU; `None` if both are
+/// Returns the missing prerequisite for a boot of this series, kernel or QEMU; `None` if both are
 /// installed. Tests call this before they build a guest.
 #[must_use]
 pub fn missing(series: Series) -> Option<Outcome> {

@@ -1,6 +1,6 @@
-//! Unpacks a captured machine from a guest: the folder that `interleaf doctor --capture` saved in
-//! the guest, and whose files the step `dump` printed. `interleaf --root` reads the unpacked
-//! folder.
+//! Unpacks a captured machine from the output of a guest. `interleaf doctor --capture` saved the
+//! captured machine as a folder in the guest, and the step `dump` printed the folder's files.
+//! `interleaf --root` reads the unpacked folder.
 
 use std::{
     fs::{self, OpenOptions},
@@ -16,7 +16,7 @@ const KEEP: &str = ".keep";
 ///
 /// # Errors
 ///
-/// `target` exists already or cannot be written, or a line does not have the format of a dump.
+/// If `target` exists already or cannot be written, or a line does not have the format of a dump.
 pub fn unpack(lines: &[String], target: &Path) -> io::Result<()> {
     fs::create_dir(target)?;
     for line in lines {

@@ -1,5 +1,5 @@
-//! Simulated results of the guest's program `load` under a policy, for comparison with a daemon
-//! that steers real pages.
+//! Simulates the guest's program `load` under a policy, for comparison with a daemon that steers
+//! real pages.
 //!
 //! Simulation and guest have the same threads on the same platform, and the same hot and cold
 //! pages. The guest differs in two points: a real kernel migrates the pages at its own speed, and
@@ -67,8 +67,8 @@ pub struct Settled {
 }
 
 impl Expected {
-    /// A run of `load` with the files `platform` and `demand`, in which all `threads` threads are
-    /// active. The run has no cold pages, and the default migration rate of a scenario.
+    /// Creates a run of `load` with the files `platform` and `demand`, in which all `threads`
+    /// threads are active. The run has no cold pages, and the default migration rate of a scenario.
     #[must_use]
     pub fn new(platform: PathBuf, demand: PathBuf, threads: u32, hot_bytes: u64) -> Self {
         let migration_gbps = Migration::default().bandwidth_gbps;
@@ -76,21 +76,22 @@ impl Expected {
         Self { platform, demand, threads, hot_bytes, cold_bytes, phases, migration_gbps }
     }
 
-    /// The workload that the guest's program `load` emulates, made from the same files on the host.
+    /// Builds the workload that the guest's program `load` emulates, from the platform file and the
+    /// demand file that `load` also reads.
     ///
     /// # Errors
     ///
-    /// A file cannot be read.
+    /// If one of the files cannot be read.
     pub fn emulated(&self) -> io::Result<Emulated> {
         let (platform, measured_on, demand) = load::read(&self.platform, &self.demand)?;
         Ok(Emulated::new(platform, &measured_on, &demand, self.threads, &self.phases))
     }
 
-    /// The best weights of each phase, in the order of the phases.
+    /// Returns the best weights of each phase, in the order of the phases.
     ///
     /// # Errors
     ///
-    /// The errors of [`Self::emulated`].
+    /// If [`Self::emulated`] fails.
     pub fn best(&self) -> io::Result<Vec<Best>> {
         let emulated = self.emulated()?;
         let shares = |points: &[u16]| {
@@ -107,12 +108,12 @@ impl Expected {
         (0..emulated.phases()).map(best).collect()
     }
 
-    /// The scenario that simulates this run of `load`. The simulated counters have no noise,
-    /// because the counts that `load` feeds to the daemon have none.
+    /// Returns the scenario that simulates this run of `load`. The simulated counters have no
+    /// noise, because the counts that `load` feeds to the daemon have none.
     ///
     /// # Errors
     ///
-    /// A file cannot be read, or the pages do not fit into the tiers.
+    /// If a file cannot be read, or the pages do not fit into the tiers.
     pub fn scenario(&self) -> io::Result<Scenario> {
         let (platform, measured_on, demand) = load::read(&self.platform, &self.demand)?;
         let mut task = Task::new(&platform, &measured_on, &demand, self.threads);
@@ -144,7 +145,7 @@ impl Expected {
     ///
     /// # Errors
     ///
-    /// The errors of [`Self::scenario`].
+    /// If [`Self::scenario`] fails.
     pub fn settles(
         &self,
         policy: PolicyKind,
@@ -201,7 +202,7 @@ mod tests {
     }
 
     /// In the second phase only a tenth of the threads are active. They do not saturate the first
-    /// tier, so the best placement has all pages there.
+    /// tier, so the best placement has all pages on the first tier.
     #[test]
     fn each_phase_has_its_best() {
         let phases = [(120.0, 1.0), (120.0, 0.1)];

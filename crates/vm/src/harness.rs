@@ -16,7 +16,8 @@ use crate::{
     program,
 };
 
-/// The environment variable with the path of a built program `interleaf` for guests.
+/// Name of the environment variable with the path of an `interleaf` for guests that is built
+/// already.
 const GUEST_PROGRAM: &str = "INTERLEAF_GUEST_PROGRAM";
 
 /// Boots a guest and returns its report after all steps. The guest has the folders `/platforms` and
@@ -27,7 +28,7 @@ const GUEST_PROGRAM: &str = "INTERLEAF_GUEST_PROGRAM";
 ///
 /// # Panics
 ///
-/// The run has an outcome other than completion, or a prerequisite is missing under
+/// If the run has an outcome other than completion, or a prerequisite is missing under
 /// `INTERLEAF_VM=required`.
 #[must_use]
 pub fn guest_record(series: Series, topology: &str, steps: &str) -> Option<Record> {
@@ -97,7 +98,7 @@ pub fn with_all_processors(boot: &mut Boot<'_>) {
 ///
 /// # Panics
 ///
-/// One of the tests panics.
+/// If one of the tests panics.
 pub fn on_each(all: &[Series], test: impl Fn(Series) + Sync) {
     let current = thread::current();
     let name = current.name().unwrap_or("guest");
@@ -109,21 +110,21 @@ pub fn on_each(all: &[Series], test: impl Fn(Series) + Sync) {
     });
 }
 
-/// The first step of `record` whose text is `text`.
+/// Returns the first step of `record` whose text is `text`.
 ///
 /// # Panics
 ///
-/// The guest did not begin the step.
+/// If the guest did not begin the step.
 #[must_use]
 pub fn step<'a>(record: &'a Record, text: &str) -> &'a StepRecord {
     record.step(text).unwrap_or_else(|| panic!("no step {text} in\n{record}"))
 }
 
-/// The output of the first step whose text is `text`, which must have succeeded.
+/// Returns the output of the first step whose text is `text`, which must have succeeded.
 ///
 /// # Panics
 ///
-/// The step failed.
+/// If the step failed.
 pub fn shown<'a>(record: &'a Record, text: &str) -> &'a [String] {
     let taken = step(record, text);
     assert!(taken.succeeded(), "{text}\n{record}");
@@ -142,13 +143,13 @@ pub fn not_tested(outcome: &Outcome) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// Path of a file or folder of the workspace.
+/// Returns the path of a file or folder of the workspace.
 #[must_use]
 pub fn in_workspace(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path)
 }
 
-/// The files below a folder of the workspace, each with its path in the guest.
+/// Returns the files below a folder of the workspace, each with its path in the guest.
 fn data(folder: &str) -> Vec<(String, PathBuf)> {
     let path = in_workspace(folder);
     let entries = fs::read_dir(&path).unwrap_or_else(|why| panic!("{}: {why}", path.display()));
@@ -163,18 +164,19 @@ fn data(folder: &str) -> Vec<(String, PathBuf)> {
     files
 }
 
-/// Path of the guest program, built once.
+/// Returns the path of the guest program, which is built at the first call.
 ///
 /// # Panics
 ///
-/// The build fails.
+/// If the build fails.
 pub fn guest() -> &'static PathBuf {
     static GUEST: OnceLock<PathBuf> = OnceLock::new();
     GUEST.get_or_init(|| built("interleaf-guest", "guest"))
 }
 
-/// Path of the program `interleaf`: the path in `INTERLEAF_GUEST_PROGRAM` if it is in the
-/// environment, otherwise the path of a static program, built once.
+/// Returns the path of the program `interleaf`: the path in the environment variable
+/// `INTERLEAF_GUEST_PROGRAM`, or without the variable, the path of a static program that is built
+/// at the first call.
 fn interleaf() -> &'static PathBuf {
     static INTERLEAF: OnceLock<PathBuf> = OnceLock::new();
     INTERLEAF.get_or_init(|| match env::var_os(GUEST_PROGRAM) {

@@ -1,4 +1,4 @@
-//! The root file system of a guest: a cpio archive in the format `newc`. It is uncompressed,
+//! Builds the root file system of a guest: a cpio archive in the format `newc`. It is uncompressed,
 //! because an emulated processor decompresses more slowly than QEMU copies.
 
 use std::{
@@ -41,18 +41,19 @@ impl Initramfs {
     ///
     /// # Errors
     ///
-    /// `file` cannot be read.
+    /// If `file` cannot be read.
     pub fn program(&mut self, path: &str, file: &Path) -> io::Result<()> {
         let why = |why: io::Error| io::Error::new(why.kind(), format!("{}: {why}", file.display()));
         self.add_entry(path, Kind::Program, fs::read(file).map_err(why)?);
         Ok(())
     }
 
-    /// Adds the files below a folder, as executable files, at the same paths in the guest.
+    /// Adds the files below the host's folder `folder`, as executable files below the guest's
+    /// folder `path`.
     ///
     /// # Errors
     ///
-    /// A file or folder cannot be read.
+    /// If a file or folder cannot be read.
     pub fn tree(&mut self, path: &str, folder: &Path) -> io::Result<()> {
         let why =
             |why: io::Error| io::Error::new(why.kind(), format!("{}: {why}", folder.display()));
@@ -80,7 +81,7 @@ impl Initramfs {
         self.entries.push(Entry { path: path.to_string(), kind, content });
     }
 
-    /// The archive, including all parent folders of the entries.
+    /// Returns the archive, including all parent folders of the entries.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! The kernels that the script `crates/vm/kernels` downloaded: one folder per release in the user's
-//! cache.
+//! Finds the kernels that the script `crates/vm/kernels` downloaded: one folder per release in the
+//! user's cache.
 
 use std::{fmt, fs, io, path::PathBuf, str::FromStr};
 
@@ -26,12 +26,12 @@ pub struct Kernel {
 }
 
 impl Kernel {
-    /// The module of XFS and the modules that it depends on, in the order in which a kernel loads
-    /// them.
+    /// Returns the module of XFS and the modules that it depends on, in the order in which a kernel
+    /// loads them.
     ///
     /// # Errors
     ///
-    /// The modules cannot be listed.
+    /// If the modules cannot be listed.
     pub fn xfs_modules(&self) -> io::Result<Vec<PathBuf>> {
         let folder = self.image.with_file_name("modules");
         let named = |why: io::Error| {
@@ -85,7 +85,7 @@ impl Series {
         }
     }
 
-    /// The latest installed kernel of this series.
+    /// Returns the latest installed kernel of this series.
     ///
     /// # Errors
     ///
@@ -109,7 +109,7 @@ impl Series {
     }
 }
 
-/// The leading numbers of a release, such as 6, 1, 0 and 50 of `6.1.0-50-cloud-amd64`.
+/// Returns the leading numbers of a release, such as 6, 1, 0 and 50 of `6.1.0-50-cloud-amd64`.
 fn numbers(release: &str) -> [u32; 4] {
     let mut numbers = [0; 4];
     for (number, text) in numbers.iter_mut().zip(release.split(|c: char| !c.is_ascii_digit())) {

@@ -1,4 +1,4 @@
-//! Integration tests on a real Linux kernel in QEMU.
+//! Runs integration tests on real Linux kernels in QEMU.
 //!
 //! A test names a kernel series, a memory topology and the steps of the guest. This crate builds an
 //! initramfs and a QEMU command line, boots, and returns an [`Outcome`], which lists all possible

@@ -1,4 +1,4 @@
-//! A running virtual machine: the QEMU process, and the port over which the guest reports.
+//! Runs a virtual machine: the QEMU process, and the port over which the guest reports.
 
 use std::{
     fs,
@@ -17,8 +17,8 @@ use crate::{
     running_guests::{GuestClock, GuestPermit},
 };
 
-/// Called with each line of the guest's report, and with `None` at short intervals while no line
-/// arrives. Returns true to kill the virtual machine.
+/// A function that is called with each line of the guest's report, and with `None` at short
+/// intervals while no line arrives. If it returns true, the virtual machine is killed.
 pub type Watch<'a> = dyn Fn(Option<&Line>) -> bool + 'a;
 
 /// Interval at which a [`Watch`] is called while the guest writes no line.
@@ -28,14 +28,14 @@ const WATCH_PERIOD: Duration = Duration::from_millis(20);
 /// the guest.
 pub(crate) const CONSOLE: &str = "console";
 
-/// The kernel's log of the guest whose files on the host are in `folder`; empty if QEMU failed
-/// before it created the log.
+/// Returns the kernel's log of the guest whose files on the host are in `folder`; empty if QEMU
+/// failed before it created the log.
 pub(crate) fn console(folder: &Path) -> String {
     let console = fs::read(folder.join(CONSOLE)).unwrap_or_default();
     String::from_utf8_lossy(&console).replace('\r', "")
 }
 
-/// A QEMU process, killed when dropped.
+/// A QEMU process, which is killed when this value is dropped.
 pub(crate) struct Machine {
     pub(crate) child: Child,
     pub(crate) started: Instant,
@@ -70,7 +70,7 @@ impl Machine {
     ///
     /// # Errors
     ///
-    /// QEMU cannot be executed.
+    /// If QEMU cannot be executed.
     pub(crate) fn start(qemu: &mut Command, clock: GuestClock) -> io::Result<Self> {
         let permit = GuestPermit::acquire(clock);
         let started = Instant::now();
@@ -92,7 +92,7 @@ impl Machine {
     ///
     /// # Errors
     ///
-    /// The guest stopped, or did not ask within `limit`.
+    /// If the guest stopped, or did not ask within `limit`.
     pub(crate) fn wait_until_ready(&mut self, limit: Duration) -> io::Result<()> {
         let is_ready = |line: Option<&Line>| matches!(line, Some(Line::Ready(_)));
         match self.listen(limit, Some(&is_ready), &[], &mut Record::default()) {

@@ -1,5 +1,5 @@
-//! The result of booting a guest and running its steps (`Outcome`), and the report that the guest
-//! writes to its serial port meanwhile (`Record`).
+//! Defines the result of booting a guest and running its steps (`Outcome`), and the report that the
+//! guest meanwhile writes to its serial port (`Record`).
 
 use std::{fmt, time::Duration};
 
@@ -34,7 +34,7 @@ pub enum Outcome {
         /// QEMU's exit status and error message.
         why: String,
     },
-    /// QEMU is not installed.
+    /// The QEMU that the guest needs is not installed.
     QemuMissing {
         /// The reason, and a remedy.
         why: String,
@@ -99,7 +99,7 @@ impl Record {
         }
     }
 
-    /// The first step whose text is `text`.
+    /// Returns the first step whose text is `text`.
     #[must_use]
     pub fn step(&self, text: &str) -> Option<&StepRecord> {
         self.steps.iter().find(|taken| taken.step == text)
@@ -107,7 +107,7 @@ impl Record {
 }
 
 impl StepRecord {
-    /// True if the step succeeded: its program, if the step ran one, exited with 0.
+    /// Returns true if the step succeeded: its program, if the step ran one, exited with 0.
     #[must_use]
     pub fn succeeded(&self) -> bool {
         matches!(self.ending, Some(Ending::Done | Ending::Exit(0)))

@@ -1,7 +1,7 @@
-//! Programs for the guest. Programs of this workspace are built here and are static: Cargo links
-//! the C library into them. They have a separate target folder, because their flags differ from
-//! those of the tests. Later builds find the programs up to date. Other programs are copied from
-//! the host, with the shared libraries that they are linked with.
+//! Provides programs for the guest. Programs of this workspace are built as static programs: Cargo
+//! links the C library into them. They have a separate target folder, because their flags differ
+//! from those of the tests. Later builds find the programs up to date. Other programs are copied
+//! from the host, with the shared libraries that they are linked with.
 
 use std::{
     env, io,
@@ -18,12 +18,12 @@ const TARGETS: [(&str, &str); 2] =
 /// little, because the boot takes most of a guest's time.
 const PROFILE: &str = "guest";
 
-/// Default folder for guest programs: `tmp/static` in Cargo's target folder, found from the path of
-/// the running program. All integration tests share the folder.
+/// Returns the default folder for guest programs: `tmp/static` in Cargo's target folder, found from
+/// the path of the running program. All integration tests share the folder.
 ///
 /// # Errors
 ///
-/// The path of the running program is unknown, or is not in a target folder.
+/// If the path of the running program is unknown, or is not in a target folder.
 pub fn folder() -> io::Result<PathBuf> {
     let program = env::current_exe()?;
     let target = program.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file());
@@ -31,7 +31,7 @@ pub fn folder() -> io::Result<PathBuf> {
     Ok(target.ok_or_else(none)?.join("tmp/static"))
 }
 
-/// The first of `TARGETS` whose standard library and C compiler are installed; the last of
+/// Returns the first of `TARGETS` whose standard library and C compiler are installed; the last of
 /// `TARGETS` if no target has both.
 fn target() -> io::Result<&'static str> {
     for (target, compiler) in TARGETS {
@@ -51,14 +51,14 @@ fn target() -> io::Result<&'static str> {
 ///
 /// # Errors
 ///
-/// Cargo cannot be started, or the build fails.
+/// If Cargo cannot be started, or the build fails.
 pub fn build(package: &str, program: &str, folder: &Path) -> io::Result<PathBuf> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let target = target()?;
     let output = Command::new(cargo)
         .args(["build", "--quiet", "--locked", "--package", package, "--bin", program])
         .args(["--profile", PROFILE])
-        // With `--target`, Cargo does not apply the flags to build scripts and procedural macros,
+        // With `--target`, Cargo does not apply `RUSTFLAGS` to build scripts and procedural macros,
         // which cannot be static.
         .args(["--target", target, "--target-dir"])
         .arg(folder)
@@ -73,12 +73,12 @@ pub fn build(package: &str, program: &str, folder: &Path) -> io::Result<PathBuf>
     Ok(folder.join(target).join(PROFILE).join(program))
 }
 
-/// The paths of the shared libraries, including the loader, that a program of this host is linked
-/// with; none if the program is static.
+/// Returns the paths of the shared libraries, including the loader, that a program of this host is
+/// linked with; none if the program is static.
 ///
 /// # Errors
 ///
-/// `ldd` cannot be started.
+/// If `ldd` cannot be started.
 pub fn libraries(program: &Path) -> io::Result<Vec<String>> {
     let output = Command::new("ldd").arg(program).output()?;
     let text = String::from_utf8_lossy(&output.stdout);

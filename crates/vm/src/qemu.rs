@@ -1,5 +1,5 @@
-//! The QEMU that the script `crates/vm/kernels` unpacked. It can present a vfio-user device to the
-//! guest. The same folder has programs for guests.
+//! Finds the QEMU that the script `crates/vm/kernels` unpacked. This QEMU can present a vfio-user
+//! device to the guest. The folder of this QEMU also has programs for guests.
 
 use std::{env, ffi::OsString, fs, path::PathBuf};
 
@@ -26,8 +26,8 @@ impl Unpacked {
         Ok(Self { folder })
     }
 
-    /// The command that starts QEMU. The command runs the folder's dynamic loader, so that QEMU
-    /// gets the libraries of the folder, not those of the host.
+    /// Returns the command that starts QEMU. The command runs the folder's dynamic loader, so that
+    /// QEMU gets the libraries of the folder, not those of the host.
     #[must_use]
     pub fn command(&self) -> Vec<OsString> {
         let library = self.folder.join("lib");
@@ -41,15 +41,15 @@ impl Unpacked {
         ]
     }
 
-    /// The folder in which the unpacked QEMU looks for modules (`QEMU_MODULE_DIR`). The folder has
-    /// no modules. Without the variable, QEMU would look in the folder of an installed QEMU, whose
-    /// modules have another version.
+    /// Returns the folder in which the unpacked QEMU looks for modules (`QEMU_MODULE_DIR`). The
+    /// folder has no modules. Without the variable, QEMU would look in the folder of an installed
+    /// QEMU, whose modules have another version.
     #[must_use]
     pub fn modules(&self) -> PathBuf {
         self.folder.join("modules")
     }
 
-    /// The root folder of the programs for guests: `fio`, and the programs of e2fsprogs and
+    /// Returns the root folder of the programs for guests: `fio`, and the programs of e2fsprogs and
     /// xfsprogs.
     #[must_use]
     pub fn guest_root(&self) -> PathBuf {
@@ -57,7 +57,7 @@ impl Unpacked {
     }
 }
 
-/// The user's cache folder, which has the kernels and QEMU.
+/// Returns the user's cache folder, which has the kernels and QEMU.
 pub(crate) fn cache() -> Option<PathBuf> {
     let cache = env::var_os("XDG_CACHE_HOME").filter(|path| !path.is_empty()).map(PathBuf::from);
     let home = || env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));

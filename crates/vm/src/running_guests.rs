@@ -20,7 +20,8 @@ pub(crate) enum GuestClock {
 }
 
 impl GuestClock {
-    /// The number of guests with this clock that may run at the same time on each CPU of the host.
+    /// Returns the number of guests with this clock that may run at the same time on each CPU of
+    /// the host.
     fn guests_per_cpu(self) -> usize {
         match self {
             Self::Host => 3,

@@ -1,5 +1,5 @@
-//! Snapshots of booted guests. Most guests of the tests have one of a few kernels, topologies and
-//! command lines. The test process boots one guest for each combination of kernel, topology and
+//! Takes snapshots of booted guests. Most guests of the tests have one of a few kernels, topologies
+//! and command lines. The test process boots one guest for each combination of kernel, topology and
 //! command line. While this guest waits for its steps, the process saves the memory and the devices
 //! of the guest. The other guests start from this snapshot, in a twentieth of the time of a boot.
 
@@ -44,14 +44,14 @@ type Taken = Arc<OnceLock<Result<Arc<Snapshot>, String>>>;
 static SNAPSHOTS: Mutex<BTreeMap<String, Taken>> = Mutex::new(BTreeMap::new());
 
 impl Snapshot {
-    /// The snapshot of a guest with the description `kind`. The first caller boots a guest within
-    /// `limit`, and callers with the same `kind` wait for its snapshot. `command` gets a folder for
-    /// files and the path of the socket of QEMU's monitor, and returns the QEMU command of a guest
-    /// without steps.
+    /// Returns the snapshot of a guest with the description `kind`. The first caller boots a guest
+    /// within `limit`, and callers with the same `kind` wait for its snapshot. `command` gets a
+    /// folder for files and the path of the socket of QEMU's monitor, and returns the QEMU command
+    /// of a guest without steps.
     ///
     /// # Errors
     ///
-    /// The guest did not boot, or QEMU could not save it.
+    /// If the guest did not boot, or QEMU could not save it.
     pub(crate) fn of(
         kind: String,
         limit: Duration,
@@ -87,8 +87,8 @@ impl Snapshot {
         let mut monitor = Monitor::connect(&socket)?;
         monitor.execute("qmp_capabilities", json!({}))?;
         monitor.execute("migrate-set-parameters", json!({ "max-bandwidth": RATE_MAX }))?;
-        // Stop the guest first. QEMU can save a running guest, but of some 80 such snapshots one
-        // was inconsistent: its kernel crashed at the first interrupt.
+        // Stop the guest first. QEMU can save a running guest, but of about 80 snapshots of running
+        // guests one was inconsistent: its kernel crashed at the first interrupt.
         monitor.execute("stop", json!({}))?;
         let uri = format!("exec:cat > {}", snapshot.path());
         monitor.execute("migrate", json!({ "uri": uri }))?;
@@ -103,12 +103,12 @@ impl Snapshot {
         Ok(snapshot)
     }
 
-    /// The argument of QEMU's option `-incoming`.
+    /// Returns the argument of QEMU's option `-incoming`.
     pub(crate) fn incoming(&self) -> String {
         format!("exec:cat {}", self.path())
     }
 
-    /// A path under which other processes can open the unlinked file.
+    /// Returns a path under which other processes can open the unlinked file.
     fn path(&self) -> String {
         format!("/proc/{}/fd/{}", process::id(), self.file.as_raw_fd())
     }

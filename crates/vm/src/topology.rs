@@ -1,4 +1,4 @@
-//! Memory topologies, and the QEMU flags for them.
+//! Reads memory topologies, and returns the QEMU flags for them.
 //!
 //! A file lists the nodes in order, and the firmware's figures for the paths between them, as in
 //! the ACPI tables SRAT, SLIT and HMAT:
@@ -44,8 +44,8 @@ pub struct Node {
     /// Number of processors of the node. The processors of each node form a socket. Default: 0.
     #[serde(default)]
     pub cpus: u32,
-    /// Memory size, MiB. With a multiple of 128 MiB, the size of the kernel's memory blocks on x86,
-    /// each memory block is on one node.
+    /// Memory size, MiB. If it is a multiple of 128 MiB, the size of the kernel's memory blocks on
+    /// x86, each memory block is on a single node.
     pub memory_mib: u32,
     /// True if the memory is a pluggable module (`pc-dimm` of QEMU), like the memory of an
     /// expander. The guest can set such memory offline if the kernel onlines it as movable (kernel
@@ -98,16 +98,16 @@ const NAMED: [(&str, &str); 8] = [
 ];
 
 impl Topology {
-    /// Names of the topologies of this crate.
+    /// Returns the names of the topologies of this crate.
     pub fn names() -> impl Iterator<Item = &'static str> {
         NAMED.iter().map(|(name, _)| *name)
     }
 
-    /// A topology of this crate, by name.
+    /// Returns the topology of this crate with the name `name`.
     ///
     /// # Errors
     ///
-    /// No topology has this name.
+    /// If no topology has this name.
     pub fn named(name: &str) -> Result<Self, TopologyError> {
         let none = || {
             let names: Vec<_> = Self::names().collect();
@@ -121,8 +121,8 @@ impl Topology {
     ///
     /// # Errors
     ///
-    /// The text is not TOML, has unknown or missing fields, or describes an inconsistent topology,
-    /// for example with a path to a node that does not exist.
+    /// If the text is not TOML, has unknown or missing fields, or describes an inconsistent
+    /// topology, for example with a path to a node that does not exist.
     pub fn read(text: &str) -> Result<Self, TopologyError> {
         let topology: Self = toml::from_str(text)?;
         topology.check().map_err(TopologyError::Wrong)?;
@@ -163,8 +163,8 @@ impl Topology {
         Ok(())
     }
 
-    /// The QEMU flags for the topology. If `shared` is true, the guest's memory is in memfds, which
-    /// other processes can map.
+    /// Returns the QEMU flags for the topology. If `shared` is true, the guest's memory is in
+    /// memfds, which other processes can map.
     #[must_use]
     pub fn flags(&self, shared: bool) -> Vec<String> {
         let (kind, more) = if shared { ("memfd", ",share=on") } else { ("ram", "") };

@@ -1,5 +1,5 @@
-//! Actuators under real kernels. The actuators of each kernel reach the target weights, keep pages
-//! at the target, follow new targets and processes, and restore all settings.
+//! Tests actuators under real kernels. The actuators of each kernel reach the target weights, keep
+//! pages at the target, follow new targets and processes, and restore all settings.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -36,7 +36,7 @@ fn nothing_changed(record: &Record) {
     assert!(!journals.output.iter().any(|name| name.ends_with(".json")), "{record}");
 }
 
-/// The percentage of pages on node 0 in a line such as `pages 0:12288 1:4096`.
+/// Returns the percentage of pages on node 0 in a line such as `pages 0:12288 1:4096`.
 fn points(line: &str) -> Option<f64> {
     let words = line.strip_prefix("pages ")?.split(' ');
     let count = |word: &str| {
@@ -49,15 +49,15 @@ fn points(line: &str) -> Option<f64> {
     (sum > 0.0).then(|| 100.0 * on_0 / sum)
 }
 
-/// The percentage of pages on node 0 in the last output of the step `reading`.
+/// Returns the percentage of pages on node 0 in the last output of the step `reading`.
 fn on_node_0(record: &Record, reading: &str) -> f64 {
     let taken = record.steps.iter().rfind(|taken| taken.step == reading).unwrap();
     taken.output.iter().find_map(|line| points(line)).unwrap_or_else(|| panic!("{record}"))
 }
 
-/// The largest distance of the placement from the target, in percentage points, that `actuate`
-/// printed at its end. `actuate` measures this distance after the placement has reached the last
-/// target.
+/// Returns the largest distance of the placement from the target, in percentage points, that
+/// `actuate` printed at its end. `actuate` measures this distance after the placement has reached
+/// the last target.
 fn stayed(record: &Record, step: &str) -> f64 {
     let lines = shown(record, step).iter();
     let mut found = lines.filter_map(|line| line.strip_prefix("stayed within ")?.parse().ok());
@@ -106,9 +106,9 @@ fn paddr_reaches_and_keeps() {
     nothing_changed(&record);
 }
 
-/// Before Linux 7.2, DAMON has no goal for the share of a node in the steered memory
-/// (`node_eligible_mem_bp`), which `paddr` needs. The actuator `quota` then steers the whole
-/// machine. The placement reaches the target, and stays near the target for 15 s.
+/// The actuator `paddr` needs the DAMOS quota goal `node_eligible_mem_bp` (the share of a node in
+/// the steered memory), which Linux has since 7.2. On older kernels, the actuator `quota` steers
+/// the whole machine. The placement reaches the target, and stays near the target for 15 s.
 #[test]
 fn quotas_reach_and_keep() {
     let actuate = "run actuate --way quota --weights 60:40 --within 4 --leave --stay 15";

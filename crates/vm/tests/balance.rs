@@ -1,7 +1,7 @@
-//! The closed loop on real kernels. `interleaf balance` reads the traffic that the program `load`
-//! feeds for the placement of its pages, decides, migrates pages with DAMON, and reads the traffic
-//! again. The tests compare the final placement with the optimum of the platform's curves, and with
-//! a simulation of the same run.
+//! Tests the closed loop on real kernels. `interleaf balance` reads the traffic that the program
+//! `load` reports for the present placement of its pages, decides, migrates pages with DAMON, and
+//! reads the traffic again. The tests compare the final placement with the optimum of the
+//! platform's curves, and with a simulation of the same run.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -44,7 +44,7 @@ const LATER: usize = 1;
 /// Like `LATER`, with DAMON on physical addresses. The number is larger because each period
 /// migrates only a fraction of the pages that are still on the wrong node. DAMON finds the last of
 /// these pages by random samples, so the number is a range: within the range, pages may migrate as
-/// long as the daemon reports that they do.
+/// long as the daemon reports that pages still migrate.
 const LATER_PHYSICAL: RangeInclusive<usize> = 5..=10;
 
 /// Largest fraction of the pages that may migrate after settling, summed over the checked periods.
@@ -66,8 +66,8 @@ const SETTINGS: [&str; 4] = [
     "list /run/interleaf",
 ];
 
-/// The arguments of the program `load` for the simulation. The run has a single phase, in which the
-/// fraction `active` of the threads is active.
+/// Returns the arguments of the program `load` for the simulation. The run has a single phase, in
+/// which the fraction `active` of the threads is active.
 fn run(active: f64) -> Expected {
     Expected {
         phases: vec![ActivePhase { local_s: 1000.0, active }],
@@ -80,13 +80,13 @@ fn run(active: f64) -> Expected {
     }
 }
 
-/// The best weight of the first tier, percent of the pages, while a fraction `active` of the
-/// threads is active.
+/// Returns the best weight of the first tier, percent of the pages, while a fraction `active` of
+/// the threads is active.
 fn best(active: f64) -> f64 {
     100.0 * run(active).best().unwrap()[0].weights.shares()[0]
 }
 
-/// The text of the daemon's configuration file.
+/// Returns the text of the daemon's configuration file.
 fn config(policy: PolicyKind, scope: &str, actuator: &str) -> String {
     format!(
         "schema = \"interleaf.balance/1\"\n\
@@ -155,7 +155,7 @@ fn periods(record: &Record) -> Vec<Period> {
     taken.output.iter().filter(|line| line.starts_with('{')).map(period).collect()
 }
 
-/// For each step `pages load`, the percentage of pages on node 0.
+/// Returns, for each step `pages load`, the percentage of pages on node 0.
 fn readings(record: &Record) -> Vec<f64> {
     let points = |taken: &StepRecord| {
         let count = |node: &str| {
@@ -210,8 +210,8 @@ fn rests_at_the_best(record: &Record, rests: &str, near: f64, later: RangeInclus
     assert_eq!(published, [format!("0:{target},1:{}", 100.0 - target)], "{record}");
 }
 
-/// The last target weight of the first tier, percent of the pages, in a simulation of the same
-/// policy.
+/// Returns the last target weight of the first tier, percent of the pages, in a simulation of the
+/// same policy.
 fn simulated(policy: PolicyKind) -> f64 {
     static SETTLED: OnceLock<[f64; 2]> = OnceLock::new();
     let all = SETTLED.get_or_init(|| {
@@ -230,7 +230,7 @@ fn agrees_with_the_simulation(record: &Record, policy: PolicyKind, rests: &str) 
     assert!((at.target - simulated).abs() <= NEAR, "{at:?}, simulated {simulated}\n{record}");
 }
 
-/// With high demand, the policy `dmi` approaches the best weights step by step and stays there. At
+/// With high demand, the policy `dmi` approaches the best weights step by step and keeps them. At
 /// low demand `dmi` returns to the first tier step by step. When the demand is high again, `dmi`
 /// searches again.
 fn dmi(series: Series) {
@@ -257,8 +257,8 @@ fn dmi(series: Series) {
 }
 
 /// With high demand, the policy `guided` sets the weights that it computes from the curves,
-/// verifies the result and stays there. At low demand all pages return to the first tier. When the
-/// demand is high again, the pages return to the weights that the policy proposed first.
+/// verifies the result and keeps the weights. At low demand all pages return to the first tier.
+/// When the demand is high again, the pages return to the weights that the policy proposed first.
 fn guided(series: Series) {
     let rests = "as when it settled";
     let more = [
@@ -304,9 +304,9 @@ fn all(series: Series, actuator: &str) {
     });
 }
 
-/// Before Linux 7.2, DAMON has no goal for the share of a node in the steered memory
-/// (`node_eligible_mem_bp`), which `paddr` needs. For the scope of the whole machine, the actuator
-/// is therefore `quota`.
+/// The actuator `paddr` needs the DAMOS quota goal `node_eligible_mem_bp` (the share of a node in
+/// the steered memory), which Linux has since 7.2. On Linux 6.17, the actuator for the scope of the
+/// whole machine is therefore `quota`.
 #[test]
 fn the_loop_settles_on_6_17() {
     all(Series::Of(6, 17), "quota");

@@ -1,5 +1,5 @@
-//! The nodes, memory tiers and weights that kernels derive from memory topologies, each booted in
-//! QEMU.
+//! Tests which nodes, memory tiers and weights kernels derive from memory topologies. Each kernel
+//! is booted in QEMU on each topology.
 //!
 //! If the kernel or QEMU is missing, a test prints that it was skipped, and passes. With
 //! `INTERLEAF_VM=required` in the environment, the test fails instead. See `docs/vm-tests.md`.
@@ -101,7 +101,7 @@ fn note(topology: &str, record: &Record) {
     file.write_all(line.as_bytes()).unwrap();
 }
 
-/// The error message of a step that must have failed.
+/// Returns the error message of a step that must have failed.
 fn refused<'a>(record: &'a Record, text: &str) -> &'a str {
     match &step(record, text).ending {
         Some(Ending::Failed(why)) => why,
@@ -119,8 +119,8 @@ fn one_node(kernel: &Kernel) {
     topology(kernel, "one-node", "", &["0"], &[1]);
 }
 
-/// A node of DRAM and a node of an expander, with an HMAT. This test also places pages, and checks
-/// on which nodes they are.
+/// Tests a topology with a node of DRAM, a node of an expander, and an HMAT. Also places pages, and
+/// checks on which nodes they are.
 fn two_nodes_hmat(kernel: &Kernel) {
     let more = place_pages();
     let Some(record) = topology(kernel, "two-nodes-hmat", &more, &["0", "1"], &[22, 9]) else {
@@ -129,9 +129,9 @@ fn two_nodes_hmat(kernel: &Kernel) {
     weights_place_pages(kernel, &record);
 }
 
-/// A tier of DRAM and a tier of expanders, each with nodes of both sockets. Weights use the
-/// bandwidth from the nearest processors, so the slower path to the other socket's DRAM has no
-/// effect.
+/// Tests a topology with a tier of DRAM and a tier of expanders, each with nodes of both sockets.
+/// Weights use the bandwidth from the nearest processors, so the slower path to the other socket's
+/// DRAM has no effect.
 fn four_nodes(kernel: &Kernel) {
     topology(kernel, "four-nodes", "", &["0-1", "2-3"], &[3, 3, 1, 1]);
 }
@@ -143,7 +143,8 @@ fn three_tiers(kernel: &Kernel) {
     topology(kernel, "three-tiers", "", &["0", "1", "2"], &[19, 9, 2]);
 }
 
-/// Without an HMAT, a node without processors is in the same tier as the other nodes.
+/// Tests a topology without an HMAT: a node without processors is in the same tier as the other
+/// nodes.
 fn no_hmat(kernel: &Kernel) {
     topology(kernel, "no-hmat", "", &["0-1"], &[1, 1]);
 }
@@ -194,7 +195,7 @@ fn topology(
     Some(record)
 }
 
-/// The nodes 0 to `count` - 1 in the kernel's list format, such as `0-3`.
+/// Returns the nodes 0 to `count` - 1 in the kernel's list format, such as `0-3`.
 fn range(count: usize) -> String {
     if count == 1 { "0".to_string() } else { format!("0-{}", count - 1) }
 }
@@ -222,7 +223,7 @@ fn coordinates(record: &Record, machine: &Topology) {
     assert!(listed.contains(&initiator), "{listed:?}");
 }
 
-/// The nodes of each tier, from fast to slow: a faster tier has a smaller number.
+/// Returns the nodes of each tier, from fast to slow: a faster tier has a smaller number.
 fn tiers_of(record: &Record) -> Vec<&str> {
     let mut tiers: Vec<(u32, &str)> = shown(record, &format!("read {TIERS}/memory_tier*/nodelist"))
         .iter()
@@ -260,7 +261,7 @@ fn weight_files(record: &Record, weights: Weights, automatic: &[u8]) {
 
 // --- Pages --------------------------------------------------------------------------------------
 
-/// Steps that place pages and write weights.
+/// Returns steps that place pages and write weights.
 ///
 /// Weighted interleaving selects the node by the page's address. The counts are therefore exact if
 /// the number of pages is a multiple of the sum of the weights: 64 MiB are 16384 pages, 62 MiB are

@@ -1,5 +1,5 @@
-//! An NVRAM card behind the unmodified NVMe driver of Linux: a guest of QEMU uses the card that
-//! `interleaf_card_server` serves.
+//! Tests an NVRAM card behind the unmodified NVMe driver of Linux: a guest of QEMU uses the card
+//! that `interleaf_card_server` serves.
 //!
 //! If the kernel or the unpacked QEMU is missing, a test prints that it was skipped, and passes.
 //! With `INTERLEAF_VM=required` in the environment, the test fails instead. `docs/vm-tests.md` says
@@ -30,7 +30,7 @@ mod use_of_drive;
 
 const LINUX_6_12: Series = Series::Of(6, 12);
 
-/// A card of 512 MiB, because XFS needs 300 MiB.
+/// Returns the settings of a card of 512 MiB, because XFS needs 300 MiB.
 fn settings(version: NvmeVersion, write_cache: bool) -> NvmeSettings {
     NvmeSettings {
         version,
@@ -113,7 +113,7 @@ impl Bench {
         boot.run().unwrap()
     }
 
-    /// The report of a guest that completed all its steps.
+    /// Boots a guest, which must complete `steps`, and returns its report.
     fn guest_record(&self, steps: &str) -> Record {
         match self.boot(steps, None) {
             Outcome::Completed(record) => record,
@@ -121,7 +121,7 @@ impl Bench {
         }
     }
 
-    /// Steps that load XFS and the kernel modules that it depends on.
+    /// Returns steps that load XFS and the kernel modules that it depends on.
     fn load_xfs(&self) -> String {
         let step = |path: &PathBuf| {
             format!("run drive module /modules/{}\n", path.file_name().unwrap().to_str().unwrap())
@@ -130,8 +130,8 @@ impl Bench {
     }
 }
 
-/// The QEMU plugin that reports the guest's clock to the server. Cargo puts it into the folder of
-/// this program.
+/// Returns the path of the QEMU plugin that reports the guest's clock to the server. Cargo puts it
+/// into the folder of this program.
 fn plugin() -> PathBuf {
     let program = env::current_exe().unwrap();
     program.parent().unwrap().join("libinterleaf_qemu_clock.so")

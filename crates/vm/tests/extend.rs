@@ -1,5 +1,5 @@
-//! The pager on a machine with two NUMA nodes. The pages of a thread are on the thread's node, and
-//! no page has wrong content when threads migrate. The store is in memory.
+//! Tests the pager on a machine with two NUMA nodes. The pages of a thread are on the thread's
+//! node, and no page has wrong content when threads migrate. The store is in memory.
 
 use interleaf_vm::{
     Series,
@@ -13,14 +13,14 @@ const WITH_MOVES: [Series; 3] = [Series::Of(6, 12), Series::Of(6, 17), Series::N
 /// Minimum fraction of a thread's resident pages that must be on the thread's node.
 const LOCAL_MIN: f64 = 0.99;
 
-/// Minimum number of resident pages of a thread. A thread that ends its sweep first loses frames to
-/// the other thread, until its node has only the minimum share: 128 frames, an eighth of the even
-/// share of 1,024 frames. Less than a third of the minimum share is the pager's reserve of free
-/// frames, which may hold no pages. The bound is half of the minimum share.
+/// Minimum number of resident pages of a thread: half of the minimum share of its node. The thread
+/// that ends its sweep first loses frames to the other thread, until its node has only the minimum
+/// share: 128 frames, an eighth of the even share of 1,024 frames. Less than a third of the minimum
+/// share is the pager's reserve of free frames, which may hold no pages.
 const RESIDENT_MIN: f64 = 64.0;
 
-/// For each thread of the program `extend`, its node and the numbers of its resident pages on nodes
-/// 0 and 1, as printed after the sweep `round`.
+/// Returns, for each thread of the program `extend`, its node and the numbers of its resident pages
+/// on nodes 0 and 1, as printed after the sweep `round`.
 fn placed(lines: &[String], round: u32) -> Vec<(usize, [f64; 2])> {
     let of_round = |line: &String| {
         let rest = line.strip_prefix(&format!("round {round} node "))?;

@@ -1,5 +1,5 @@
-//! `interleaf balance` under real kernels when the daemon, the steered programs or the machine
-//! fail: pages stay intact and the kernel's settings are restored.
+//! Tests `interleaf balance` under real kernels when the daemon, the steered programs or the
+//! machine fail: pages stay intact and the kernel's settings are restored.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -67,7 +67,7 @@ fn guest_record_on(
     })
 }
 
-/// All executions of a step, in order.
+/// Returns all executions of a step, in order.
 fn all<'a>(record: &'a Record, text: &str) -> Vec<&'a StepRecord> {
     record.steps.iter().filter(|taken| taken.step == text).collect()
 }
@@ -115,7 +115,7 @@ fn check_report(record: &Record, step: &str, ending: Ending, words: &[&str]) {
     }
 }
 
-/// The number of pages on node 0 in the output of a step `pages`.
+/// Returns the number of pages on node 0 in the output of a step `pages`.
 fn on_node_0(taken: &StepRecord) -> u32 {
     let mut words = taken.output[0].split_whitespace();
     words.find_map(|word| word.strip_prefix("0:")?.parse().ok()).unwrap_or(0)
@@ -298,8 +298,8 @@ fn the_protected_are_left_alone() {
     let machine = config(kept, "20:80");
     let group = config("kind = \"cgroup\"\ncgroup = \"/kept\"", "20:80");
     let of_all = "interleaf balance --stop-rivals --config /machine.toml";
-    // The program prints `reached` twice: at 60:40, and at 40:60, which the pages pass on their way
-    // from 60:40 to 20:80.
+    // The program `sweep` prints `reached` twice: at 60:40, and at 40:60, which the pages pass on
+    // their way from 60:40 to 20:80.
     let start_sweep = SWEEP.replace("--tell 60:40", "--tell 60:40 --tell 40:60");
     let of_group = "interleaf balance --stop-rivals --config /group.toml --way paddr";
     let steps = format!(

@@ -65,7 +65,7 @@ const FILTERS: [&str; 8] =
 
 // --- Steps that try the features ----------------------------------------------------------------
 
-/// A file or folder of DAMON, below the first kdamond.
+/// Returns the path of a file or folder of DAMON below the first kdamond.
 fn damon(path: &str) -> String {
     format!("{KDAMONDS}/0/{path}")
 }
@@ -81,8 +81,8 @@ fn try_words(steps: &mut String, path: &str, words: &[&str]) {
     }
 }
 
-/// The steps that try the kernel's features, in an order in which no step changes the result of a
-/// later step.
+/// Returns the steps that try the kernel's features, in an order in which no step changes the
+/// result of a later step.
 fn steps() -> String {
     let mut steps = format!(
         "list {WEIGHTS}\n\
@@ -121,8 +121,8 @@ fn steps() -> String {
         writeln!(steps, "write {} 1", scheme(&format!("{folder}/nr_filters"))).unwrap();
         try_words(&mut steps, &scheme(&format!("{folder}/0/type")), &FILTERS);
     }
-    // A DAMON context without a scheme can be started. One step tries to start it while
-    // `damon_stat` runs, and a later step after `damon_stat` is switched off.
+    // A DAMON context without a scheme can be started. The first `on` is written while `damon_stat`
+    // runs, the second after `damon_stat` is switched off.
     for (path, text) in [
         (damon("contexts/0/schemes/nr_schemes"), "0"),
         (damon("contexts/0/operations"), "paddr"),
@@ -135,8 +135,8 @@ fn steps() -> String {
     steps
 }
 
-/// The name of the errno at the end of a message. The text of the message depends on the guest's C
-/// library.
+/// Returns the name of the errno at the end of a message. The text of the message depends on the
+/// guest's C library.
 fn errno(why: &str) -> &str {
     let names = [("(os error 16)", "EBUSY"), ("(os error 22)", "EINVAL")];
     names.iter().find(|(number, _)| why.ends_with(number)).map_or(why, |(_, name)| name)
@@ -159,15 +159,15 @@ impl Answers<'_> {
         }
     }
 
-    /// The first line of a file, as read by the step at the 0-based position `nth` among the steps
-    /// that read this file; a dash if the file cannot be read.
+    /// Returns the first line of a file, as read by the step at the 0-based position `nth` among
+    /// the steps that read this file; a dash if the file cannot be read.
     fn value(&self, path: &str, nth: usize) -> &str {
         let lines = self.of(&format!("read {path}"), nth);
         lines.ok().and_then(|lines| lines.first()).map_or(NOTHING, String::as_str)
     }
 
-    /// The contents of all files that match a pattern, joined by `between`; a dash if there are
-    /// none. `nth` is the 0-based position among the steps that read this pattern.
+    /// Returns the contents of all files that match a pattern, joined by `between`; a dash if there
+    /// are none. `nth` is the 0-based position among the steps that read this pattern.
     fn values(&self, pattern: &str, nth: usize, between: &str) -> String {
         let lines = self.of(&format!("read {pattern}"), nth).unwrap_or_default();
         let values = lines.iter().filter(|line| !line.contains("/auto: "));
@@ -175,13 +175,13 @@ impl Answers<'_> {
         if values.is_empty() { NOTHING.to_string() } else { values.join(between) }
     }
 
-    /// `yes` if a folder contains a name, otherwise a dash.
+    /// Returns `yes` if a folder contains a name, otherwise a dash.
     fn has(&self, folder: &str, name: &str) -> String {
         let names = self.of(&format!("list {folder}"), 0).unwrap_or_default();
         if names.iter().any(|other| other == name) { "yes" } else { NOTHING }.to_string()
     }
 
-    /// The words among `words` that a file accepts; a dash if it accepts none.
+    /// Returns the words among `words` that a file accepts; a dash if it accepts none.
     fn takes(&self, path: &str, words: &[&str]) -> String {
         let taken = |word: &&&str| self.of(&format!("write {path} {word}"), 0).is_ok();
         let taken: Vec<String> = words.iter().filter(taken).map(|w| format!("`{w}`")).collect();
@@ -196,13 +196,13 @@ const NOTHING: &str = "–";
 /// The name of the row with the release of each column's kernel.
 const RELEASE: &str = "release";
 
-/// The first two numbers of a kernel's release.
+/// Returns the first two numbers of a kernel's release.
 fn release(record: &Record) -> String {
     let release = record.release.as_deref().unwrap_or_default();
     release.split(['.', '-']).take(2).collect::<Vec<_>>().join(".")
 }
 
-/// The column of a kernel: the name of each row and the content of its cell.
+/// Returns the column of a kernel: the name of each row and the content of its cell.
 fn column(record: &Record) -> Vec<(&'static str, String)> {
     let answers = Answers(record);
     let mut rows = vec![(RELEASE, release(record))];
@@ -313,12 +313,13 @@ fn page() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/kernels.md")
 }
 
-/// The contents of the cells in a line of a Markdown table.
+/// Returns the contents of the cells in a line of a Markdown table.
 fn cells(line: &str) -> Vec<String> {
     line.trim().trim_matches('|').split('|').map(|cell| cell.trim().to_string()).collect()
 }
 
-/// The index of the column with this heading, and the name and content of each of its cells.
+/// Returns the index of the column with this heading, and the name and content of each of its
+/// cells.
 fn documented(text: &str, heading: &str) -> (usize, Vec<(String, String)>) {
     let mut lines = text.lines().skip_while(|line| !line.starts_with("| what "));
     let headings = cells(lines.next().expect("docs/kernels.md has a table"));
@@ -328,7 +329,7 @@ fn documented(text: &str, heading: &str) -> (usize, Vec<(String, String)>) {
     (at, rows.map(|row| (row[0].clone(), row[at].clone())).collect())
 }
 
-/// The text of the page, with the cells of column `at` replaced.
+/// Returns the text of the page, with the cells of column `at` replaced.
 fn with_column(text: &str, at: usize, column: &[(&str, String)]) -> String {
     let mut lines = vec![];
     for line in text.lines() {

@@ -1,5 +1,5 @@
-//! The program `load` in a guest: the traffic that it feeds agrees with the model for the placement
-//! of the program's pages.
+//! Tests the program `load` in a guest: the traffic that `load` feeds agrees with the model for the
+//! present placement of its pages.
 //!
 //! NUMA balancing is off, because it would migrate pages to the node with the processors.
 
@@ -36,7 +36,7 @@ fn run(phases: &[(f64, f64)]) -> Expected {
     }
 }
 
-/// The command line of the program `load` for this run.
+/// Returns the command line of the program `load` for this run.
 fn command(run: &Expected) -> String {
     let mut text = format!(
         "load --platform /platforms/gnr120-cz122.toml --demand /workloads/lbm.toml \
@@ -51,8 +51,8 @@ fn command(run: &Expected) -> String {
     text
 }
 
-/// Parses the output of `drain`, which has a line for each tier. Returns for each tier a time span
-/// of the guest's clock, s, and the traffic that `load` fed in this span.
+/// Parses the output of `drain`, which has a line for each tier. Returns for each tier the length
+/// of a time span of the guest's clock, in seconds, and the traffic that `load` fed in this span.
 fn fed(lines: &[String]) -> Vec<(f64, Fed)> {
     let line = |line: &str| {
         let [word, seconds, _, json] = line.splitn(4, ' ').collect::<Vec<_>>()[..] else {
@@ -66,13 +66,13 @@ fn fed(lines: &[String]) -> Vec<(f64, Fed)> {
     fed.iter().map(|text| line(text)).collect()
 }
 
-/// The share of each tier in the bytes of the feed.
+/// Returns the share of each tier in the bytes of the feed.
 fn shares(fed: &[(f64, Fed)]) -> Vec<f64> {
     let all: u64 = fed.iter().map(|(_, fed)| fed.bytes()).sum();
     fed.iter().map(|(_, fed)| fed.bytes() as f64 / all as f64).collect()
 }
 
-/// The bandwidth of all tiers together in emulated time, GB/s.
+/// Returns the bandwidth of all tiers together in emulated time, GB/s.
 fn gbps(fed: &[(f64, Fed)]) -> f64 {
     let gbps = |(seconds, fed): &(f64, Fed)| fed.bytes() as f64 * 1e-9 / seconds / SPEED;
     fed.iter().map(gbps).sum()
@@ -96,7 +96,7 @@ fn is_modelled(fed: &[(f64, Fed)], emulated: &Emulated, phase: usize, first: f64
     assert!((ratio - 1.0).abs() < 0.25, "{ratio} of {reached:?}\n{record}");
 }
 
-/// The rows of a report of `load`, without the header.
+/// Returns the rows of a report of `load`, without the header.
 fn rows(lines: &[String]) -> Vec<Vec<f64>> {
     let row = |line: &String| line.split('\t').map(|word| word.parse().unwrap()).collect();
     lines[1..].iter().map(row).collect()

@@ -1,4 +1,4 @@
-//! Output of `interleaf show` and `interleaf doctor` on each kernel.
+//! Tests the output of `interleaf show` and `interleaf doctor` on each kernel.
 //!
 //! If the kernel or QEMU is missing, a test prints that it was skipped, and passes. With
 //! `INTERLEAF_VM=required` in the environment, the test fails instead.
@@ -14,8 +14,8 @@ const PROBE: &str = "run interleaf doctor --probe --json";
 
 const KDAMONDS: &str = "read /sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds";
 
-/// Output of `show`, `doctor` and `doctor --probe` on a topology; `None` if the kernel or QEMU is
-/// missing. Checks that the probe leaves no kdamond behind.
+/// Returns the output of `show`, `doctor` and `doctor --probe` on a topology; `None` if the kernel
+/// or QEMU is missing. Checks that the probe leaves no kdamond behind.
 fn documents(series: Series, topology: &str) -> Option<[Value; 3]> {
     let steps = format!("{SHOW}\n{DOCTOR}\n{PROBE}\n{KDAMONDS}\n");
     let change = &harness::with_all_processors;
@@ -27,7 +27,7 @@ fn documents(series: Series, topology: &str) -> Option<[Value; 3]> {
     Some([SHOW, DOCTOR, PROBE].map(document))
 }
 
-/// The field `field` of the capability `name` in the output of `doctor`.
+/// Returns the field `field` of the capability `name` in the output of `doctor`.
 fn field<'a>(doctor: &'a Value, name: &str, field: &str) -> &'a str {
     let all = doctor["capabilities"].as_array().unwrap();
     let found = all.iter().find(|capability| capability["name"] == name);
@@ -38,8 +38,8 @@ fn status<'a>(doctor: &'a Value, name: &str) -> &'a str {
     field(doctor, name, "status")
 }
 
-/// For DAMON and for its actions, destinations and goals, the status and the description in the
-/// output of `doctor --probe`. Checks that `doctor` without a probe reports the actions,
+/// Returns the status and the description of DAMON and of its actions, destinations and goals in
+/// the output of `doctor --probe`. Checks that `doctor` without a probe reports the actions,
 /// destinations and goals as unknown.
 fn damon([_, doctor, probed]: &[Value; 3]) -> [String; 4] {
     let all = ["DAMON", "DAMON actions", "DAMON destinations", "DAMON goals"];

@@ -1,6 +1,6 @@
-//! `interleaf measure` under real kernels with several nodes. Each page is on the node that the
-//! record states, and weights are restored, however the run ends. QEMU's memory has the same speed
-//! on all nodes, so the tests check no figure.
+//! Tests `interleaf measure` under real kernels with several nodes. Each page is on the node that
+//! the record states, and weights are restored, however the run ends. QEMU's memory has the same
+//! speed on all nodes, so the tests check no figure.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -18,7 +18,7 @@ const WEIGHTS: &str = "/sys/kernel/mm/mempolicy/weighted_interleave";
 const SMALL: &str =
     "--chase 4MiB --buffer 4MiB --duration 30ms --repeat 1 --pages small --isa sse2 -q";
 
-/// Steps that read the weights and journals before and after `steps`.
+/// Returns steps that read the weights and journals before and after `steps`.
 fn with_readings(steps: &str) -> String {
     let reading = format!("read {WEIGHTS}/*\nlist /run/interleaf\n");
     format!("{reading}{steps}\n{reading}")
@@ -36,13 +36,13 @@ fn nothing_changed(record: &Record) {
     assert!(left.is_empty(), "{left:?}\n{record}");
 }
 
-/// The document that a step printed, as JSON.
+/// Returns the document that a step printed, as JSON.
 fn document(record: &Record, step: &str) -> Value {
     let text = shown(record, step).join("\n");
     serde_json::from_str(&text).unwrap_or_else(|why| panic!("{why}\n{record}"))
 }
 
-/// The points of `document` whose kind is `kind`.
+/// Returns the points of `document` whose kind is `kind`.
 fn points<'a>(document: &'a Value, kind: &str) -> Vec<&'a Value> {
     let all = document["points"].as_array().unwrap();
     all.iter().filter(|point| point["kind"] == kind).collect()

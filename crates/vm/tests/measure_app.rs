@@ -1,5 +1,5 @@
-//! `interleaf measure app` under real kernels with two nodes: the reported placement of a command's
-//! pages is exact, and a demand is written only for a run on the first tier.
+//! Tests `interleaf measure app` under real kernels with two nodes: the reported placement of a
+//! command's pages is exact, and a demand is written only for a run on the first tier.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -18,14 +18,15 @@ fn guest_record(series: Series, steps: &str) -> Option<Record> {
     harness::guest_record(series, "two-nodes-hmat", steps)
 }
 
-/// The document that a step printed, as JSON.
+/// Returns the document that a step printed, as JSON.
 fn document(record: &Record, text: &str) -> Value {
     let lines = shown(record, text).join("\n");
     serde_json::from_str(&lines).unwrap_or_else(|why| panic!("{why}: {record}"))
 }
 
-/// Pages on nodes 0 and 1 in the output of `read /proc/*/numa_maps`: the sum over the mappings
-/// whose line contains `with`, in the process that has a mapping with `pages` anonymous pages.
+/// Returns the numbers of pages on nodes 0 and 1 in the output of `read /proc/*/numa_maps`: the sum
+/// over the mappings whose line contains `with`, in the process that has a mapping with `pages`
+/// anonymous pages.
 fn pages_of(lines: &[String], pages: u64, with: &str) -> [u64; 2] {
     let path = |line: &str| line.split_once(": ").unwrap().0.to_string();
     let anonymous = format!(" anon={pages} ");

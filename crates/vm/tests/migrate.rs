@@ -1,5 +1,5 @@
-//! `interleaf run --pid` under real kernels: it migrates the pages of a running program to the
-//! given weights, and reports pages that cannot be migrated.
+//! Tests `interleaf run --pid` under real kernels: it migrates the pages of a running program to
+//! the given weights, and reports pages that cannot be migrated.
 //!
 //! NUMA balancing is off, because it would migrate pages back to the node with the processors at
 //! unpredictable times. khugepaged is off, because it collapses small pages into a huge page on the
@@ -16,8 +16,8 @@ use interleaf_vm::{
 
 const ALL: [Series; 4] = [Series::Of(6, 1), Series::Of(6, 12), Series::Of(6, 17), Series::Newest];
 
-/// Steps that switch NUMA balancing and khugepaged off, start a program that keeps writing to 200
-/// MiB of node 0, and execute `steps`. `more` are more options of the program.
+/// Returns steps that switch NUMA balancing and khugepaged off, start a program that keeps writing
+/// to 200 MiB of node 0, and execute `steps`. `more` has further options of the program.
 fn with_program(more: &str, steps: &[&str]) -> String {
     let first = "write /proc/sys/kernel/numa_balancing 0\n\
                  write /sys/kernel/mm/transparent_hugepage/khugepaged/defrag 0\n\
@@ -29,7 +29,7 @@ fn with_program(more: &str, steps: &[&str]) -> String {
     format!("{first}{start}{}\n", steps.join("\n"))
 }
 
-/// The program's pages on each node, for each step `pages sweep`.
+/// Returns the program's pages on each node, for each step `pages sweep`.
 fn readings(record: &Record) -> Vec<[u64; 2]> {
     let readings = record.steps.iter().filter(|taken| taken.step == "pages sweep");
     let counts = |line: &str| {
@@ -43,12 +43,12 @@ fn readings(record: &Record) -> Vec<[u64; 2]> {
     readings.map(|taken| counts(&taken.output[0])).collect()
 }
 
-/// True if the fraction of pages on node 1 is within 0.01 of `part`.
+/// Returns true if the fraction of pages on node 1 is within 0.01 of `part`.
 fn is_near([on_0, on_1]: [u64; 2], part: f64) -> bool {
     (on_1 as f64 / (on_0 + on_1) as f64 - part).abs() <= 0.01
 }
 
-/// The output of the step `move_pages`, which migrates pages, as one text.
+/// Returns the output of the step `move_pages`, which migrates pages, as one text.
 fn text(record: &Record, move_pages: &str) -> String {
     step(record, move_pages).output.join("\n")
 }
@@ -71,7 +71,7 @@ fn pages_of_a_running_program_reach_the_ratio() {
         let [before, after, again, other] = readings(&record)[..] else { panic!("{record}") };
         assert!(is_near(before, 0.0), "{record}");
         assert!(is_near(after, 0.4) && after[1] > 20_000, "{record}");
-        // The tolerance is for the few pages of the stack and the heap that come and go.
+        // `is_near` tolerates the few pages of the stack and the heap that come and go.
         assert!(is_near(again, 0.4) && is_near(other, 1.0), "{record}");
         let moved: Vec<u64> = record
             .steps
@@ -83,7 +83,7 @@ fn pages_of_a_running_program_reach_the_ratio() {
     });
 }
 
-/// The value of the line `name` of `/proc/vmstat`, or of a node's `meminfo` (KiB).
+/// Returns the value of the line `name` of `/proc/vmstat`, or of a node's `meminfo` (KiB).
 fn count(lines: &[String], name: &str) -> Option<u64> {
     let mut values = lines.iter().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     values.find_map(|value| value.split_whitespace().next()?.parse().ok())
@@ -144,7 +144,7 @@ fn a_program_may_end_in_the_middle() {
     });
 }
 
-/// Missing nodes and processes are rejected with a message that names them.
+/// Missing nodes and processes are rejected with a message that names the node or the process.
 #[test]
 fn missing_nodes_and_processes_are_refused() {
     let node = "run interleaf run --pid @sweep --weights 1:1 --nodes 0,7";

@@ -1,4 +1,5 @@
-//! `interleaf balance` in operation under a real kernel: its monitor, and its memory consumption.
+//! Tests `interleaf balance` in operation under a real kernel: its monitor, and its memory
+//! consumption.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

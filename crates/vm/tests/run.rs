@@ -1,5 +1,5 @@
-//! `interleaf run` under real kernels: pages are placed by the weights, and the kernel's settings
-//! are restored, however the run ends.
+//! Tests `interleaf run` under real kernels: pages are placed by the weights, and the kernel's
+//! settings are restored, however the run ends.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,7 +14,7 @@ const WEIGHTS: &str = "/sys/kernel/mm/mempolicy/weighted_interleave";
 
 const WITH_WEIGHTS: [Series; 3] = [Series::Of(6, 12), Series::Of(6, 17), Series::Newest];
 
-/// Steps that read the weights, NUMA balancing and the journals before and after `steps`.
+/// Returns steps that read the weights, NUMA balancing and the journals before and after `steps`.
 fn with_readings(steps: &str) -> String {
     let reading =
         format!("read {WEIGHTS}/*\nread /proc/sys/kernel/numa_balancing\nlist /run/interleaf\n");
@@ -35,7 +35,7 @@ fn nothing_changed(record: &Record) {
     assert!(left.is_empty(), "{left:?}\n{record}");
 }
 
-/// The counts of pages that `touch` printed in a step.
+/// Returns the counts of pages that `touch` printed in a step.
 fn pages<'a>(record: &'a Record, text: &str) -> &'a str {
     let lines = shown(record, text);
     lines.iter().find(|line| line.starts_with("pages ")).unwrap_or_else(|| panic!("{record}"))

@@ -1,4 +1,4 @@
-//! Requests to block devices and NVMe controllers.
+//! Sends requests (`ioctl`) to block devices and NVMe controllers.
 
 #![allow(unsafe_code, reason = "ioctl(2) has no safe interface")]
 
@@ -32,7 +32,7 @@ pub(super) struct Passthrough {
 }
 
 impl Passthrough {
-    /// A command with an opcode, a namespace identifier, and the command dwords 10 to 15.
+    /// Creates a command with an opcode, a namespace identifier, and the command dwords 10 to 15.
     pub(super) fn new(opcode: u8, namespace: u32, dwords_10_15: [u32; 6]) -> Self {
         Self { opcode, namespace, dwords_10_15, ..Self::default() }
     }
@@ -44,14 +44,14 @@ impl Passthrough {
 
 /// Discards a range of a block device; `range` is its offset and length, bytes.
 pub(super) fn discard(device: &File, mut range: [u64; 2]) -> io::Result<()> {
-    // SAFETY: the request reads two numbers of 64 bits, which live during the call.
+    // SAFETY: the request reads two numbers of 64 bits from `range`, which lives during the call.
     let returned = unsafe { libc::ioctl(device.as_raw_fd(), BLKDISCARD as _, &raw mut range) };
     if returned == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Fills a range of a block device with zeros; `range` is its offset and length, bytes.
 pub(super) fn zero(device: &File, mut range: [u64; 2]) -> io::Result<()> {
-    // SAFETY: the request reads two numbers of 64 bits, which live during the call.
+    // SAFETY: the request reads two numbers of 64 bits from `range`, which lives during the call.
     let returned = unsafe { libc::ioctl(device.as_raw_fd(), BLKZEROOUT as _, &raw mut range) };
     if returned == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

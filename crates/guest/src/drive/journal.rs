@@ -13,7 +13,7 @@ use std::{
 
 use super::{mix, pattern};
 
-/// Bytes of a record: 1 to 24,000, so that most records span several blocks.
+/// Returns the number of bytes of a record: 1 to 24,000, so that most records span several blocks.
 fn length(record: u64) -> usize {
     1 + (mix(1, record) % 24_000) as usize
 }

@@ -1,4 +1,4 @@
-//! The command-line arguments of the guest's program `load`.
+//! Parses the command-line arguments of the guest's program `load`.
 
 use std::{path::PathBuf, time::Duration};
 

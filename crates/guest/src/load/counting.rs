@@ -100,7 +100,7 @@ mod tests {
         Emulated::new(platform, &measured_on, &demand, 119, &[])
     }
 
-    /// A listener of a feed, and the arguments of a load for this feed.
+    /// Creates a listener of a feed, and the arguments of a load for this feed.
     fn listener(test: &str) -> (UnixListener, LoadArgs) {
         let socket = std::env::temp_dir().join(format!("interleaf-{test}-{}", std::process::id()));
         let listener = UnixListener::bind(&socket).unwrap();

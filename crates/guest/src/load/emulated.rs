@@ -1,4 +1,4 @@
-//! The emulated speed of a workload on a platform, for a given placement of its pages.
+//! Computes the emulated speed of a workload on a platform, for a given placement of its pages.
 //!
 //! The model is that of the simulation ([`interleaf_model::predict`]): threads with the properties
 //! of the demand, in equilibrium with the tiers' curves. Simulation and guest therefore have the
@@ -40,7 +40,7 @@ pub struct Reached {
 }
 
 impl Reached {
-    /// Bandwidth of all tiers, GB/s.
+    /// Returns the bandwidth of all tiers, GB/s.
     #[must_use]
     pub fn bandwidth_gbps(&self) -> f64 {
         self.tier_bandwidth_gbps.iter().sum()
@@ -48,9 +48,9 @@ impl Reached {
 }
 
 impl Emulated {
-    /// The workload `demand` with `threads` threads on `platform`. The demand's runs were measured
-    /// on `measured_on`. In each of the `active_phases`, if any, a fraction of the threads is
-    /// active.
+    /// Emulates the workload `demand` with `threads` threads on `platform`. The demand's runs were
+    /// measured on `measured_on`. In each of the `active_phases`, if any, a fraction of the threads
+    /// is active.
     #[must_use]
     pub fn new(
         platform: Platform,
@@ -79,13 +79,14 @@ impl Emulated {
         self.program.phases().len()
     }
 
-    /// Duration of a run with all pages on the first tier, s.
+    /// Returns the duration of a run with all pages on the first tier, s.
     #[must_use]
     pub const fn local_runtime_s(&self) -> f64 {
         self.program.local_runtime_s
     }
 
-    /// The index of the phase after `done` runs. Runs repeat: 2.5 is the middle of the third run.
+    /// Returns the index of the phase that the workload has reached after `done` runs. Runs repeat,
+    /// so after 2.5 runs it is in the middle of the third run.
     #[must_use]
     pub fn phase(&self, done: f64) -> usize {
         let within = (done + DONE).fract();
@@ -98,8 +99,8 @@ impl Emulated {
         ended.count().min(phases.len() - 1)
     }
 
-    /// The performance in `phase`, with the fraction `shares[i]` of the accesses on tier `i`. The
-    /// shares sum to 1.
+    /// Returns the performance in `phase`, with the fraction `shares[i]` of the accesses on tier
+    /// `i`. The shares sum to 1.
     #[must_use]
     pub fn reached(&self, phase: usize, shares: &[f64]) -> Reached {
         let load = self.program.load(phase, DOMAIN, shares.to_vec());
@@ -112,8 +113,8 @@ impl Emulated {
         }
     }
 
-    /// The traffic of each tier that counters would report for `seconds` of emulated time at the
-    /// performance `reached`.
+    /// Returns the traffic of each tier that counters would report for `seconds` of emulated time
+    /// at the performance `reached`.
     #[must_use]
     pub fn counted(&self, reached: &Reached, seconds: f64) -> Vec<Fed> {
         let tiers = reached.tier_bandwidth_gbps.iter().zip(&reached.tier_latency_ns).enumerate();

@@ -14,7 +14,7 @@ use interleaf_model::{
 ///
 /// # Errors
 ///
-/// A file cannot be read.
+/// If a file cannot be read.
 pub fn read(platform: &Path, demand: &Path) -> io::Result<(Platform, Platform, Demand)> {
     let requested = self::platform(platform)?;
     let demand = demand_toml::parse(&demand.display().to_string(), &text(demand)?)

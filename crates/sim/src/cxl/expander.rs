@@ -36,9 +36,10 @@ pub struct Expander {
     /// Overhead for each line in each direction (credits, acknowledgements, unused slots), in
     /// hundredths of a slot.
     pub overhead: u64,
-    /// Delay of a message from one end of the link to the other, without its transmission, fs.
+    /// Delay of a message from one end of the link to the other, fs. The time for which the message
+    /// occupies the link is not included.
     pub delay_fs: u64,
-    /// Delay of the controller, for the way to the DRAM and the way back together, fs.
+    /// Delay of the controller, fs: the sum of the way to the DRAM and the way back.
     pub controller_fs: u64,
     /// Maximum number of read requests in the controller.
     pub read_credits: u32,
@@ -106,7 +107,7 @@ struct Host {
 }
 
 impl Expander {
-    /// The number of sub-channels behind the controller, over all memory channels.
+    /// Returns the number of sub-channels behind the controller, over all memory channels.
     pub fn parts(&self) -> u32 {
         self.channels * self.memory.sub_channels
     }

@@ -1,4 +1,5 @@
-//! The host's end of a link, the link, and the controller at its other end.
+//! Simulates the host's end of a CXL link, the link itself, and the expander's controller at the
+//! other end. The sub-channels behind the controller take their requests from a `PortView`.
 
 use super::{Expander, ExpanderLoad, ExpanderOutcome};
 use crate::dimm::{
@@ -19,16 +20,16 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 const STREAMS: usize = 128;
 /// Bytes of a cache line.
 const LINE: u64 = 64;
-/// Scale of the fixed-point fraction `write_part` (writes among the requests): a `write_part` of
-/// `PARTS` means that all requests are writes.
+/// Scale of the fixed-point number `write_part`, the fraction of writes among the requests: `PARTS`
+/// means that all requests are writes.
 const PARTS: u64 = 1 << 32;
 /// Directions of the link, as indices: to the expander (`TO`), and from it (`FROM`).
 const TO: usize = 0;
 const FROM: usize = 1;
 
-/// A heap of the credits of one kind, or of the entries of the host, that no request holds. An
-/// element is the time from which the next request may take the credit or entry, fs. The earliest
-/// time is on top.
+/// A heap of free credits of one kind, or of free entries of the host for non-temporal stores. Each
+/// element stands for one credit or entry: the time from which a request may take it, fs. The
+/// earliest time is on top.
 type SlotTimes = BinaryHeap<Reverse<u64>>;
 
 fn free_slots(count: u32) -> SlotTimes {
@@ -43,10 +44,10 @@ pub(super) struct Port {
     mapping: Mapping,
     write_part: u64,
     write_due: u64,
-    /// The unused entries of the host, each of which can hold an outstanding line: the time from
-    /// which the entry is free, fs, and its index.
+    /// The free entries of the host, each of which can hold an outstanding line: the time in fs
+    /// from which the entry is free, and the index of the entry.
     ready: BinaryHeap<Reverse<(u64, u32)>>,
-    /// For each entry of the host, the time at which its request was ready to be sent, fs.
+    /// For each entry of the host, the time at which its present request was ready to be sent, fs.
     asked: Vec<u64>,
     /// Credits (entries of the controller) for reads and for writes: the time from which each
     /// credit is free, fs.
@@ -80,7 +81,7 @@ struct Arrival {
     line: u64,
 }
 
-/// The values of the counters of a port at the end of the warm-up, when the measurement starts.
+/// The values of a port's counters when the warm-up ends and the measurement starts.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Start {
     done: u64,
@@ -126,9 +127,9 @@ impl Port {
         port
     }
 
-    /// The clock of the next event of the sub-channel with index `number`; `None` if there is no
-    /// event. `clock` is the present clock of the sub-channel. With queued requests, the next event
-    /// is at `clock`. Without queued requests, the next event is the next arrival.
+    /// Returns the clock of the next event of the sub-channel with index `number`; `None` if there
+    /// is no event. `clock` is the present clock of the sub-channel. With queued requests, the next
+    /// event is at `clock`. Without queued requests, the next event is the next arrival.
     pub(super) fn next(&self, number: usize, clock: u64) -> Option<u64> {
         let arrival = self.arrived[number].peek().map(|Reverse(arrival)| arrival.at.max(clock));
         if self.taken[number] > 0 { Some(clock) } else { arrival }
@@ -169,9 +170,9 @@ impl Port {
         end + self.expander.delay_fs
     }
 
-    /// Sends requests in the order in which they are ready. Stops at a request that finds no credit
-    /// (no free entry of the controller) or, for a non-temporal store, no free entry of the host.
-    /// All later requests then wait behind this request.
+    /// Sends requests in the order in which they became ready. Stops at the first request for which
+    /// the controller has no free entry (no credit) or, for a non-temporal store, the host has no
+    /// free entry. All later requests wait behind this request.
     fn send(&mut self) {
         while let Some(&Reverse((ready, slot))) = self.ready.peek() {
             let write = self.write_due + self.write_part >= PARTS;

@@ -1,5 +1,5 @@
-//! The state of a pseudo-channel that the command scheduler and the refresh scheduler read: timing,
-//! open rows, requests.
+//! Keeps the state of a pseudo-channel that the command scheduler and the refresh scheduler read:
+//! timing, open rows, requests.
 
 use super::{
     geometry::{BANKS_MAX, BankSet, CLOSED, banks_in},
@@ -7,8 +7,8 @@ use super::{
     timing_state::TimingState,
 };
 
-/// For each bank of a pseudo-channel: its open row, the oldest queued request for this row, and the
-/// number of accesses to it.
+/// For each bank of a pseudo-channel: the open row, the oldest queued request for this row, and the
+/// number of accesses to this row.
 #[derive(Clone, Debug)]
 pub(super) struct OpenRows {
     row: [u32; BANKS_MAX],
@@ -29,19 +29,20 @@ impl OpenRows {
         self.row[bank] != CLOSED
     }
 
-    /// The open row of `bank`, or [`CLOSED`].
+    /// Returns the open row of `bank`, or [`CLOSED`].
     #[inline]
     pub(super) fn row(&self, bank: usize) -> u32 {
         self.row[bank]
     }
 
-    /// The index in the served queue of the oldest request for the open row of `bank`, or [`NONE`].
+    /// Returns the index in the served queue of the oldest request for the open row of `bank`, or
+    /// [`NONE`].
     #[inline]
     pub(super) fn hit(&self, bank: usize) -> u8 {
         self.hit[bank]
     }
 
-    /// Accesses to the open row of `bank` since the row was opened.
+    /// Returns the number of accesses to the open row of `bank` since the row was opened.
     #[inline]
     pub(super) fn accesses(&self, bank: usize) -> u32 {
         self.accesses[bank]
@@ -93,7 +94,7 @@ impl Banks {
         Self { timing, rows: OpenRows::new(), requests }
     }
 
-    /// For each bank, finds the oldest request for the bank's open row in the served queue. Called
+    /// For each bank, finds the oldest request for the bank's open row in the served queue. Call it
     /// after a bus turnaround, when the served queue has changed from the read queue to the write
     /// queue or back.
     pub(super) fn find_hits(&mut self) {
@@ -106,7 +107,7 @@ impl Banks {
         }
     }
 
-    /// The banks among `banks` that have an open row.
+    /// Returns the banks among `banks` that have an open row.
     pub(super) fn open_in(&self, banks: BankSet) -> impl Iterator<Item = usize> {
         banks_in(banks).filter(|bank| self.rows.is_open(*bank))
     }

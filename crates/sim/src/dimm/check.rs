@@ -1,11 +1,11 @@
-//! An independent check of every command that a controller issues to a device.
+//! Checks independently every command that a controller issues to a device.
 //!
-//! The checker is written from the tables alone and shares no code with the scheduler. For each
-//! bank, bank group and rank it keeps the last command of each class; for each rank also the last
-//! four activations and the last read and write on the data bus; for each pseudo-channel the last
-//! command on the command bus. A new command is compared with each command that a rule names, pair
-//! by pair. The checker has no queues, ready times or cached results, so it does not repeat errors
-//! in these parts of the scheduler.
+//! The checker is written from the timing tables alone and shares no code with the scheduler. For
+//! each bank, bank group and rank it keeps the last command of each class; for each rank also the
+//! last four activations and the last read and write on the data bus; for each pseudo-channel the
+//! last command on the command bus. A new command is compared with each command that a rule names,
+//! pair by pair. The checker has no queues, ready times or cached results, so it does not repeat
+//! errors in these parts of the scheduler.
 //!
 //! The last command of each class is enough, because a rule is a minimum distance. Commands come in
 //! order of time, so an earlier command of the same class at the same bank is further away.
@@ -95,7 +95,7 @@ const END: Command = Command {
 /// Maximum number of violations that are kept; further violations are only counted.
 const KEPT_MAX: usize = 16;
 
-/// Checks the commands of one sub-channel, in their order.
+/// Checks the commands of one sub-channel, in the order in which they were issued.
 #[derive(Clone, Debug)]
 pub struct Checker {
     rules: Rules,
@@ -109,12 +109,14 @@ pub struct Checker {
 }
 
 impl Checker {
-    /// A checker for one sub-channel of `device`, whose time begins at clock 0 of the host.
+    /// Creates a checker for one sub-channel of `device`. The checker's time begins at clock 0 of
+    /// the host.
     pub fn new(device: &Device) -> Self {
         Self::with_rules(Rules::new(device))
     }
 
-    /// A checker that compares commands with `rules`, from clock 0 of the host.
+    /// Creates a checker that compares commands with `rules`. Its time begins at clock 0 of the
+    /// host.
     pub fn with_rules(rules: Rules) -> Self {
         let shape = rules.shape;
         let bank = Bank::default();
@@ -133,12 +135,12 @@ impl Checker {
         }
     }
 
-    /// The number of commands that were checked.
+    /// Returns the number of commands that were checked.
     pub const fn commands(&self) -> u64 {
         self.commands
     }
 
-    /// The number of violations, and the first [`KEPT_MAX`] of them.
+    /// Returns the number of violations, and the first [`KEPT_MAX`] of them.
     pub fn violations(&self) -> (u64, &[Violation]) {
         (self.violated, &self.violations)
     }
@@ -147,7 +149,7 @@ impl Checker {
     /// rule, unless the address of the command does not exist.
     ///
     /// # Errors
-    /// The first rule that the command violates.
+    /// If the command violates a rule. The error is the first violation.
     pub fn check(&mut self, command: &Command) -> Result<(), Violation> {
         self.commands += 1;
         if !self.rules.shape.has(command) {
@@ -161,7 +163,7 @@ impl Checker {
     /// Checks that no refresh is overdue at the end `at` of a run.
     ///
     /// # Errors
-    /// The first rank with a late refresh.
+    /// If a refresh is overdue. The error is the violation of the first such rank.
     pub fn finish(&mut self, at: u64) -> Result<(), Violation> {
         for (place, rank) in self.ranks.iter().enumerate() {
             let ranks = self.rules.shape.ranks;
@@ -242,7 +244,7 @@ impl Observer for Checker {
     }
 }
 
-/// A violation of a rule that is not about time.
+/// Returns a violation of a rule that is not about time.
 const fn violation(rule: &'static str, later: &Command) -> Violation {
     Violation { rule, earlier: None, later: *later, cycles: 0, limit: 0 }
 }

@@ -1,4 +1,4 @@
-//! Closed-loop traffic, as from a server's cores: a fixed number of outstanding lines.
+//! Makes closed-loop traffic, as a server's cores do: a fixed number of outstanding lines.
 //!
 //! Each outstanding line is a slot. A slot requests a line, waits for it, pauses if the traffic has
 //! a rate, and requests the next line. A bandwidth benchmark loads a machine in the same way; the
@@ -58,7 +58,7 @@ pub struct Load {
     pub fabric_ps: u64,
     /// The mapping of lines to banks, rows and columns.
     pub layout: Layout,
-    /// The seed of the random addresses, start times and pauses.
+    /// Seed of the random generator that chooses addresses, start times and pauses.
     pub seed: u64,
 }
 
@@ -80,7 +80,7 @@ impl Fabric {
         Self { step: (step / per_clock) as u64, free: 0 }
     }
 
-    /// The clock at which a line that enters the fabric at `clock` leaves the fabric.
+    /// Returns the clock at which a line that enters the fabric at `clock` leaves the fabric.
     #[inline]
     fn leaves(self, clock: u64) -> u64 {
         clock.max(self.free >> FABRIC_BITS)
@@ -97,11 +97,11 @@ impl Fabric {
 /// Maximum number of cache lines that a traffic load may have outstanding.
 pub const SLOTS_MAX: usize = 1 << 16;
 
-/// Scale of the fixed-point fraction `write_part` (writes among the requests): a `write_part` of
-/// `PARTS` means that all requests are writes.
+/// Scale of the fixed-point number `write_part`, the fraction of writes among the requests: `PARTS`
+/// means that all requests are writes.
 const PARTS: u64 = 1 << 32;
 
-/// The request source of a load: makes the requests to the controller of one sub-channel.
+/// Makes the requests of a load to the controller of one sub-channel.
 #[derive(Debug)]
 pub struct ClosedLoop {
     mapping: Mapping,
@@ -199,17 +199,18 @@ impl ClosedLoop {
         self.counts = true;
     }
 
-    /// Latencies of reads, from the miss of the core to the arrival of the line at the core.
+    /// Returns the latencies of reads, from the core's cache miss to the arrival of the line at the
+    /// core.
     pub fn latency(&self) -> &Histogram {
         &self.latency
     }
 
-    /// The latencies of reads, at the end of a run.
+    /// Consumes the source and returns the latencies of reads.
     pub fn into_latency(self) -> Histogram {
         self.latency
     }
 
-    /// A random number in `0..end`.
+    /// Returns a random number in `0..end`.
     #[inline]
     fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.random.next_u64()) * u128::from(end)) >> 64) as u64

@@ -1,4 +1,4 @@
-//! The commands of a sub-channel, and the trait of their observers.
+//! Defines the commands of a sub-channel, and the trait of their observers.
 
 /// A command on the command bus of a sub-channel.
 ///
@@ -65,7 +65,7 @@ impl Kind {
         Self::RefreshSame,
     ];
 
-    /// The mnemonic of the command in JEDEC's data sheets, such as `ACT`.
+    /// Returns the mnemonic of the command in JEDEC's data sheets, such as `ACT`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Activate => "ACT",

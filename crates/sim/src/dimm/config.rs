@@ -1,4 +1,4 @@
-//! The configuration of a memory controller: the choices that no DRAM standard makes.
+//! Defines the configuration of a memory controller: the choices that no DRAM standard makes.
 
 pub use super::row_policy::RowPolicy;
 
@@ -7,11 +7,11 @@ pub use super::row_policy::RowPolicy;
 pub enum Refresh {
     /// The controller does not refresh.
     Never,
-    /// All banks of a rank at once (REFab), each tREFI.
+    /// The controller refreshes all banks of a rank at once (REFab), once in each tREFI.
     AllBanks,
-    /// One bank of each group at once (REFsb, DDR5): the bank with the same index in each group.
-    /// Successive refreshes take the indices in turn. A device without this command refreshes all
-    /// banks.
+    /// The controller refreshes one bank of each group at once (REFsb, DDR5): the banks with the
+    /// same index in their groups. Successive refreshes take the indices in turn. On a device
+    /// without this command, the controller refreshes all banks.
     SameBank,
 }
 
@@ -19,7 +19,7 @@ impl Refresh {
     /// All refresh modes.
     pub const ALL: [Self; 3] = [Self::AllBanks, Self::SameBank, Self::Never];
 
-    /// The name of the mode, as users write it.
+    /// Returns the name of the mode, as users write it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Never => "none",
@@ -85,7 +85,7 @@ pub struct Controller {
 pub const QUEUE_MAX: usize = 250;
 
 impl Default for Controller {
-    /// The controller of a server; `docs/validation.md` has the evidence for each value.
+    /// Returns the controller of a server; `docs/validation.md` has the evidence for each value.
     fn default() -> Self {
         Self {
             read_queue: 64,

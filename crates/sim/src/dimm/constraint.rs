@@ -1,4 +1,4 @@
-//! The timing of a device as a table of constraints between commands.
+//! Turns the timing of a device into a table of constraints between commands.
 //!
 //! A constraint is a minimum number of clocks from a command of one class to a later command of the
 //! same or another class. It holds for later commands to the same bank, the same group, the same
@@ -22,7 +22,7 @@ pub(super) enum Affected {
     Bank,
     Group,
     Rank,
-    /// The other ranks of the pseudo-channel.
+    /// The ranks of the pseudo-channel other than the rank of the issued command.
     OtherRanks,
     /// All ranks of the other pseudo-channel.
     OtherPseudo,

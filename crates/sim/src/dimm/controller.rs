@@ -1,4 +1,4 @@
-//! A sub-channel and its controller, simulated event by event.
+//! Simulates a sub-channel and its controller event by event.
 //!
 //! An event is the arrival of a request, a refresh that becomes due, the end of a time slice of
 //! reads or writes, or a command. Each step jumps to the earliest event, so the simulation of idle
@@ -57,15 +57,15 @@ impl Counts {
         with(&mut self.turns, other.turns);
     }
 
-    /// The counts minus the counts at an `earlier` time.
+    /// Returns the counts minus the counts at an `earlier` time.
     pub fn since(&self, earlier: &Self) -> Self {
         let mut since = *self;
         since.combine(earlier, |own, other| *own -= other);
         since
     }
 
-    /// The bandwidth of the counted reads and writes, GB/s, if they took `ns` nanoseconds and each
-    /// burst has `bytes` bytes; 0 without accesses.
+    /// Returns the bandwidth, in GB/s, of the counted reads and writes if they took `ns`
+    /// nanoseconds and each burst has `bytes` bytes; 0 without accesses.
     pub fn bandwidth_gbps(&self, bytes: f64, ns: f64) -> f64 {
         let accesses = (self.reads + self.writes) as f64;
         if accesses > 0.0 && ns > 0.0 { accesses * bytes / ns } else { 0.0 }
@@ -84,7 +84,7 @@ pub struct SubChannel {
     /// Requests that wait because their queue is full, by pseudo-channel and direction.
     waiting: [[VecDeque<Request>; 2]; 2],
     waiting_count: usize,
-    /// The arrival order (a running number) of the next request.
+    /// The arrival order, a running number, that the next request gets.
     order: u16,
     clock: u64,
     /// The served direction: [`READS`] or [`WRITES`].
@@ -148,12 +148,12 @@ impl SubChannel {
         }
     }
 
-    /// The numbers of commands and accesses since the sub-channel was created.
+    /// Returns the numbers of commands and accesses since the sub-channel was created.
     pub fn counts(&self) -> &Counts {
         &self.counts
     }
 
-    /// The current clock of the DRAM.
+    /// Returns the current clock of the DRAM.
     pub fn clock(&self) -> u64 {
         self.clock
     }
@@ -175,8 +175,8 @@ impl SubChannel {
                 self.admit(request, source);
                 self.choose_direction();
             } else if timer <= command_at {
-                // If no requests are left, the run ends here. Otherwise refreshes would continue
-                // for ever, because each refresh sets the time of the next.
+                // If no requests are left, the run must end here: refreshes would continue for
+                // ever, because each refresh sets the time of the next.
                 if self.is_idle() && source.peek().is_none() {
                     return;
                 }
@@ -194,7 +194,8 @@ impl SubChannel {
             && self.pseudos.iter().all(|p| p.queue(READS).count + p.queue(WRITES).count == 0)
     }
 
-    /// The number of queued requests of one direction (`READS` or `WRITES`) in all pseudo-channels.
+    /// Returns the number of queued requests of one direction (`READS` or `WRITES`) in all
+    /// pseudo-channels.
     #[inline]
     fn count(&self, which: usize) -> usize {
         self.pseudos.iter().map(|pseudo| pseudo.queue(which).count).sum()
@@ -277,8 +278,8 @@ impl SubChannel {
         }
     }
 
-    /// Subtracts the arrival order of the oldest request from all arrival orders. Called before an
-    /// arrival order exceeds 16 bits.
+    /// Subtracts the arrival order of the oldest request from all arrival orders. `enqueue` calls
+    /// it before an arrival order exceeds 16 bits.
     #[cold]
     fn renumber(&mut self) {
         let queues = self.pseudos.iter().flat_map(|p| [p.queue(READS), p.queue(WRITES)]);
@@ -326,7 +327,7 @@ impl SubChannel {
         }
     }
 
-    /// The number of queued writes at which a drain that starts now stops. Bandwidth is the
+    /// Returns the number of queued writes at which a drain that starts now stops. Bandwidth is the
     /// bottleneck if many reads are queued, or if requests wait because their queue is full. A long
     /// drain is then better, because it has fewer bus turnarounds for each write. Otherwise a short
     /// drain is better, because it delays fewer reads for less time.
@@ -421,8 +422,8 @@ impl SubChannel {
         observer.command(&command);
     }
 
-    /// After an access: the other pseudo-channel waits for the data bus, the source gets the clock
-    /// of the data, and waiting requests enter the queue.
+    /// Does what follows an access: makes the other pseudo-channel wait for the data bus, tells the
+    /// source the clock of the data, and lets waiting requests enter the queue.
     #[inline]
     fn accessed<S: Source>(&mut self, number: usize, request: &Request, source: &mut S) {
         let class = if request.write { WRITE } else { READ };

@@ -1,4 +1,4 @@
-//! The parameters of a memory module: geometry, timing in clocks, and currents.
+//! Defines the parameters of a memory module: geometry, timing in clocks, and currents.
 //!
 //! The parameters are in `devices/`, one file per family, with their sources; the files are built
 //! in. A module is identified by its name, with the density and the width of its devices.
@@ -26,9 +26,9 @@ pub(super) use rule::quantity;
 use interleaf_model::format::FileError;
 use std::{collections::BTreeMap, fmt};
 
-/// Maximum number of banks of a pseudo-channel, over all ranks, that is simulated.
+/// Maximum number of banks, over all ranks, of a simulated pseudo-channel.
 pub(super) const BANKS_MAX: usize = 128;
-/// Maximum number of ranks of a pseudo-channel that is simulated.
+/// Maximum number of ranks of a simulated pseudo-channel.
 pub(super) const RANKS_MAX: usize = 4;
 
 /// The parameters of a module in one channel. Most fields are keys of a file in `devices/`, the
@@ -61,16 +61,16 @@ pub struct Device {
     pub rows: u32,
     /// Number of bursts in a row, over all devices of the rank.
     pub columns: u32,
-    /// Data rate of the DRAM, thousand transfers per second: two per clock.
+    /// Data rate of the DRAM, thousand transfers per second. A clock has two transfers.
     pub kilotransfers: u64,
     /// Clocks of the host in one clock of the DRAM.
     pub host_clocks: u64,
     /// Latency that the buffers of the module add to an access, ps.
     pub delay_ps: u64,
-    /// Slots of the command bus that an activation occupies, clocks.
+    /// Clocks of the DRAM for which an activation occupies the command bus.
     pub activate_slots: u32,
-    /// Slots of the command bus that a read or a write occupies, clocks. Any other command occupies
-    /// one.
+    /// Clocks of the DRAM for which a read or a write occupies the command bus. Any other command
+    /// occupies it for one clock.
     pub access_slots: u32,
     /// Number of refreshes that a rank may postpone.
     pub refresh_postponed: u32,
@@ -113,19 +113,19 @@ pub struct Timing {
     pub t_rrd_s: u32,
     /// Minimum time from an activation to an activation of the same bank group.
     pub t_rrd_l: u32,
-    /// Window in which a rank allows four activations.
+    /// Window in which a rank allows at most four activations.
     pub t_faw: u32,
-    /// Minimum time from the end of written data to a read of another bank group of the rank.
+    /// Minimum time from the end of write data to a read of another bank group of the rank.
     pub t_wtr_s: u32,
-    /// Minimum time from the end of written data to a read of the same bank group.
+    /// Minimum time from the end of write data to a read of the same bank group.
     pub t_wtr_l: u32,
     /// Minimum time from a read to a precharge of the bank.
     pub t_rtp: u32,
-    /// Minimum time from the end of written data to a precharge of the bank.
+    /// Minimum time from the end of write data to a precharge of the bank.
     pub t_wr: u32,
     /// Minimum time from a precharge to the next precharge of the rank.
     pub t_ppd: u32,
-    /// Minimum time from read data to written data on the bus: the bus turnaround.
+    /// Minimum time on the bus from read data to write data: the bus turnaround.
     pub t_turn: u32,
     /// Minimum time on the bus from the data of a rank to the data of another rank.
     pub t_rank: u32,
@@ -141,13 +141,14 @@ pub struct Timing {
     pub t_refsbrd: u32,
 }
 
-/// Timing parameters of a module in a user's file, by their names in the file; empty for built-in
-/// modules.
+/// The timing parameters for which a module in a user's file has no source of its own: they are
+/// assumed, or inherited from another file. Parameters have their names in the file; both fields
+/// are empty for built-in modules.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TimingOrigins {
-    /// Assumed parameters with value and reason: `t_rcd 58 nCK (as cl)`.
+    /// Assumed parameters, each with its value and the reason: `t_rcd 58 nCK (as cl)`.
     pub assumed: Vec<String>,
-    /// Inherited parameters, by the file that has them.
+    /// Names of inherited parameters, by the file that has the values.
     pub inherited: BTreeMap<String, Vec<String>>,
 }
 
@@ -162,52 +163,53 @@ impl Device {
         by_name(name, options)
     }
 
-    /// The number of banks of a rank, over all of its bank groups.
+    /// Returns the number of banks of a rank, over all of its bank groups.
     pub fn banks_of_rank(&self) -> u32 {
         self.bank_groups * self.banks
     }
 
-    /// Bytes of a burst.
+    /// Returns the number of bytes of a burst.
     pub fn burst_bytes(&self) -> u32 {
         self.timing.burst * 2 * self.data_bits / 8
     }
 
-    /// The capacity of a sub-channel as a number of bursts.
+    /// Returns the capacity of a sub-channel as a number of bursts.
     pub fn bursts(&self) -> u64 {
         let ranks = u64::from(self.pseudo_channels * self.ranks * self.banks_of_rank());
         ranks * u64::from(self.rows) * u64::from(self.columns)
     }
 
-    /// The peak bandwidth of a channel, GB/s.
+    /// Returns the peak bandwidth of a channel, GB/s.
     pub fn peak_gbps(&self) -> f64 {
         let bytes = f64::from(self.sub_channels * self.pseudo_channels * self.data_bits) / 8.0;
         bytes * self.kilotransfers as f64 / 1e6
     }
 
-    /// Clocks of the DRAM in `ps`, rounded up.
+    /// Returns the number of DRAM clocks in `ps` picoseconds, rounded up.
     pub fn clocks(&self, ps: u64) -> u64 {
         rule::clocks(ps, self.kilotransfers)
     }
 
-    /// Clocks of the DRAM in a delay of `ps`, rounded to the nearest clock, because a delay is not
-    /// a minimum distance.
+    /// Returns the number of DRAM clocks in a delay of `ps` picoseconds. It is rounded to the
+    /// nearest clock, and not up, because a delay is not a minimum distance.
     pub fn nearest_clocks(&self, ps: u64) -> u64 {
         let per_clock = 2_000_000_000_u128;
         ((u128::from(ps) * u128::from(self.kilotransfers) + per_clock / 2) / per_clock) as u64
     }
 
-    /// The duration of `clocks` of the DRAM, ns.
+    /// Returns the duration of `clocks` of the DRAM, ns.
     pub fn ns(&self, clocks: u64) -> f64 {
         clocks as f64 * 2e6 / self.kilotransfers as f64
     }
 
-    /// Clocks from write to write within a bank group. x4 devices need more clocks than other
-    /// devices, because their on-die error correction reads, modifies and writes a word.
+    /// Returns the number of clocks from write to write within a bank group. x4 devices need more
+    /// clocks than other devices, because their on-die error correction reads, modifies and writes
+    /// a word.
     pub fn same_group_writes(&self) -> u32 {
         if self.width == 4 { self.timing.t_ccd_l_wr } else { self.timing.t_ccd_l_wr2 }
     }
 
-    /// Slots of the command bus that a command occupies.
+    /// Returns the number of clocks of the DRAM for which a command occupies the command bus.
     pub fn slots(&self, kind: super::command::Kind) -> u32 {
         use super::command::Kind;
         match kind {
@@ -242,7 +244,7 @@ pub enum DeviceError {
 }
 
 impl DeviceError {
-    /// The remedy: how the user can avoid the error.
+    /// Returns the remedy: how the user can avoid the error.
     pub fn hint(&self) -> &str {
         match self {
             Self::File(why) => &why.hint,

@@ -1,4 +1,4 @@
-//! The energy of a run, by the method of data sheets (Micron TN-40-07, TN-46-03).
+//! Computes the energy of a run by the method of data sheets (Micron TN-40-07, TN-46-03).
 //!
 //! A data sheet gives the current of a device that repeats one command. The energy of one command
 //! is the difference to standby, for the duration of the command in that measurement:
@@ -17,10 +17,10 @@
 //! Pins add to this energy. A low pin draws current from VDD through driver and termination. Data
 //! pins are low half of the time, and one of the two pins of a strobe is always low. A module that
 //! sends dissipates the power of the driver; a module that receives dissipates the power of the
-//! termination. In both cases it also dissipates the power of the terminations of its other ranks.
-//! Between the devices and the data buffers of a module (MRDIMM), driver and terminations are all
-//! on the module. The power of registers and buffers is added. All devices count, including the
-//! devices for error correction; energy per bit is per bit that programs transfer.
+//! termination. In both cases the module also dissipates the power of the terminations of its other
+//! ranks. Between the devices and the data buffers of a module (MRDIMM), driver and terminations
+//! are all on the module. The power of registers and buffers is added. All devices count, including
+//! the devices for error correction; energy per bit is per bit that programs transfer.
 
 use super::{
     command::{Command, Kind, Observer},
@@ -68,23 +68,23 @@ pub struct Energy {
 }
 
 impl Energy {
-    /// The energy of all causes together, J.
+    /// Returns the energy of all causes together, J.
     pub fn total(&self) -> f64 {
         let Self { background, activate, read, write, refresh, pins, buffers, .. } = self;
         background + activate + read + write + refresh + pins + buffers
     }
 
-    /// The mean power over the simulated time, W.
+    /// Returns the mean power over the simulated time, W.
     pub fn power_w(&self) -> f64 {
         if self.seconds > 0.0 { self.total() / self.seconds } else { 0.0 }
     }
 
-    /// Energy per bit that programs transferred, pJ; 0 if they transferred no bits.
+    /// Returns the energy per bit that programs transferred, pJ; 0 if they transferred no bits.
     pub fn pj_per_bit(&self) -> f64 {
         if self.bits > 0.0 { self.total() / self.bits * 1e12 } else { 0.0 }
     }
 
-    /// The energy and the bits of a run of `seconds` with the same power and bandwidth.
+    /// Returns the energy and the bits of a run of `seconds` with the same power and bandwidth.
     pub fn lasting(self, seconds: f64) -> Self {
         let factor = if self.seconds > 0.0 { seconds / self.seconds } else { 1.0 };
         Self {
@@ -117,7 +117,7 @@ impl Energy {
     }
 }
 
-/// Power as a linear function of bandwidth: the figures of a tier
+/// Power as a linear function of bandwidth, the form in which a platform states the power of a tier
 /// ([`interleaf_model::tier::TierPower`]).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PowerLine {
@@ -129,12 +129,13 @@ pub struct PowerLine {
     pub max_error: f64,
 }
 
-/// Converts W per GB/s to pJ per bit.
+/// Factor that converts W per GB/s to pJ per bit.
 const PJ_PER_BIT: f64 = 125.0;
 
 impl PowerLine {
-    /// The least-squares line through `points` of GB/s and W. `None` if the highest bandwidth is
-    /// less than twice the lowest: the points then have too little range for a slope.
+    /// Returns the least-squares line through `points`, which are pairs of GB/s and W. `None` if
+    /// the highest bandwidth is less than twice the lowest: the points then have too little range
+    /// for a slope.
     pub fn through(points: &[(f64, f64)]) -> Option<Self> {
         let count = points.len() as f64;
         let mean_gbps = points.iter().map(|(gbps, _)| gbps).sum::<f64>() / count;
@@ -174,8 +175,9 @@ impl CommandCounts {
         }
     }
 
-    /// The energy from the start of the count until clock `end` of the host; `None` for devices
-    /// with unknown currents. The power of the module's register is divided among its sub-channels.
+    /// Returns the energy from the start of the count until clock `end` of the host; `None` for
+    /// devices with unknown currents. The power of the module's register is divided among its
+    /// sub-channels.
     pub fn energy(&self, end: u64) -> Option<Energy> {
         let device = &self.device;
         let currents = device.currents?;
@@ -212,7 +214,7 @@ impl CommandCounts {
         })
     }
 
-    /// The indices in `opened` of the banks that a command opens or closes.
+    /// Returns the indices in `opened` of the banks that a command opens or closes.
     fn closed_by(&self, command: &Command) -> core::ops::Range<usize> {
         let Device { ranks, bank_groups, banks, .. } = self.device;
         let rank = u32::from(command.pseudo) * ranks + u32::from(command.rank);
@@ -317,8 +319,8 @@ impl PerDevice {
     }
 }
 
-/// Energy that a module dissipates for each data bit sent, and for each data bit received, J: data
-/// pins and strobes together, including the pins for error correction.
+/// Returns the energy in J that a module dissipates for each data bit sent, and for each data bit
+/// received: data pins and strobes together, including the pins for error correction.
 ///
 /// Each device has a pair of strobes; on the host's side of buffers, each four bits have a pair.
 fn pins(device: &Device, c: &Currents) -> (f64, f64) {
@@ -326,8 +328,8 @@ fn pins(device: &Device, c: &Currents) -> (f64, f64) {
         return (0.0, 0.0);
     }
     let width = f64::from(device.data_bits + device.ecc_bits);
-    // The energy of a data bit, J, for each watt that a low pin dissipates. `strobe_bits` data bits
-    // share a pair of strobes; `rate` is the number of transfers per second.
+    // The energy, in J, of a data bit for each watt that a low pin dissipates. `strobe_bits` data
+    // bits share a pair of strobes; `rate` is the number of transfers per second.
     let a_bit = |strobe_bits: f64, rate: f64| {
         (width / 2.0 + width / strobe_bits) / (f64::from(device.data_bits) * rate)
     };
@@ -354,7 +356,7 @@ struct LowPin {
 }
 
 impl LowPin {
-    /// The power of a low pin on a link with `others` ranks beside the addressed rank.
+    /// Computes the power of a low pin on a link with `others` ranks beside the addressed rank.
     fn new(c: &Currents, others: u32) -> Self {
         let siemens = |mohm: u32| if mohm == 0 { 0.0 } else { 1e3 / f64::from(mohm) };
         let own = siemens(c.termination_mohm);

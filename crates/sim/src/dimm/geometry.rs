@@ -1,4 +1,4 @@
-//! The numbers of the banks of a pseudo-channel, and sets of banks.
+//! Numbers the banks of a pseudo-channel, and represents sets of banks.
 //!
 //! A bank has one number over all ranks and bank groups of its pseudo-channel, so its state is one
 //! entry of a table. With 2 ranks of 8 groups of 4 banks, bank 45 is bank 1 of group 3 of rank 1:
@@ -16,7 +16,7 @@ pub(super) const CLOSED: u32 = u32::MAX;
 /// A set of banks: bit b is set if the bank with the number b is in the set.
 pub(super) type BankSet = u128;
 
-/// The numbers of the banks in a set, ascending.
+/// Returns the numbers of the banks in a set, ascending.
 #[inline]
 pub(super) fn banks_in(mut set: BankSet) -> impl Iterator<Item = usize> {
     core::iter::from_fn(move || {
@@ -63,26 +63,28 @@ impl Geometry {
         usize::from(self.rank_of[bank]) & (RANKS_MAX - 1)
     }
 
-    /// The bank group of a bank, numbered over all ranks.
+    /// Returns the bank group of a bank, numbered over all ranks.
     #[inline]
     pub(super) fn group(&self, bank: usize) -> usize {
         usize::from(self.group_of[bank]) & (GROUPS_MAX - 1)
     }
 
-    /// Rank, bank group within the rank, and bank within the group: the address of a command.
+    /// Returns the address of `bank` in a command: rank, bank group within the rank, and bank
+    /// within the group.
     #[inline]
     pub(super) fn address(&self, bank: usize) -> (u8, u8, u8) {
         let group = usize::from(self.group_of[bank]);
         (self.rank_of[bank], (group % self.groups) as u8, (bank % self.banks) as u8)
     }
 
-    /// The set of all banks of a rank.
+    /// Returns the set of all banks of a rank.
     pub(super) fn rank_banks(&self, rank: usize) -> BankSet {
         let count = self.groups * self.banks;
         ((1 << count) - 1) << (rank * count)
     }
 
-    /// The banks with index `number` in each group of a rank, which one same-bank refresh covers.
+    /// Returns the banks with index `number` in each group of a rank, which one same-bank refresh
+    /// covers.
     pub(super) fn same_banks(&self, rank: usize, number: usize) -> BankSet {
         let first = rank * self.groups * self.banks + number;
         (0..self.groups).fold(0, |set, group| set | 1 << (first + group * self.banks))

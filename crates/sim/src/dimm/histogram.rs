@@ -1,4 +1,4 @@
-//! A histogram of latencies with a bin for each nanosecond up to a limit.
+//! Counts latencies in a histogram with a bin for each nanosecond up to a limit.
 
 /// The lower end of the last bin, ns: the bin has all latencies of this number of ns or more.
 pub const LIMIT_NS: usize = 16_384;
@@ -38,22 +38,23 @@ impl Histogram {
         self.max_ns = self.max_ns.max(other.max_ns);
     }
 
-    /// The number of latencies that were recorded.
+    /// Returns the number of latencies that were recorded.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The longest latency, ns.
+    /// Returns the longest latency, ns.
     pub fn max_ns(&self) -> u64 {
         self.max_ns
     }
 
-    /// The mean latency, ns; 0 if no latency was recorded.
+    /// Returns the mean latency, ns; 0 if no latency was recorded.
     pub fn mean_ns(&self) -> f64 {
         if self.count == 0 { 0.0 } else { self.sum_ns as f64 / self.count as f64 }
     }
 
-    /// The latency that the fraction `part` (0 to 1) of all latencies does not exceed, ns.
+    /// Returns a percentile of the latencies, ns: the fraction `part` (0 to 1) of all latencies
+    /// does not exceed it.
     pub fn percentile_ns(&self, part: f64) -> u64 {
         let wanted = (part * self.count as f64).ceil().max(1.0) as u64;
         let mut seen = 0;
@@ -66,13 +67,14 @@ impl Histogram {
         self.max_ns
     }
 
-    /// The fraction of latencies below `ns` ns, 0 to 1.
+    /// Returns the fraction of latencies below `ns` ns, 0 to 1.
     pub fn part_below(&self, ns: usize) -> f64 {
         let below: u64 = self.counts[..ns.min(LIMIT_NS)].iter().sum();
         if self.count == 0 { 0.0 } else { below as f64 / self.count as f64 }
     }
 
-    /// Counts in bins of `width` ns up to `limit` ns, and in a last bin for longer latencies.
+    /// Returns the counts in bins of `width` ns up to `limit` ns, and in one last bin for longer
+    /// latencies.
     pub fn bins(&self, width: usize, limit: usize) -> Vec<u64> {
         let limit = limit.min(LIMIT_NS);
         let mut bins: Vec<u64> =

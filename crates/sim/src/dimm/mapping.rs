@@ -1,4 +1,4 @@
-//! The mapping of line addresses to banks, rows and columns.
+//! Maps line addresses to banks, rows and columns.
 //!
 //! Each line of a sub-channel has an index, whose bits are called address bits. The low bits select
 //! pseudo-channel, rank, group, bank and column, in the order of the layout; the bits above them
@@ -7,8 +7,8 @@
 //! share a location. Each mask also has two bits of the row, so neighbouring rows are in different
 //! banks.
 //!
-//! Lines are interleaved over channels and sub-channels in chunks, modulo the number of
-//! sub-channels, which may be any number and not only a power of two.
+//! Chunks of lines are dealt in turn to the sub-channels of all channels. The number of
+//! sub-channels need not be a power of two.
 
 use super::{device::Device, traffic::Location};
 
@@ -61,9 +61,9 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// The mapping of a sub-channel of `device`.
+    /// Creates the mapping of a sub-channel of `device`.
     pub fn new(device: &Device, layout: Layout) -> Self {
-        // All counts are powers of two: the reader of device files refuses others.
+        // All counts are powers of two: the reader of device files refuses other counts.
         let bits = |count: u32| count.trailing_zeros();
         let pseudo = bits(device.pseudo_channels);
         let (rank, group) = (bits(device.ranks), bits(device.bank_groups));
@@ -105,12 +105,12 @@ impl Mapping {
         }
     }
 
-    /// The number of lines of the sub-channel.
+    /// Returns the number of lines of the sub-channel.
     pub fn lines(&self) -> u64 {
         self.lines
     }
 
-    /// The location of the line with index `line`, taken modulo the number of lines.
+    /// Returns the location of the line with index `line`, taken modulo the number of lines.
     #[inline]
     pub fn location(&self, line: u64) -> Location {
         let line = if line < self.lines { line } else { line % self.lines };
@@ -133,8 +133,9 @@ impl Mapping {
     }
 }
 
-/// The index of the sub-channel that has the line `line` of the whole memory, and the line's index
-/// within this sub-channel. Chunks of `chunk` lines are dealt to `parts` sub-channels in turn.
+/// Returns the index of the sub-channel that has the line `line` of the whole memory, and the
+/// line's index within this sub-channel. Chunks of `chunk` lines are dealt to `parts` sub-channels
+/// in turn.
 pub fn deal(line: u64, parts: u64, chunk: u64) -> (u64, u64) {
     let (number, within) = (line / chunk, line % chunk);
     (number % parts, number / parts * chunk + within)

@@ -1,4 +1,4 @@
-//! A picture of a run's commands in the trace format of Chrome, which Perfetto shows.
+//! Draws a picture of a run's commands in the trace format of Chrome, which Perfetto shows.
 //!
 //! In the picture a sub-channel is a process. Its threads are the command bus, the data bus of each
 //! pseudo-channel, a line for the refreshes of each rank, and a line for each used bank, with bars
@@ -11,7 +11,7 @@ use super::{
 use core::fmt::Write;
 use std::collections::BTreeMap;
 
-/// Default maximum number of drawn commands: some 25 MB of text, which viewers still handle.
+/// Default maximum number of drawn commands: about 25 MB of text, which viewers still handle.
 pub const COMMANDS_MAX: u64 = 100_000;
 
 /// Draws the first commands of one sub-channel.
@@ -22,7 +22,7 @@ pub struct Drawing {
     limit: u64,
     seen: u64,
     events: String,
-    /// For each open bank, by its line in the picture, the command that opened it.
+    /// For each open bank, by its line in the picture: the command that opened the row.
     open: BTreeMap<Line, Command>,
     /// The lines of the picture that have at least one event, and are thus shown.
     lines: BTreeMap<Line, ()>,
@@ -44,7 +44,8 @@ impl Line {
         Self::Bank { pseudo, rank, group, bank }
     }
 
-    /// A thread number for the line, unique in the picture, in the order in which lines are shown.
+    /// Returns a thread number for the line, unique in the picture, in the order in which lines are
+    /// shown.
     fn thread(self) -> u32 {
         let place = |parts: [u8; 4]| parts.iter().fold(0, |sum, part| sum << 4 | u32::from(*part));
         match self {
@@ -84,13 +85,13 @@ impl Drawing {
         }
     }
 
-    /// The number of commands received, and the number of commands beyond the limit, which are not
-    /// drawn.
+    /// Returns the number of commands received, and the number of commands beyond the limit, which
+    /// are not drawn.
     pub const fn commands(&self) -> (u64, u64) {
         (self.seen, self.seen.saturating_sub(self.limit))
     }
 
-    /// The events of this sub-channel as JSON, each followed by a comma and a newline.
+    /// Returns the events of this sub-channel as JSON, each followed by a comma and a newline.
     fn into_events(mut self) -> String {
         // Rows that are still open at the end of the run are drawn to the end of the picture.
         for (line, command) in core::mem::take(&mut self.open) {
@@ -118,7 +119,7 @@ impl Drawing {
         self.events
     }
 
-    /// Draws a bar named `name` on `line`, from the clock `from` of the host for `clocks` of the
+    /// Draws a bar named `name` on `line`, from the host's clock `from`, for `clocks` clocks of the
     /// host. The bar shows the address of `command`.
     fn bar(&mut self, line: Line, name: &str, from: u64, clocks: u64, command: &Command) {
         self.lines.insert(line, ());
@@ -150,7 +151,7 @@ impl Drawing {
         }
     }
 
-    /// The duration of `clocks` clocks of the host in us, with six decimals.
+    /// Returns the duration of `clocks` clocks of the host in us, with six decimals.
     fn us(&self, clocks: u64) -> String {
         let rate = u128::from(self.device.kilotransfers) * u128::from(self.device.host_clocks);
         let ps = (u128::from(clocks) * 2_000_000_000 + rate / 2) / rate;
@@ -206,7 +207,7 @@ impl Observer for Drawing {
     }
 }
 
-/// The complete picture, as a JSON object. `drawings` has one drawing for each sub-channel.
+/// Returns the complete picture, as a JSON object. `drawings` has one drawing for each sub-channel.
 pub fn json(drawings: impl IntoIterator<Item = Drawing>) -> String {
     let mut text = String::from("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[\n");
     for drawing in drawings {

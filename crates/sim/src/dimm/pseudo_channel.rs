@@ -1,4 +1,5 @@
-//! A pseudo-channel: banks, queues, and the parts of the controller that choose its commands.
+//! Simulates a pseudo-channel: its banks, its queues, and the parts of the controller that choose
+//! its commands.
 //!
 //! ```text
 //!  requests ──> queue ──> scheduler ──┬──> command ──> timing_state, open rows
@@ -8,7 +9,7 @@
 //!
 //! [`Scheduler`] proposes the next command of the queued requests, [`RefreshScheduler`] the next
 //! command of a refresh, and the earlier of the two is issued. Each method that issues a command
-//! updates all parts.
+//! also updates what depends on it: timing, open rows, row policy and scheduler.
 
 use super::{
     banks::Banks,
@@ -32,7 +33,7 @@ pub(super) struct PseudoChannel {
     row_policy: RowPolicyState,
     /// The first clock at which a command of this pseudo-channel finds the command bus free.
     bus_free: u64,
-    /// Clocks of the command bus that an activation and an access occupy.
+    /// Clocks for which an activation, and an access, occupy the command bus.
     activate_slots: u64,
     access_slots: u64,
 }
@@ -41,14 +42,14 @@ pub(super) struct PseudoChannel {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Accessed {
     pub(super) request: Request,
-    /// True if the access closes the row, with auto-precharge.
+    /// True if the access closes the row by auto-precharge.
     pub(super) closes: bool,
     pub(super) row_hit: bool,
 }
 
 impl PseudoChannel {
-    /// The pseudo-channel with the index `number` of a sub-channel. Its refreshes are offset by the
-    /// fraction `phase.0 / phase.1` of a refresh interval.
+    /// Creates the pseudo-channel with the index `number` of a sub-channel. Its refreshes are
+    /// offset by the fraction `phase.0 / phase.1` of a refresh interval.
     pub(super) fn new(
         device: &Device,
         controller: &Controller,
@@ -73,31 +74,31 @@ impl PseudoChannel {
         }
     }
 
-    /// The read queue or the write queue, by its index `which`.
+    /// Returns the read queue or the write queue, by its index `which`.
     #[inline]
     pub(super) fn queue(&self, which: usize) -> &Queue {
         self.banks.requests.queue(which)
     }
 
-    /// The open row of a bank, or [`CLOSED`](super::geometry::CLOSED).
+    /// Returns the open row of a bank, or [`CLOSED`](super::geometry::CLOSED).
     #[inline]
     pub(super) fn row(&self, bank: usize) -> u32 {
         self.banks.rows.row(bank)
     }
 
-    /// Rank, bank group and bank in the address of a command to `bank`.
+    /// Returns the address of `bank` in a command: rank, bank group and bank.
     #[inline]
     pub(super) fn address(&self, bank: usize) -> (u8, u8, u8) {
         self.banks.timing.geometry.address(bank)
     }
 
-    /// The index of the bank within each group that the next same-bank refresh of a rank covers;
-    /// `None` if refreshes cover all banks of a rank.
+    /// Returns the bank that the next same-bank refresh of `rank` covers in each bank group, as an
+    /// index within the group; `None` if refreshes cover all banks of a rank.
     pub(super) fn refreshed_bank(&self, rank: usize) -> Option<u8> {
         self.refresh.same_bank(rank)
     }
 
-    /// The clock of the DRAM at which the next refresh of any rank becomes due.
+    /// Returns the clock of the DRAM at which the next refresh of any rank becomes due.
     #[inline]
     pub(super) fn refresh_wake(&self) -> u64 {
         self.refresh.wake()
@@ -115,7 +116,7 @@ impl PseudoChannel {
         self.bus_free = self.bus_free.max(clock);
     }
 
-    /// The next command and its clock, not before `now`; [`NEVER`] without a command.
+    /// Returns the next command and its clock, not before `now`; [`NEVER`] without a command.
     #[inline]
     pub(super) fn next_command(&mut self, now: u64) -> (u64, Operation) {
         let free = self.bus_free.max(now);
@@ -143,7 +144,7 @@ impl PseudoChannel {
         }
     }
 
-    /// Opens the row of the oldest request for a bank, and returns the row.
+    /// Opens the row that the oldest request for `bank` needs, and returns the row.
     pub(super) fn activate(&mut self, bank: usize, clock: u64) -> u32 {
         let requests = &self.banks.requests;
         let queue = requests.opener(bank);
@@ -229,8 +230,7 @@ impl PseudoChannel {
         self.banks.timing.issue_of_other(class, clock, |class| scheduler.invalidate(class));
     }
 
-    /// Opens rows for the queue that is not served yet, so that its rows are open at the bus
-    /// turnaround.
+    /// From now on, opens rows for the queue that will be served after the bus turnaround.
     pub(super) fn prepare_turn(&mut self) {
         self.banks.requests.prepare_turn();
         self.update_all();
@@ -243,7 +243,8 @@ impl PseudoChannel {
         self.update_all();
     }
 
-    /// Subtracts `start` from the arrival order of all requests, so that 16 bits do not overflow.
+    /// Subtracts `start` from the arrival order of all requests, so that the 16 bits of an arrival
+    /// order do not overflow.
     pub(super) fn renumber_from(&mut self, start: u16) {
         self.banks.requests.renumber_from(start);
         self.update_all();

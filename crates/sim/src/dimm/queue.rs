@@ -1,5 +1,5 @@
-//! The read queue and the write queue of a pseudo-channel: for each bank a list in order of
-//! arrival.
+//! Implements the read queue and the write queue of a pseudo-channel. A queue has, for each bank, a
+//! list of requests in order of arrival.
 
 use super::{
     config::QUEUE_MAX,
@@ -53,7 +53,7 @@ impl Queue {
         &self.requests[usize::from(at)]
     }
 
-    /// The index of the oldest request for a bank, or [`NONE`].
+    /// Returns the index of the oldest request for a bank, or [`NONE`].
     #[inline]
     pub(super) fn head(&self, bank: usize) -> u8 {
         self.head[bank]
@@ -105,7 +105,7 @@ impl Queue {
         request
     }
 
-    /// The arrival order of the oldest queued request; `None` if the queue is empty.
+    /// Returns the arrival order of the oldest queued request; `None` if the queue is empty.
     pub(super) fn oldest_order(&self) -> Option<u16> {
         self.waiting().map(|at| self.get(at).order).min()
     }
@@ -127,7 +127,7 @@ impl Queue {
         })
     }
 
-    /// The index of the oldest request for a row of a bank, or [`NONE`].
+    /// Returns the index of the oldest request for a row of a bank, or [`NONE`].
     #[inline]
     pub(super) fn oldest_for_row(&self, bank: usize, row: u32) -> u8 {
         let mut at = self.head[bank];
@@ -137,7 +137,7 @@ impl Queue {
         at
     }
 
-    /// True if a request for the same burst is queued.
+    /// Returns true if a request for the same burst is queued.
     #[inline]
     pub(super) fn has_burst(&self, request: &Request) -> bool {
         let location = &request.location;
@@ -191,34 +191,34 @@ impl RequestQueues {
         &self.queues[self.opened_for]
     }
 
-    /// The queue for which the next row of a bank is opened: the served queue if it has a request
-    /// for the bank, otherwise the queue `opened_for`.
+    /// Returns the queue for which the next row of a bank is opened: the served queue if it has a
+    /// request for the bank, otherwise the queue `opened_for`.
     #[inline]
     pub(super) fn opener(&self, bank: usize) -> &Queue {
         let served = self.served();
         if served.head(bank) == NONE { self.opened_for() } else { served }
     }
 
-    /// True between the decision on a bus turnaround and the turnaround: rows are then opened for
-    /// the queue that is not served yet.
+    /// Returns true between the decision on a bus turnaround and the turnaround: rows are then
+    /// opened for the queue that is not served yet.
     #[inline]
     pub(super) fn is_turning(&self) -> bool {
         self.opened_for != self.served
     }
 
-    /// The class of the accesses of the served queue.
+    /// Returns the class of the accesses of the served queue.
     #[inline]
     pub(super) fn access_class(&self) -> usize {
         if self.served == WRITES { WRITE } else { READ }
     }
 
-    /// The set of banks with a request in either queue.
+    /// Returns the set of banks with a request in either queue.
     pub(super) fn busy(&self) -> BankSet {
         self.queues[READS].busy | self.queues[WRITES].busy
     }
 
-    /// Adds a request; returns its index, true if its queue is served, and true if rows are opened
-    /// for that queue.
+    /// Adds a request to its queue. Returns the index of the request, true if the queue is served,
+    /// and true if rows are opened for the queue.
     #[inline]
     pub(super) fn push(&mut self, request: Request) -> (u8, bool, bool) {
         let which = usize::from(request.write);

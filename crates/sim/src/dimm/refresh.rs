@@ -1,4 +1,4 @@
-//! The refresh scheduler: time and command of each rank's refreshes.
+//! The refresh scheduler chooses the time and the command of each rank's refreshes.
 //!
 //! A due refresh blocks its banks: until the refresh is issued, the scheduler sends these banks
 //! only the precharge that the refresh needs. With tREFI = 3.9 us and tRFC = 295 ns, all banks of a
@@ -23,7 +23,8 @@ struct RankRefresh {
     pending: bool,
     /// The banks that the next refresh covers.
     banks: BankSet,
-    /// For a same-bank refresh, the index of `banks` in their groups: the same in each group.
+    /// For a same-bank refresh, the index of the banks within their groups, which is the same in
+    /// each group.
     bank: usize,
     /// The clock at which the last refresh of the rank ends.
     over: u64,
@@ -49,9 +50,9 @@ pub(super) struct RefreshScheduler {
 }
 
 impl RefreshScheduler {
-    /// Staggers the refreshes of pseudo-channels evenly over the refresh interval. The refreshes of
-    /// ranks are staggered, too, if `refresh_together` is false. The offset of this sub-channel is
-    /// the fraction `phase.0 / phase.1` of an interval.
+    /// Creates the scheduler. It staggers the refreshes of pseudo-channels evenly over the refresh
+    /// interval. The refreshes of ranks are staggered, too, if `refresh_together` is false. The
+    /// offset of this sub-channel is the fraction `phase.0 / phase.1` of an interval.
     pub(super) fn new(
         device: &Device,
         controller: &Controller,
@@ -94,22 +95,22 @@ impl RefreshScheduler {
         refresh
     }
 
-    /// The clock at which the next refresh becomes due; [`NEVER`] while the refreshes of all ranks
-    /// are pending, or without refresh.
+    /// Returns the clock at which the next refresh becomes due; [`NEVER`] while the refreshes of
+    /// all ranks are pending, or without refresh.
     #[inline]
     pub(super) fn wake(&self) -> u64 {
         self.wake
     }
 
-    /// The banks whose refresh is due and not issued yet. Until then, the only command for these
-    /// banks is the precharge that the refresh needs.
+    /// Returns the banks whose refresh is due and not issued yet. Until the refresh is issued, the
+    /// only command for these banks is the precharge that the refresh needs.
     #[inline]
     pub(super) fn blocked(&self) -> BankSet {
         self.blocked
     }
 
-    /// The index of the bank within each group that the next same-bank refresh of a rank covers;
-    /// `None` if refreshes are not same-bank refreshes.
+    /// Returns the bank that the next same-bank refresh of `rank` covers in each bank group, as an
+    /// index within the group; `None` if refreshes are not same-bank refreshes.
     pub(super) fn same_bank(&self, rank: usize) -> Option<u8> {
         self.same_bank.then(|| self.ranks[rank].bank as u8)
     }
@@ -128,8 +129,8 @@ impl RefreshScheduler {
         started
     }
 
-    /// The next command of the pending refreshes (a precharge or a refresh), and its earliest
-    /// clock.
+    /// Returns the next command of the pending refreshes (a precharge or a refresh), and its
+    /// earliest clock.
     pub(super) fn next(&self, banks: &Banks) -> (u64, Operation) {
         let mut next = (NEVER, Operation::Refresh(0));
         for (number, rank) in self.ranks[..self.count].iter().enumerate() {
@@ -158,8 +159,8 @@ impl RefreshScheduler {
         next
     }
 
-    /// The earliest clock of a refresh of banks that are closed: tRP after their last precharge,
-    /// tRC after their last activation, and after the last refresh of the rank.
+    /// Returns the earliest clock of a refresh of banks that are closed: tRP after their last
+    /// precharge, tRC after their last activation, and after the last refresh of the rank.
     fn earliest(&self, rank: &RankRefresh, timing: &TimingState) -> u64 {
         let precharged = if self.same_bank {
             // A same-bank refresh must keep the same minimum distances to earlier commands for

@@ -1,4 +1,4 @@
-//! A trace as the load of a machine.
+//! Replays a trace as the load of a machine's memory.
 //!
 //! Lines of the trace are dealt over all sub-channels in chunks; each sub-channel reads the whole
 //! trace and takes its own lines. A request is issued at its time, or later if no slot for an
@@ -24,7 +24,7 @@ pub const CHUNK: u64 = 4;
 /// Bytes of a cache line.
 const LINE: u64 = 64;
 
-/// Number of accesses between two calls of `progress`.
+/// Number of accesses after which `Setup::replay` calls its argument `progress`.
 const STEP: u64 = 1 << 16;
 
 /// The requests of a trace to one sub-channel.
@@ -48,7 +48,7 @@ pub struct Replay<'a> {
 }
 
 impl<'a> Replay<'a> {
-    /// The requests of a trace to sub-channel `number`.
+    /// Creates the source of the trace's requests to sub-channel `number`.
     pub fn new(setup: &Setup, trace: Trace<'a>, number: u32) -> Self {
         let way = setup.device.nearest_clocks(setup.uncore_ps);
         let slots = setup.outstanding.max(1) as u32;
@@ -79,8 +79,8 @@ impl<'a> Replay<'a> {
             .find(|request| deal(request.address / LINE, self.parts, CHUNK).0 == self.number);
     }
 
-    /// The clock at which the core issues the next request: the time in the trace, or later if no
-    /// slot is free at this time.
+    /// Returns the clock at which the core issues the next request: the time in the trace, or later
+    /// if no slot is free at this time.
     fn asks_at(&self) -> Option<u64> {
         let (next, Reverse((free, _))) = (self.next?, self.free.peek()?);
         let clock = u128::from(next.at_ps) * u128::from(self.kilotransfers) / 2_000_000_000;
@@ -118,7 +118,7 @@ impl Source for Replay<'_> {
 }
 
 impl Setup {
-    /// The limits that a trace for this machine must respect.
+    /// Returns the limits that a trace for this machine must respect.
     pub fn memory(&self) -> AddressLimits {
         let Device { kilotransfers, host_clocks, .. } = self.device;
         let bytes = self.device.bursts() * u64::from(self.parts()) * LINE;
@@ -126,7 +126,7 @@ impl Setup {
     }
 
     /// Simulates the requests of a trace to sub-channel `number`. Calls `progress` with the number
-    /// of accesses since its last call.
+    /// of accesses since the previous call.
     pub fn replay<O: Observer>(
         &self,
         trace: Trace<'_>,

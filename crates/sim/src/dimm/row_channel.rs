@@ -1,4 +1,4 @@
-//! A sub-channel that serves row accesses in order of arrival.
+//! Simulates a sub-channel that serves row accesses in order of arrival.
 //!
 //! A *row access* is an activation, consecutive reads or writes in one row, and an auto-precharge
 //! with the last read or write:
@@ -9,8 +9,8 @@
 //! ```
 //!
 //! The storage controller of a card transfers hundreds of bytes at once, in the order in which its
-//! DMA engines ask for them. The data bus keeps this order. The activation of a later access does
-//! not wait for the data of the accesses in front, up to [`LOOKAHEAD`] accesses, so the delays of
+//! DMA engines ask for them. The data bus keeps this order. The activation of an access does not
+//! wait for the data of the accesses in front of it (up to [`LOOKAHEAD`] of them), so the delays of
 //! different banks overlap. No row stays open after its access.
 //!
 //! [`controller`](super::controller) searches its queues for the best next command, which takes
@@ -58,9 +58,9 @@ pub struct RowTimes {
     /// The clock of the first read or write command.
     pub first: u64,
     /// The clock at which the last burst ends on the data bus: read data are at the controller,
-    /// written data are in the row buffers.
+    /// write data are in the row buffers.
     pub data: u64,
-    /// The clock at which the precharge ends (tRP has passed): written data are in the cells.
+    /// The clock at which the precharge ends (tRP has passed): write data are in the cells.
     pub closed: u64,
 }
 
@@ -77,7 +77,8 @@ pub struct RowCounts {
     pub refreshes: u64,
     /// Clocks from each activation to the end of the precharge, summed over all banks.
     pub open_clocks: u64,
-    /// Clocks of the data bus from the first to the last burst of each access.
+    /// Clocks of the data bus from the start of the first burst to the end of the last burst of an
+    /// access, summed over all accesses.
     pub bus_clocks: u64,
     /// `bus_clocks`, plus the clocks for which the data bus was idle although an access had arrived
     /// at least tRCD before. Bank conflicts, changes of direction or rank, and refreshes cause such
@@ -109,13 +110,13 @@ struct RefreshTimes {
 pub struct RowChannel {
     geometry: Geometry,
     timing: RowTiming,
-    /// For reads and for writes, the clocks between two commands of an access: tCCD within a bank
-    /// group.
+    /// For reads and for writes: the clocks between two consecutive commands of an access, which
+    /// are tCCD within a bank group.
     strides: [u32; 2],
     /// For reads and for writes: clocks from the command to the end of its data.
     latency: [u64; 2],
     burst: u64,
-    /// Clocks of the command bus that an activation takes, and that a read or write takes.
+    /// Clocks for which a command occupies the command bus: an activation, and a read or write.
     slots: [u64; 2],
     /// `window` has the commands of the last [`LOOKAHEAD`] accesses; `next` is the index of the
     /// next access.
@@ -181,7 +182,7 @@ impl RowChannel {
         device.pseudo_channels == 1
     }
 
-    /// The commands and busy clocks since the sub-channel was created.
+    /// Returns the commands and busy clocks since the sub-channel was created.
     pub fn counts(&self) -> &RowCounts {
         &self.counts
     }
@@ -190,7 +191,7 @@ impl RowChannel {
     /// that is later. The bank, the row and the bursts of the access must exist in the device.
     #[inline]
     pub fn serve<O: Observer>(&mut self, at: u64, access: RowAccess, observer: &mut O) -> RowTimes {
-        // Clock 0 stands for "never issued", so the first access arrives at clock 1.
+        // Clock 0 stands for "never issued", so no access arrives before clock 1.
         self.arrival = self.arrival.max(at).max(1);
         if observer.observes() {
             self.emit(self.arrival.min(self.next_due), observer);
@@ -288,7 +289,8 @@ impl RowChannel {
         }
     }
 
-    /// The first clock, not before `at`, from which the command bus is free for `slots` clocks.
+    /// Returns the first clock, not before `at`, from which the command bus is free for `slots`
+    /// clocks.
     #[inline]
     fn free_slot(&self, mut at: u64, slots: u64) -> u64 {
         loop {
@@ -299,8 +301,8 @@ impl RowChannel {
         }
     }
 
-    /// The clock at which a command ends that occupies the command bus during the `slots` clocks
-    /// from `at`; `None` if the command bus is free during these clocks.
+    /// If a command occupies the command bus during the `slots` clocks from `at`, returns the clock
+    /// at which this command ends. Returns `None` if the bus is free during these clocks.
     #[inline]
     fn occupied_until(&self, at: u64, slots: u64) -> Option<u64> {
         let end = at + slots;
@@ -337,8 +339,8 @@ impl RowChannel {
         None
     }
 
-    /// True if a refresh occupies a command slot of an access that issues a read or write every
-    /// `stride` clocks, from clock `first` to clock `last`.
+    /// Returns true if a refresh occupies a command slot of an access that issues a read or write
+    /// every `stride` clocks, from clock `first` to clock `last`.
     fn meets_refresh(&self, first: u64, last: u64, stride: u32) -> bool {
         let slots = self.slots[1];
         self.refreshes[..self.ranks].iter().any(|refresh| {

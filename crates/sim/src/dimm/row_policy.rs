@@ -1,4 +1,4 @@
-//! The row policy, also called page policy: decides if a row without queued requests stays open.
+//! The row policy, also called page policy, decides if a row without queued requests stays open.
 //!
 //! An open row answers a row hit in tCL; a row conflict costs tRP + tRCD + tCL, and a row miss in a
 //! closed bank tRCD + tCL. The last queued access to a row closes the row with auto-precharge if
@@ -27,7 +27,7 @@ impl RowPolicy {
     /// All row policies.
     pub const ALL: [Self; 3] = [Self::Open, Self::Closed, Self::Adaptive];
 
-    /// The name of the policy in options and files.
+    /// Returns the name of the policy in options and files.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Open => "open",
@@ -56,7 +56,7 @@ impl RowPolicyState {
         Self { policy, counter: [1; BANKS_MAX], closed_row: [CLOSED; BANKS_MAX] }
     }
 
-    /// True if the open row of a bank stays open after its last queued access.
+    /// Returns true if the open row of a bank stays open after its last queued access.
     #[inline]
     pub(super) fn keeps_open(&self, bank: usize) -> bool {
         match self.policy {
@@ -76,7 +76,7 @@ impl RowPolicyState {
         self.closed_row[bank] = CLOSED;
     }
 
-    /// Records a hit of the open row.
+    /// Records a row hit in `bank`.
     #[inline]
     pub(super) fn hit(&mut self, bank: usize) {
         if self.policy == RowPolicy::Adaptive {

@@ -1,4 +1,4 @@
-//! Closed-loop traffic on all channels of a machine.
+//! Simulates closed-loop traffic on all channels of a machine.
 //!
 //! Sub-channels share nothing, and each has an equal share of the load. Each sub-channel is
 //! simulated separately, on any thread, and the results are added in the order of the sub-channels'
@@ -78,8 +78,8 @@ pub struct LeastRequests {
     pub refresh_ns: f64,
     /// Minimum number of accesses of all sub-channels together.
     pub all: u64,
-    /// Number of accesses of all sub-channels together. With at least this number, bandwidths are
-    /// within about half a percent of the bandwidths of long runs.
+    /// Minimum number of accesses of all sub-channels together for bandwidths within about half a
+    /// percent of the bandwidths of long runs.
     pub steady: u64,
 }
 
@@ -95,12 +95,13 @@ pub struct ChannelResult {
     /// The last clock of the DRAM, from the start of the warm-up; for several sub-channels the
     /// latest.
     pub end_clock: u64,
-    /// Read latencies, from the miss of the core to the arrival of the line at the core.
+    /// Latencies of reads, from the core's cache miss to the arrival of the line at the core.
     pub latency: Histogram,
 }
 
 impl Setup {
-    /// The default controller and load on `channels` channels of a device.
+    /// Creates a setup of `channels` channels with one `device` each, and the default controller
+    /// and load.
     pub fn new(device: Device, channels: u32) -> Self {
         Self {
             device,
@@ -117,18 +118,19 @@ impl Setup {
         }
     }
 
-    /// The number of sub-channels of all channels.
+    /// Returns the number of sub-channels of all channels.
     pub fn parts(&self) -> u32 {
         self.channels * self.device.sub_channels
     }
 
-    /// Peak bandwidth of all channels, GB/s.
+    /// Returns the peak bandwidth of all channels, GB/s.
     pub fn peak_gbps(&self) -> f64 {
         self.device.peak_gbps() * f64::from(self.channels)
     }
 
-    /// The minimum numbers of requests of a measurement at `offered_gbps`, or at the peak bandwidth
-    /// without `offered_gbps`: enough for a whole refresh interval, and for each outstanding line.
+    /// Returns the minimum numbers of requests of a measurement at `offered_gbps`, or at the peak
+    /// bandwidth without `offered_gbps`: enough for a whole refresh interval, and for each
+    /// outstanding line.
     pub fn least_requests(&self, offered_gbps: Option<f64>) -> LeastRequests {
         let parts = u64::from(self.parts());
         let gbps = offered_gbps.map_or(self.peak_gbps(), |gbps| gbps.min(self.peak_gbps()));
@@ -148,7 +150,7 @@ impl Setup {
 
     /// Simulates sub-channel `number` under its share of `offered_gbps`; `None` is the maximum
     /// load. A warm-up fills the queues, then `accesses` accesses are measured. Calls `progress`
-    /// with the number of accesses since its last call.
+    /// with the number of accesses since the previous call.
     pub fn part<O: Observer>(
         &self,
         number: u32,

@@ -1,4 +1,5 @@
-//! The command scheduler: first-ready, first-come-first-served (FR-FCFS; Rixner et al. 2000).
+//! The command scheduler works by first-ready, first-come-first-served (FR-FCFS; Rixner et al.
+//! 2000).
 //!
 //! Each bank has at most one next command for its queued requests: an access if a request hits the
 //! open row, a precharge if all requests are for other rows, an activation if no row is open. Thus
@@ -82,8 +83,8 @@ impl Scheduler {
         self.stale[class] = true;
     }
 
-    /// Puts each bank with requests into the class of its next command. To be called after a change
-    /// of the served queue, of the queue for which rows are opened, or of all arrival orders.
+    /// Puts each bank with requests into the class of its next command. Call it after a change of
+    /// the served queue, of the queue for which rows are opened, or of all arrival orders.
     pub(super) fn update_all(&mut self, banks: &Banks, blocked: BankSet) {
         self.members = [0; CLASSES];
         self.best = [NO_CANDIDATE; CLASSES];
@@ -120,7 +121,8 @@ impl Scheduler {
         }
     }
 
-    /// The class of a bank's next command; `None` for a blocked bank or a bank without requests.
+    /// Returns the class of a bank's next command; `None` for a blocked bank or a bank without
+    /// requests.
     #[inline]
     fn next_class(&self, bank: usize, banks: &Banks, blocked: BankSet) -> Option<usize> {
         if banks.requests.is_turning() {
@@ -172,9 +174,9 @@ impl Scheduler {
         best
     }
 
-    /// The next command and its clock, not before `free`. An access has priority over an activation
-    /// or a precharge that would occupy the command bus at the clock of the access, because the
-    /// data bus is the bottleneck.
+    /// Returns the next command and its clock, not before `free`. An access has priority over an
+    /// activation or a precharge that would occupy the command bus at the clock of the access,
+    /// because the data bus is the bottleneck.
     #[inline]
     pub(super) fn next(&mut self, banks: &Banks, free: u64) -> (u64, Operation) {
         let clock = |candidate: Candidate| (candidate.key >> ORDER_BITS).max(free);
@@ -198,8 +200,8 @@ impl Scheduler {
 /// The clock that [`Scheduler::next`] returns if no class has a candidate.
 pub(super) const NO_COMMAND: u64 = NEVER >> ORDER_BITS;
 
-/// The arrival order of the request for which `bank` issues its next command of `class`; 0 if the
-/// bank has no such request.
+/// Returns the arrival order of the request for which `bank` issues its next command of `class`; 0
+/// if the bank has no such request.
 #[inline]
 fn request_order(class: usize, bank: usize, banks: &Banks) -> u16 {
     let (queue, request) = match class {
@@ -212,8 +214,8 @@ fn request_order(class: usize, bank: usize, banks: &Banks) -> u16 {
     if request == NONE { 0 } else { queue.get(request).order }
 }
 
-/// The class of a bank's next command shortly before the bus turnaround. Requests of the served
-/// queue continue; banks that this queue does not need open rows for the other queue.
+/// Returns the class of a bank's next command shortly before the bus turnaround. Requests of the
+/// served queue continue. In a bank without such requests, a row is opened for the other queue.
 fn next_class_before_turn(bank: usize, banks: &Banks, blocked: BankSet) -> Option<usize> {
     if blocked & (1 << bank) != 0 {
         return None;

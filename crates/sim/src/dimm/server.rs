@@ -1,4 +1,5 @@
-//! Servers: modules, and the properties of a platform between cores and memory controllers.
+//! Describes servers: their memory modules, their cores, and the fabric between cores and memory
+//! controllers.
 //!
 //! The bandwidth of DRAM follows from its timing and from the controller, whose constants are the
 //! same for all servers of one vendor. The bandwidth of a server can be lower: cores have a limit
@@ -101,7 +102,7 @@ impl Server {
         in_file(FILE, TEXT, name)
     }
 
-    /// The configuration of a simulation of this server with read-only traffic.
+    /// Returns the configuration of a simulation of this server with read-only traffic.
     pub fn setup(&self) -> Setup {
         let mut setup = Setup::new(self.device.clone(), self.channels);
         let lines = self.cores * self.lines_per_core;
@@ -114,7 +115,7 @@ impl Server {
     }
 }
 
-/// The names of the built-in servers.
+/// Returns the names of the built-in servers.
 pub fn names() -> Vec<String> {
     let servers = TomlText::new(FILE, TEXT).read::<ServersToml>().map(|file| file.server);
     servers.unwrap_or_default().into_iter().map(|server| server.name.into_inner()).collect()

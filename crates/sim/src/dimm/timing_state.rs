@@ -1,4 +1,4 @@
-//! The earliest clock at which each bank may receive a command of each class.
+//! Keeps the earliest clock at which each bank may receive a command of each class.
 //!
 //! Three tables keep these clocks: by bank, by bank group and by rank. A bank is ready at the
 //! latest of its three entries. An issued command raises entries by the constraints of
@@ -54,13 +54,13 @@ impl TimingState {
         }
     }
 
-    /// The earliest clock of a command of `class` to `bank`.
+    /// Returns the earliest clock of a command of `class` to `bank`.
     #[inline]
     pub(super) fn earliest(&self, class: usize, bank: usize) -> u64 {
         self.of_class(class).earliest(bank)
     }
 
-    /// The earliest clocks of commands of `class`, for a search over banks.
+    /// Returns the earliest clocks of commands of `class`, for a search over banks.
     #[inline]
     pub(super) fn of_class(&self, class: usize) -> ClassClocks<'_> {
         ClassClocks {
@@ -71,9 +71,9 @@ impl TimingState {
         }
     }
 
-    /// The earliest clock at which the constraints of the single banks in `banks` (tRP, tRC, the
-    /// end of the last refresh) allow an activation of each of them. Constraints of bank groups and
-    /// ranks are left out.
+    /// Returns the earliest clock at which the constraints of the single banks in `banks` (tRP,
+    /// tRC, the end of the last refresh) allow an activation of each of them. Constraints of bank
+    /// groups and ranks are left out.
     pub(super) fn precharged(&self, banks: BankSet) -> u64 {
         banks_in(banks).map(|bank| self.bank[ACTIVATE][bank]).max().unwrap_or(0)
     }
@@ -93,7 +93,8 @@ impl TimingState {
                         raise(&mut self.rank[constraint.before][rank], until);
                     }
                 }
-                // Constraints on the other pseudo-channel are applied there, by `issue_of_other`.
+                // The other pseudo-channel applies the constraints of this kind, in
+                // `issue_of_other`.
                 Affected::OtherPseudo => {}
             }
         }
@@ -158,7 +159,7 @@ pub(super) struct ClassClocks<'a> {
 }
 
 impl ClassClocks<'_> {
-    /// The earliest clock of a command to `bank`.
+    /// Returns the earliest clock of a command to `bank`.
     #[inline]
     pub(super) fn earliest(&self, bank: usize) -> u64 {
         let (group, rank) = (self.geometry.group(bank), self.geometry.rank(bank));

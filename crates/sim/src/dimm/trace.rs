@@ -1,4 +1,5 @@
-//! Traces: memory requests of a program or another simulator, with their times, from a file.
+//! Reads traces: files with the memory requests of a program or of another simulator, and the times
+//! of the requests.
 //!
 //! | format | a line, or a record | time |
 //! | --- | --- | --- |
@@ -124,7 +125,7 @@ impl<'a> Trace<'a> {
     ///
     /// # Errors
     ///
-    /// A trace without requests, or a binary trace with another version or without
+    /// If the trace has no request, or a binary trace has another version or does not begin with
     /// [`binary::MAGIC`]. A later invalid record is an error of the iterator.
     pub fn new(
         file: &'a str,
@@ -155,7 +156,7 @@ impl<'a> Trace<'a> {
     ///
     /// # Errors
     ///
-    /// The first invalid record.
+    /// If a record is invalid. The error is that of the first invalid record.
     pub fn count_all(mut self) -> Result<u64, FileError> {
         self.try_fold(0, |count, request| request.map(|_| count + 1))
     }

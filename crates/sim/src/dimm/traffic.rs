@@ -1,4 +1,4 @@
-//! The request source: the trait between a controller and the traffic that loads it.
+//! Defines the request source: the trait between a controller and the traffic that loads it.
 
 /// The location of a burst within a sub-channel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -31,8 +31,8 @@ pub struct Request {
 /// A source of requests in order of arrival. Later requests may depend on the completion of earlier
 /// requests (a closed loop).
 pub trait Source {
-    /// The clock at which the next request arrives; `None` until another request completes, or at
-    /// the end.
+    /// Returns the clock at which the next request arrives; `None` while the next request waits for
+    /// the completion of another request, or if no request is left.
     fn peek(&self) -> Option<u64>;
 
     /// Removes and returns the request of [`peek`](Self::peek).

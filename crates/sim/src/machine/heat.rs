@@ -1,4 +1,4 @@
-//! Page hotness as DAMON samples it.
+//! Simulates how DAMON samples page hotness.
 //!
 //! DAMON divides addresses into regions. In each sampling interval, DAMON checks the accessed bit
 //! of one page of each region. `accesses` counts the checks of an aggregation interval that found
@@ -36,7 +36,7 @@ pub(super) struct Heat {
 }
 
 impl Heat {
-    /// The hotness of `groups` groups before the first sample.
+    /// Creates the hotness of `groups` page groups before the first sample.
     pub(super) fn new(groups: usize, damon: &Damon) -> Self {
         let count = damon.regions_min.clamp(1, groups);
         let region = |at: usize| Region {
@@ -48,18 +48,18 @@ impl Heat {
         Self { regions: (0..count).map(region).collect(), aggregations: 0 }
     }
 
-    /// The regions in the order of addresses.
+    /// Returns the regions in the order of addresses.
     pub(super) fn regions(&self) -> &[Region] {
         &self.regions
     }
 
-    /// True if at least one aggregation interval has ended.
+    /// Returns true if at least one aggregation interval has ended.
     pub(super) const fn is_known(&self) -> bool {
         self.aggregations > 0
     }
 
-    /// Ends an aggregation interval. `visits` converts the share of the accesses that go to a group
-    /// into the number of visits to one page of the group in a sampling interval.
+    /// Ends an aggregation interval. `visits` takes the share of the accesses that go to a group,
+    /// and returns the number of visits to one page of the group in a sampling interval.
     pub(super) fn aggregate(
         &mut self,
         damon: &Damon,
@@ -134,7 +134,7 @@ impl Heat {
     }
 }
 
-/// Samples of each region in an aggregation interval.
+/// Returns the number of samples of each region in an aggregation interval.
 pub(super) fn samples(damon: &Damon) -> u32 {
     u32::try_from(damon.aggregation_ns / damon.sampling_ns).unwrap_or(u32::MAX).max(1)
 }
@@ -167,7 +167,8 @@ mod tests {
             heat.regions().iter().map(of).sum::<f64>() / (to - from) as f64
         };
         // In a sampling interval, a page of the hot tenth is accessed 1.8 times on average, any
-        // other page 0.02 times.
+        // other page 0.02 times. So of the 15 samples of an aggregation interval, on average more
+        // than 10 find an access in the hot tenth, and fewer than 2 elsewhere.
         assert!(mean(0, 20) > 10.0, "{}", mean(0, 20));
         assert!(mean(20, 200) < 2.0, "{}", mean(20, 200));
         assert!((10..=1000).contains(&heat.regions().len()));

@@ -1,4 +1,5 @@
-//! The layout of a simulated machine: domains, tiers and scopes in the form of a real machine.
+//! Describes a simulated machine by its domains, tiers and scopes, in the same form as a real
+//! machine.
 
 use super::scenario::Scenario;
 use interleaf_model::{
@@ -8,7 +9,7 @@ use interleaf_model::{
 };
 
 impl Scenario {
-    /// The layout of the simulated machine, with one scope for each task.
+    /// Returns the layout of the simulated machine, with one scope for each task.
     pub fn layout(&self) -> Layout {
         let platform = &self.platform;
         let scopes = self.tasks.iter().map(|task| ScopeLayout {
@@ -25,8 +26,8 @@ impl Scenario {
     }
 }
 
-/// A domain with its near tiers: the tiers that its traffic reaches without crossing a socket link.
-/// If all tiers are behind links, all tiers are near.
+/// Describes domain `at` of `platform` with its near tiers: the tiers that its traffic reaches
+/// without crossing a socket link. If all tiers are behind links, all tiers are near.
 fn domain(platform: &Platform, at: usize) -> DomainLayout {
     let far = |tier: &usize| {
         platform.links.iter().any(|link| link.domains.contains(&at) && link.tiers.contains(tier))
@@ -41,9 +42,10 @@ fn domain(platform: &Platform, at: usize) -> DomainLayout {
     }
 }
 
-/// A tier as the HMAT of firmware describes it: the read bandwidth and the idle latency from the
-/// nearest domain. The nearest domain is the domain with the highest read bandwidth from the tier;
-/// among domains with equal bandwidth, it is the domain with the lowest latency.
+/// Describes tier `at` of `platform` as the HMAT of firmware does: the read bandwidth and the idle
+/// latency from the nearest domain. The nearest domain is the domain with the highest read
+/// bandwidth from the tier; among domains with equal bandwidth, it is the domain with the lowest
+/// latency.
 fn tier(platform: &Platform, at: usize) -> TierLayout {
     let tier = &platform.tiers[at];
     let ratings = platform.domains.iter().map(|domain| {
@@ -92,7 +94,7 @@ provenance = "assumed"
 source = "a test"
 "#;
 
-    /// The CSV of curves that `lines` describes: domain, maximum bandwidth, idle latency.
+    /// Returns the CSV of curves that `lines` describes: domain, maximum bandwidth, idle latency.
     fn curves(lines: &str) -> Result<String, String> {
         let mut text = "mix,bandwidth_gbps,latency_ns,provenance,source,domain\n".to_string();
         for line in lines.split("; ") {

@@ -1,4 +1,4 @@
-//! The migrator: turns target shares into page moves.
+//! The migrator turns target shares into page moves.
 //!
 //! [`MoveQueue`] holds the misplaced page groups of all tasks. The order of the target ([`Order`])
 //! decides where groups go. *Interleave*: hot groups go to the tier of their address
@@ -57,19 +57,19 @@ pub(super) struct Steered<'a> {
 }
 
 impl Steered<'_> {
-    /// The near tiers to which pages of `tier` are demoted, the fastest first: the tiers that are
-    /// slower than `tier`, or all near tiers if `tier` is not near.
+    /// Returns the near tiers to which pages of `tier` are demoted, the fastest first: the tiers
+    /// that are slower than `tier`, or all near tiers if `tier` is not near.
     fn slower(&self, tier: usize) -> impl Iterator<Item = usize> {
         let behind = self.near.iter().position(|own| *own == tier).map_or(0, |at| at + 1);
         self.near[behind..].iter().copied()
     }
 }
 
-/// The page groups to migrate, in order.
+/// The planned moves of page groups, in the order in which they are made.
 #[derive(Clone, Debug, Default)]
 pub(super) struct MoveQueue {
     moves: VecDeque<Move>,
-    /// For each task whose last search found all groups on their tiers: the target shares and
+    /// For each task: if the last search found no misplaced group, the target shares and
     /// [`Pages::moves`] at that search. While both are the same, the task needs no new search.
     in_place: Vec<Option<(Vec<f64>, u64)>>,
     /// For each tier, true from the start of the demotion of its cold pages ([`DEMOTE_BELOW`]) to
@@ -78,7 +78,7 @@ pub(super) struct MoveQueue {
 }
 
 impl MoveQueue {
-    /// The next move of the plan; `None` if nothing is left to move.
+    /// Returns the next move of the plan; `None` if nothing is left to move.
     pub(super) fn first(&self) -> Option<Move> {
         self.moves.front().copied()
     }

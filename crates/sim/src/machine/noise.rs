@@ -1,4 +1,4 @@
-//! Pseudo-random numbers, made from a seed.
+//! Makes pseudo-random numbers from a seed.
 
 use rand_distr::{Distribution, StandardNormal};
 use rand_pcg::{
@@ -11,8 +11,8 @@ use rand_pcg::{
 pub(super) struct Noise(Pcg64Mcg);
 
 impl Noise {
-    /// The random stream with the index `stream`, made from `seed`. Streams are independent: an
-    /// additional draw from one stream does not change the other streams.
+    /// Creates the random stream with the index `stream`, made from `seed`. Streams are
+    /// independent: an additional draw from one stream does not change the other streams.
     pub(super) fn new(seed: u64, stream: u64) -> Self {
         let mut noise =
             Self(Pcg64Mcg::seed_from_u64(seed ^ stream.wrapping_mul(0x9E37_79B9_7F4A_7C15)));
@@ -21,20 +21,20 @@ impl Noise {
         noise
     }
 
-    /// A number from 0 to `end - 1`; `end` is above 0.
+    /// Returns a number from 0 to `end - 1`; `end` is above 0.
     pub(super) fn below(&mut self, end: usize) -> usize {
         // The high half of the 128-bit product is below `end`, and nearly uniform, because `end` is
         // far below 2^64.
         ((u128::from(self.0.next_u64()) * end as u128) >> 64) as usize
     }
 
-    /// A number from 0 to 1, 1 excluded.
+    /// Returns a number from 0 to 1, 1 excluded.
     pub(super) fn uniform(&mut self) -> f64 {
         (self.0.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// A random factor: 1 plus a normally distributed error with the standard deviation `spread`,
-    /// and never below 0.
+    /// Returns a random factor: 1 plus a normally distributed error with the standard deviation
+    /// `spread`, and never below 0.
     pub(super) fn factor(&mut self, spread: f64) -> f64 {
         if spread == 0.0 {
             return 1.0;

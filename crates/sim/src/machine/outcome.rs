@@ -1,4 +1,4 @@
-//! A run of a policy on a scenario, from the first sample to the last.
+//! Runs a policy on a scenario, from the first sample to the last.
 
 use super::{
     Scenario, SimMachine,
@@ -29,7 +29,7 @@ pub struct Run<'a> {
     duration: Duration,
     elapsed: Duration,
     periods: Vec<PeriodRecord>,
-    /// The last period, as the control loop recorded it; `None` before the first.
+    /// The last period, as the control loop recorded it; `None` before the end of the first period.
     last: Option<Period>,
     started_with: Vec<f64>,
     /// Bytes migrated up to the end of the last period.
@@ -56,8 +56,8 @@ pub struct PeriodRecord {
     pub tier_bandwidth_gbps: Vec<f64>,
     /// Latency of each tier, ns; `None` if the machine does not count the tier's latency.
     pub tier_latency_ns: Vec<Option<f64>>,
-    /// The bandwidth on which the policies decide, GB/s, summed over the domains: a percentile of
-    /// the bandwidths of the period's samples, if possible only of the samples after the last
+    /// The bandwidth, in GB/s, on which the policies decide, summed over the domains: a percentile
+    /// of the bandwidths of the period's samples, if possible only of the samples after the last
     /// migration. `None` if the policy of some domain made no decision, because a migration had not
     /// begun or was not complete, because there were too few samples, or because no bytes were
     /// counted.
@@ -66,7 +66,7 @@ pub struct PeriodRecord {
     pub migrated_bytes: u64,
     /// The action of the policy in each domain (`step`, `hold`, ...).
     pub actions: Vec<&'static str>,
-    /// The reason of the action in each domain.
+    /// The reason for the action in each domain.
     pub reasons: Vec<String>,
 }
 
@@ -88,7 +88,7 @@ pub struct Outcome {
     /// with any of the shares that were tried.
     pub best_static: Option<StaticBest>,
     /// The time from which the target stays within 3 percentage points of its last value, s; `None`
-    /// if the target of the period before the last is farther from the last value.
+    /// if the target of the last period but one is outside this range.
     pub converged_after_s: Option<f64>,
     /// Bytes of the pages that were migrated in the whole run.
     pub moved_bytes: u64,
@@ -99,8 +99,8 @@ pub struct Outcome {
 /// The result of a task under a policy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskOutcome {
-    /// Duration of the first run, s, including the time in which the policy searches for shares;
-    /// `None` if the run did not end.
+    /// Duration, in s, of the first run, including the time in which the policy searches for
+    /// shares; `None` if the run did not end.
     pub runtime_s: Option<f64>,
     /// The number of completed runs, plus the completed fraction of the last run.
     pub work: f64,
@@ -116,17 +116,18 @@ pub struct TaskOutcome {
 }
 
 impl Outcome {
-    /// The 1-based number of the last period whose target differs from the target of the period
-    /// before; 0 if there is no such period.
+    /// Returns the 1-based number of the last period whose target differs from the target of the
+    /// period before; 0 if there is no such period.
     pub fn last_change(&self) -> usize {
         let changed = |pair: &[PeriodRecord]| pair[0].target != pair[1].target;
         self.periods.windows(2).rposition(changed).map_or(0, |at| at + 2)
     }
 
-    /// The fraction of periods, from the first settled target on, in which the target is more than
-    /// 3 percentage points from this settled target; 1 if no target is settled. A target is settled
-    /// when the action of a policy is `settle` or `revert`. If no policy has such an action, a
-    /// target is settled when it stays within 3 percentage points for [`SETTLED_PERIODS`] periods.
+    /// Returns the fraction of periods, from the first settled target on, in which the target is
+    /// more than 3 percentage points from this settled target; 1 if no target is settled. A target
+    /// is settled when the action of a policy is `settle` or `revert`. If no policy has such an
+    /// action, a target is settled when it stays within 3 percentage points for [`SETTLED_PERIODS`]
+    /// periods.
     pub fn unsettled_share(&self) -> f64 {
         let says =
             |period: &PeriodRecord| period.actions.iter().any(|action| SETTLING.contains(action));
@@ -144,8 +145,8 @@ impl Outcome {
 }
 
 impl TaskOutcome {
-    /// The speed of the first run, or of its completed part, divided by the speed with all pages on
-    /// the first tier. `None` for a task that had not begun when the simulation ended.
+    /// Returns the speed of the first run, or of its completed part, divided by the speed with all
+    /// pages on the first tier. `None` for a task that had not begun when the simulation ended.
     pub fn speedup(&self) -> Option<f64> {
         match self.runtime_s {
             Some(runtime_s) => Some(self.local.runtime_s / runtime_s),
@@ -153,9 +154,9 @@ impl TaskOutcome {
         }
     }
 
-    /// Regret: the duration of the first run divided by its duration with the best static shares,
-    /// minus 1. For an unfinished run, regret is computed from the work done. `None` without best
-    /// static shares or work.
+    /// Returns the regret: the duration of the first run divided by its duration with the best
+    /// static shares, minus 1. For an unfinished run, regret is computed from the work done. `None`
+    /// without best static shares or work.
     pub fn regret(&self) -> Option<f64> {
         let best = self.best_static.as_ref()?;
         match self.runtime_s {
@@ -164,9 +165,9 @@ impl TaskOutcome {
         }
     }
 
-    /// Regret over the whole simulation, including the time in which the policy searches for
-    /// shares: the work with the best static shares divided by the work done, minus 1. `None`
-    /// without best static shares or work.
+    /// Returns the regret over the whole simulation, including the time in which the policy
+    /// searches for shares: the work with the best static shares divided by the work done, minus 1.
+    /// `None` without best static shares or work.
     pub fn regret_over_duration(&self) -> Option<f64> {
         let best = self.best_static.as_ref()?;
         (self.work > 0.0).then(|| best.work / self.work - 1.0)
@@ -203,12 +204,13 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// The domains, tiers and scopes of the simulated machine.
+    /// Returns the domains, tiers and scopes of the simulated machine.
     pub fn layout(&self) -> &Layout {
         self.machine.layout()
     }
 
-    /// The last period, as the control loop recorded it; `None` before the first.
+    /// Returns the last period, as the control loop recorded it; `None` before the end of the first
+    /// period.
     pub const fn last(&self) -> Option<&Period> {
         self.last.as_ref()
     }
@@ -229,7 +231,7 @@ impl<'a> Run<'a> {
         self.periods.last()
     }
 
-    /// The simulated fraction of the duration, 0 to 1.
+    /// Returns the simulated fraction of the duration, 0 to 1.
     pub fn progress(&self) -> f64 {
         self.elapsed.as_secs_f64() / self.duration.as_secs_f64()
     }
@@ -298,21 +300,21 @@ impl<'a> Run<'a> {
     }
 }
 
-/// The mean share of each tier over all entries of `shares`, such as domains.
+/// Returns the mean share of each tier over all entries of `shares`, such as domains.
 fn mean(shares: &[Vec<f64>], tiers: usize) -> Vec<f64> {
     let count = shares.len().max(1) as f64;
     (0..tiers).map(|tier| shares.iter().map(|own| own[tier]).sum::<f64>() / count).collect()
 }
 
-/// True if the shares of each tier in the targets `a` and `b` differ by at most 3 percentage
-/// points.
+/// Returns true if the shares of each tier in the targets `a` and `b` differ by at most 3
+/// percentage points.
 fn near(a: &[f64], b: &[f64]) -> bool {
     let distance = a.iter().zip(b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
     100.0 * distance <= SETTLED_POINTS + 1e-9
 }
 
-/// The time from which the target stays within 3 percentage points of its last value, s; `None` if
-/// the target before the last is farther away.
+/// Returns the time from which the target stays within 3 percentage points of its last value, s;
+/// `None` if the target of the last period but one is outside this range.
 fn converged_after_s(started_with: &[f64], periods: &[PeriodRecord]) -> Option<f64> {
     let last = &periods.last()?.target;
     let settled = periods.iter().rev().take_while(|period| near(&period.target, last)).count();

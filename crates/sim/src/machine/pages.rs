@@ -1,4 +1,4 @@
-//! The pages of a task, in groups.
+//! Keeps the pages of a task in groups.
 //!
 //! The pages of a group are on one tier and equally hot. Groups are in order of addresses. Bytes
 //! and hotness are integers, so moves conserve the sum of the bytes and the sum of the hotness
@@ -45,7 +45,8 @@ pub(super) struct Pages {
 }
 
 impl Pages {
-    /// Pages of `bytes` bytes in `groups` groups, all on tier 0 of `tiers` tiers.
+    /// Creates the pages of a task: `bytes` bytes in `groups` groups, all on tier 0 of `tiers`
+    /// tiers.
     pub(super) fn new(bytes: u64, groups: usize, hotness: Hotness, tiers: usize) -> Self {
         let groups = groups.clamp(1, usize::try_from(bytes).unwrap_or(usize::MAX).max(1));
         let heat = heat(groups, hotness);
@@ -71,17 +72,18 @@ impl Pages {
         self.tier.len()
     }
 
-    /// Bytes of all page groups of the task.
+    /// Returns the bytes of all page groups of the task.
     pub(super) const fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The bytes of `group`. The sizes of two groups differ by at most one byte.
+    /// Returns the number of bytes of `group`. The sizes of two groups differ by at most one byte.
     pub(super) fn group_bytes(&self, group: usize) -> u64 {
         self.group_bytes + u64::from(group < self.larger)
     }
 
-    /// For each tier, the bytes that the groups from `start` to `end` (excluded) have on this tier.
+    /// Returns, for each tier, the bytes that the groups from `start` to `end` (excluded) have on
+    /// this tier.
     pub(super) fn bytes_within(&self, start: usize, end: usize) -> impl Iterator<Item = u64> {
         let larger = self.larger.clamp(start, end);
         (0..self.bytes_on.len()).map(move |tier| {
@@ -92,8 +94,8 @@ impl Pages {
         })
     }
 
-    /// The number of moves so far. If two calls return the same number, no group has moved between
-    /// the two calls.
+    /// Returns the number of moves so far. If two calls return the same number, no group has moved
+    /// between the two calls.
     pub(super) const fn moves(&self) -> u64 {
         self.moves
     }
@@ -102,7 +104,7 @@ impl Pages {
         usize::from(self.tier[group])
     }
 
-    /// The fraction of all accesses that go to `group`.
+    /// Returns the fraction of all accesses that go to `group`.
     pub(super) fn access_share(&self, group: usize) -> f64 {
         self.heat[group] as f64 / self.all_heat as f64
     }
@@ -111,7 +113,7 @@ impl Pages {
         &self.bytes_on
     }
 
-    /// The fraction of accesses to each tier; they sum to 1.
+    /// Returns the fraction of accesses to each tier; they sum to 1.
     pub(super) fn access_shares(&self) -> Vec<f64> {
         self.heat_on.iter().map(|heat| *heat as f64 / self.all_heat as f64).collect()
     }
@@ -155,7 +157,7 @@ impl Interleaving {
     }
 }
 
-/// The hotness of each group, in order of addresses.
+/// Returns the hotness of each group, in order of addresses.
 fn heat(groups: usize, hotness: Hotness) -> Vec<u64> {
     let by_rank = |rank: usize| match hotness {
         Hotness::Uniform => 1.0,
@@ -185,9 +187,9 @@ fn heat(groups: usize, hotness: Hotness) -> Vec<u64> {
     heat
 }
 
-/// The index, in order of addresses, of the group with the index `rank` in order of hotness. Blocks
-/// of consecutive ranks are spread over all addresses, because the hot structures of a program lie
-/// among cold structures.
+/// Returns the index, in order of addresses, of the group with the index `rank` in order of
+/// hotness. Blocks of consecutive ranks are spread over all addresses, because the hot structures
+/// of a program lie among cold structures.
 fn address(rank: usize, groups: usize) -> usize {
     if groups < BLOCKS_PER_AXIS * BLOCKS_PER_AXIS {
         return rank;

@@ -1,8 +1,8 @@
-//! Power of the machine, and its division among tasks.
+//! Computes the power of the machine, and divides it among the tasks.
 
 use super::SimMachine;
 
-/// The current power of the machine, W; `None` if its platform has no power figures.
+/// Returns the current power of the machine, W; `None` if its platform has no power figures.
 pub(super) fn watts(machine: &SimMachine<'_>) -> Option<f64> {
     let threads: f64 = (0..machine.equilibrium.running.len()).map(|at| threads(machine, at)).sum();
     let platform = &machine.scenario.platform;
@@ -14,9 +14,9 @@ pub(super) fn watts(machine: &SimMachine<'_>) -> Option<f64> {
     Some(platform.standing_w()? + power.core_w * threads + traffic + background)
 }
 
-/// The power that is attributed to the task at index `entry` of the running tasks, W: the power of
-/// its cores and of its traffic, and a part of the standing power (the power without load). The
-/// standing power is divided among the running tasks in proportion to their threads.
+/// Returns the power that is attributed to the task at index `entry` of the running tasks, W: the
+/// power of its cores and of its traffic, and a part of the standing power (the power without
+/// load). The standing power is divided among the running tasks in proportion to their threads.
 pub(super) fn task_watts(machine: &SimMachine<'_>, entry: usize) -> Option<f64> {
     let platform = &machine.scenario.platform;
     let power = platform.power.as_ref()?;

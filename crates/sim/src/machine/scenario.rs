@@ -1,4 +1,4 @@
-//! A scenario: a platform, the tasks on it, and the rules of page migration.
+//! Defines a scenario: a platform, the tasks on it, and the rules of page migration.
 
 use interleaf_model::{
     demand::{Demand, Hotness, Metric},
@@ -25,9 +25,9 @@ pub const NOISE_MAX: f64 = 0.5;
 /// Maximum number of tiers of a machine that is simulated.
 const TIERS_MAX: usize = 16;
 
-/// The first number is the minimum length of a cycle through the phases, s; each cycle takes at
+/// The first number is the minimum length, in s, of a cycle through the phases: a cycle takes at
 /// least one step of the simulation, so shorter cycles would be slow to simulate. The second number
-/// is the maximum length of a run, s: three years.
+/// is the maximum length, in s, of a run: three years.
 const RUN_S: [f64; 2] = [1e-3, 1e8];
 
 /// Default footprint of a demand: 32 GiB (assumed).
@@ -102,9 +102,9 @@ pub struct Task {
 }
 
 impl Task {
-    /// A task of `threads` threads with the workload of `demand` on `platform`. The runs of the
-    /// demand were measured on `measured_on`. The task has endless runs from the start, in the
-    /// first domain.
+    /// Creates a task of `threads` threads with the workload of `demand` on `platform`. The runs of
+    /// the demand were measured on `measured_on`. The task is in the first domain, and repeats its
+    /// run without end from time 0.
     pub fn new(platform: &Platform, measured_on: &Platform, demand: &Demand, threads: u32) -> Self {
         let forecast = Forecast::new(platform, measured_on, demand);
         Self {
@@ -127,7 +127,7 @@ impl Task {
         }
     }
 
-    /// Duration of a run alone on the machine with all pages on the first tier, s.
+    /// Returns the duration of a run alone on the machine with all pages on the first tier, s.
     pub fn local_runtime_s(&self) -> f64 {
         self.work * self.program.local_runtime_s
     }
@@ -271,7 +271,7 @@ pub enum ScenarioError {
 }
 
 impl ScenarioError {
-    /// The remedy: how to change the scenario so that the error does not occur.
+    /// Returns the remedy: how to change the scenario so that the error does not occur.
     pub const fn hint(&self) -> &'static str {
         match self {
             Self::TooLarge { .. } => "make the footprint smaller, or take a platform with more",
@@ -290,7 +290,7 @@ impl ScenarioError {
 }
 
 impl Scenario {
-    /// `tasks` on `platform`, with defaults for all other fields.
+    /// Creates a scenario of `tasks` on `platform`, with defaults for all other fields.
     pub fn new(name: &str, platform: Platform, tasks: Vec<Task>) -> Self {
         Self {
             name: name.into(),
@@ -311,8 +311,9 @@ impl Scenario {
     ///
     /// # Errors
     ///
-    /// Too many tiers, a run of invalid length, held memory that exceeds a tier, pages that do not
-    /// fit into the tiers, or threads without a core at the start of a task.
+    /// If the platform has too many tiers, a run has an invalid length, the held memory exceeds a
+    /// tier, the pages do not fit into the tiers, or at the start of a task more threads run than
+    /// there are cores.
     pub fn check(&self) -> Result<(), ScenarioError> {
         let tiers = self.platform.tiers.len();
         if tiers > TIERS_MAX {
@@ -378,7 +379,7 @@ impl Scenario {
         Ok(())
     }
 
-    /// The bytes of each tier that tasks may use: the capacity minus the held bytes.
+    /// Returns the bytes of each tier that tasks may use: the capacity minus the held bytes.
     pub fn free_bytes(&self) -> Vec<u64> {
         let tiers = self.platform.tiers.iter().zip(&self.held_bytes);
         tiers.map(|(tier, held)| tier.capacity.get().saturating_sub(*held)).collect()

@@ -1,5 +1,5 @@
-//! Scenarios as files: the tasks on a platform, their start times, and disturbances (traffic of
-//! devices, memory that other programs hold).
+//! Reads scenarios from files: the tasks on a platform, their start times, and disturbances
+//! (traffic of devices, memory that other programs hold).
 //!
 //! A file is parsed in two steps, since this crate opens no files. [`parse`] checks the file alone,
 //! and returns a [`ScenarioFile`] with the name of the platform. [`ScenarioFile::build`] takes that
@@ -28,7 +28,7 @@ pub const SCHEMA: &str = "interleaf.scenario/1";
 /// A parsed scenario: valid in itself, not yet combined with a platform.
 #[derive(Clone, Debug)]
 pub struct ScenarioFile {
-    /// The name and the text of the file, for the lines in later errors.
+    /// The name and the text of the file, from which later errors take line numbers.
     file: String,
     text: String,
     name: String,
@@ -99,17 +99,19 @@ struct DeviceEntry {
 }
 
 impl ScenarioFile {
-    /// The name of the scenario.
+    /// Returns the name of the scenario.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The platform of the scenario, by name or file, if given.
+    /// Returns the platform of the scenario, as a name or a path; `None` if the file names no
+    /// platform.
     pub fn platform_name(&self) -> Option<&str> {
         self.platform.as_ref().map(|name| name.get_ref().as_str())
     }
 
-    /// The position in the file at which the platform is named, for errors about the platform.
+    /// Returns the position in the file at which the platform is named, for errors about the
+    /// platform.
     pub fn platform_place(&self) -> String {
         match &self.platform {
             Some(name) => self.toml().place("platform", name),
@@ -117,7 +119,8 @@ impl ScenarioFile {
         }
     }
 
-    /// The position in the file at which `source` is first named, for errors about its demand.
+    /// Returns the position in the file at which `source` is first named, for errors about its
+    /// demand.
     pub fn demand_place(&self, source: DemandSource<'_>) -> String {
         let names = |entry: &&WorkloadEntry| entry.source.get_ref().as_source() == source;
         match self.workloads.iter().find(names) {
@@ -130,7 +133,7 @@ impl ScenarioFile {
         TomlText::new(&self.file, &self.text)
     }
 
-    /// The default length of the simulation, if the file has one.
+    /// Returns the default length of the simulation, if the file has one.
     pub const fn duration(&self) -> Option<Time> {
         self.duration
     }
@@ -144,7 +147,7 @@ impl OwnedSource {
         }
     }
 
-    /// The key by which a scenario file names this source.
+    /// Returns the key by which a scenario file names this source.
     const fn key(&self) -> &'static str {
         match self {
             Self::Workload(_) => "workload.workload",

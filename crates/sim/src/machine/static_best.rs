@@ -1,4 +1,4 @@
-//! The best static interleaving, with which the results of each policy are compared.
+//! Finds the best static interleaving, with which the results of each policy are compared.
 //!
 //! Static shares apply from the first page on, so no page moves, and the accesses have the same
 //! shares as the pages. Rates are then constant between events (the start or the end of a task, a
@@ -28,7 +28,8 @@ pub struct StaticBest {
 /// The result of a task with static shares.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StaticTask {
-    /// Duration of the first run, s; a lower bound if the simulation was stopped before its end.
+    /// Duration of the first run, s; a lower bound if the simulation was stopped before the run
+    /// ended.
     pub runtime_s: f64,
     /// The work at the end of the simulated `duration_s`: the number of completed runs, plus the
     /// completed fraction of the run in progress.
@@ -70,8 +71,8 @@ pub fn static_best(scenario: &Scenario, duration_s: f64) -> Option<StaticBest> {
     Some(StaticBest { tasks, points })
 }
 
-/// The results of `scenario` if the pages of each domain's tasks are all on the first near tier of
-/// the domain. The capacity of the tiers is ignored.
+/// Returns the results of `scenario` if the pages of each domain's tasks are all on the first near
+/// tier of the domain. The capacity of the tiers is ignored.
 pub(super) fn all_local(scenario: &Scenario, duration_s: f64) -> Vec<StaticTask> {
     let layout = scenario.layout();
     let points: Vec<Vec<u16>> =
@@ -79,13 +80,13 @@ pub(super) fn all_local(scenario: &Scenario, duration_s: f64) -> Vec<StaticTask>
     run(scenario, &points, duration_s)
 }
 
-/// The shares in percent that put all pages on the first near tier of `domain`.
+/// Returns the shares in percent that put all pages on the first near tier of `domain`.
 fn local(layout: &Layout, domain: usize) -> Vec<u16> {
     of_machine(layout, &layout.domains[domain].tiers, &[100])
 }
 
-/// The shares of all tiers of the machine, in percent: `own` for the `near` tiers, 0 for the other
-/// tiers.
+/// Returns the shares of all tiers of the machine, in percent: `own` for the `near` tiers, 0 for
+/// the other tiers.
 fn of_machine(layout: &Layout, near: &[usize], own: &[u16]) -> Vec<u16> {
     let mut points = vec![0; layout.tiers.len()];
     near.iter().zip(own).for_each(|(tier, own)| points[*tier] = *own);
@@ -96,7 +97,7 @@ fn shares(points: &[u16]) -> Vec<f64> {
     points.iter().map(|points| f64::from(*points) / 100.0).collect()
 }
 
-/// True if the pages of all tasks fit into the tiers with the shares `points`, in percent.
+/// Returns true if the pages of all tasks fit into the tiers with the shares `points`, in percent.
 fn fits(scenario: &Scenario, points: &[Vec<u16>]) -> bool {
     let mut needed = vec![0.0; scenario.platform.tiers.len()];
     for task in &scenario.tasks {
@@ -107,9 +108,9 @@ fn fits(scenario: &Scenario, points: &[Vec<u16>]) -> bool {
     needed.iter().zip(scenario.free_bytes()).all(|(needed, free)| *needed <= free as f64)
 }
 
-/// The sum of the logarithms of the speeds of the tasks' first runs; higher is better. `points` has
-/// the shares of each domain's pages on each tier, in percent. A speed is relative to the task
-/// alone on the machine with all its pages on the first tier.
+/// Returns the sum of the logarithms of the speeds of the tasks' first runs; higher is better.
+/// `points` has the shares of each domain's pages on each tier, in percent. A speed is relative to
+/// the task alone on the machine with all its pages on the first tier.
 fn score(scenario: &Scenario, points: &[Vec<u16>]) -> f64 {
     let tasks = run(scenario, points, 0.0);
     let log =

@@ -1,4 +1,4 @@
-//! The state of a task: its pages, and the work that it has completed.
+//! Keeps the state of a task: its pages, and the work that it has completed.
 
 use super::{
     heat::Heat,
@@ -22,7 +22,7 @@ pub(super) enum Placement {
     Paged(Box<Pages>, Heat),
 }
 
-/// A running task, and its completed work.
+/// The state of a task: its pages while it runs, and its completed work.
 #[derive(Clone, Debug)]
 pub(super) struct TaskState {
     pub(super) memory: Placement,
@@ -66,13 +66,13 @@ impl TaskState {
         self.run_began_ns = now_ns;
     }
 
-    /// The number of completed runs, plus the completed fraction of the current run.
+    /// Returns the number of completed runs, plus the completed fraction of the current run.
     pub(super) fn work(&self) -> f64 {
         f64::from(self.runs_done) + self.done
     }
 
-    /// The index of the current phase; and the work that is left in this phase, as a fraction of
-    /// the work of a whole run.
+    /// Returns the index of the current phase; and the work that is left in this phase, as a
+    /// fraction of the work of a whole run.
     pub(super) fn phase(&self, task: &Task) -> (usize, f64) {
         let phases = task.program.phases();
         let cycle = 1.0 / f64::from(task.cycles);
@@ -118,7 +118,7 @@ impl TaskState {
     }
 }
 
-/// The number of page groups of each task: proportional to its footprint, at least one.
+/// Returns the number of page groups of each task: proportional to its footprint, at least one.
 pub(super) fn groups(scenario: &Scenario) -> Vec<usize> {
     let all: u64 = scenario.tasks.iter().map(|task| task.footprint_bytes).sum();
     let share = |task: &Task| task.footprint_bytes as f64 / all.max(1) as f64;

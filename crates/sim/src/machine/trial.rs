@@ -1,4 +1,4 @@
-//! A run of a named policy on a scenario, with curves that may be wrong.
+//! Runs a named policy on a scenario. The curves that the policy uses may be wrong.
 
 use super::{
     Outcome, Run, Scenario,
@@ -16,7 +16,7 @@ use interleaf_model::{
 /// A policy and its settings for a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Trial {
-    /// The policy, by its kind.
+    /// The kind of the policy that the run uses.
     pub policy: PolicyKind,
     /// Shares in percent for [`PolicyKind::Static`]; `None` for the best static shares.
     pub points: Option<Vec<u16>>,
@@ -51,8 +51,8 @@ impl<'a> PreparedScenario<'a> {
         Self { scenario, duration, best_static }
     }
 
-    /// The best static shares; `None` if the pages fit into the tiers with none of the shares that
-    /// were tried.
+    /// Returns the best static shares; `None` if the pages fit into the tiers with none of the
+    /// shares that were tried.
     pub const fn best_static(&self) -> Option<&StaticBest> {
         self.best_static.as_ref()
     }
@@ -94,22 +94,22 @@ impl<'a> PreparedScenario<'a> {
     /// Runs `trial` to its end.
     ///
     /// # Errors
-    /// The errors of [`Self::start`].
+    /// If [`Self::start`] fails.
     pub fn run(&self, trial: &Trial) -> Result<Outcome, CurveError> {
         let mut run = self.start(trial)?;
         while run.period().is_some() {}
         Ok(self.outcome(run))
     }
 
-    /// The outcome of a run that has ended.
+    /// Returns the outcome of a run that has ended.
     pub fn outcome(&self, run: Run<'a>) -> Outcome {
         run.outcome(self.best_static.clone())
     }
 }
 
-/// The shares of the near tiers, in proportion to their percentages in `points`, which has an entry
-/// for each tier of the machine. If the near tiers have no percentages above 0, all pages are on
-/// the first near tier.
+/// Returns the shares of the near tiers, in proportion to their percentages in `points`, which has
+/// an entry for each tier of the machine. If the near tiers have no percentages above 0, all pages
+/// are on the first near tier.
 fn fixed(points: &[u16], near: &[usize], tiers: &[TierLayout]) -> Vec<f64> {
     let own: Vec<f64> =
         near.iter().map(|tier| points.get(*tier).copied().map_or(0.0, f64::from)).collect();

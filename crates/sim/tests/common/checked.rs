@@ -37,8 +37,8 @@ impl SplitMix64 {
 }
 
 impl Setup {
-    /// The configuration of a run of the module `name`, with random devices (density and width),
-    /// controller and load.
+    /// Creates the configuration of a run of the module `name`, with random devices (density and
+    /// width), controller and load.
     pub(crate) fn random(name: &str, seed: u64) -> Self {
         let mut random = SplitMix64(seed);
         let some = |text: &str| Some(text.to_string());

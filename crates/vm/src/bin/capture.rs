@@ -54,8 +54,8 @@ fn run(args: &[String]) -> Result<String, Failure> {
     let files = "crates/vm/topologies/ has a file of each";
     let machine = Topology::named(topology).map_err(|why| Failure::new(why, files))?;
     let target = Path::new(target);
-    // Checks the target before the boot, which takes minutes. After the boot, `capture::unpack`
-    // fails if the folder exists by then.
+    // Checks `target` before the boot, because the boot takes minutes. After the boot,
+    // `capture::unpack` also fails if the folder exists.
     if target.exists() {
         return Err(Failure::new(
             format!("{} is there already", target.display()),
@@ -76,8 +76,8 @@ fn run(args: &[String]) -> Result<String, Failure> {
     Ok(format!("Linux {release} on {topology} is in {}", target.display()))
 }
 
-/// True for lines of `/proc/cpuinfo` with the speed of the emulated processor. The speed differs
-/// from boot to boot, and no reader of a captured machine uses it.
+/// Returns true for lines of `/proc/cpuinfo` with the speed of the emulated processor. The speed
+/// differs from boot to boot, and no reader of a captured machine uses it.
 fn of_this_boot(line: &str) -> bool {
     ["cpu MHz", "bogomips"].iter().any(|key| {
         let rest = line.strip_prefix("proc/cpuinfo: ");
@@ -106,7 +106,7 @@ fn captured(series: Series, machine: &Topology) -> Result<Record, Failure> {
     }
 }
 
-/// The report of the step with this text. A step that failed, or that the guest did not begin, is
+/// Returns the report of the step `text`. A step that failed, or that the guest did not begin, is
 /// an error.
 fn step<'a>(record: &'a Record, text: &str) -> Result<&'a StepRecord, Failure> {
     let taken = record.step(text).filter(|taken| taken.succeeded());

@@ -1,5 +1,5 @@
-//! Latencies in the guest's own time. The latencies that fio measures in the guest equal those of a
-//! simulation in which the host takes as long as fio and the driver.
+//! Compares latencies in the guest's own time. The latencies that fio measures in the guest equal
+//! those of a simulation in which the host takes as long as fio and the driver.
 //!
 //! The guest's clock counts instructions, and the card follows the guest's clock. The load of this
 //! machine therefore changes no latency. An instruction takes 2 ns, as on a processor of 0.5 GIPS.
@@ -20,10 +20,10 @@ use super::*;
 /// clock are 1 s of simulated time.
 const SLOW_DOWN: u32 = 128;
 
-/// Instructions of fio, the block layer and the driver: `SUBMISSION` from the request to the
-/// doorbell, `COMPLETION` from the interrupt to fio. An instruction takes `INSTRUCTION_FS`, 2 ns.
-/// Both numbers are derived from measurements: fio's `slat` is 10.3 to 10.9 us, and an I/O at depth
-/// 1 takes 23 us longer than the card needs.
+/// Instructions that fio, the block layer and the driver execute for an I/O: `SUBMISSION` from the
+/// request to the doorbell, `COMPLETION` from the interrupt to fio. An instruction takes
+/// `INSTRUCTION_FS`, 2 ns. Both numbers are derived from measurements: fio's `slat` is 10.3 to 10.9
+/// us, and an I/O at depth 1 takes 23 us longer than the card needs.
 const SUBMISSION: u64 = 5_500;
 const COMPLETION: u64 = 6_000;
 const INSTRUCTION_FS: u64 = 2_000_000;
@@ -62,8 +62,9 @@ struct Point {
 }
 
 impl Point {
-    /// True if the guest's mean is in the simulated range, with a tolerance of 3 %. The tolerance
-    /// is needed because the instructions of the guest's kernel and fio vary by some percent.
+    /// Returns true if the guest's mean is in the simulated range, with a tolerance of 3 %. The
+    /// tolerance is needed because the instructions of the guest's kernel and fio vary by some
+    /// percent.
     fn agrees(&self) -> bool {
         let [least, greatest] = self.simulated;
         (0.97 * least..1.03 * greatest).contains(&self.guest)
@@ -105,7 +106,7 @@ fn latencies_are_those_of_the_simulation(series: Series, name: &str) {
     assert!(!events.contains(&Event::ClockMissing), "{events:?}");
 }
 
-/// Number of I/Os of a measurement at the queue depth `depth`.
+/// Returns the number of I/Os of a measurement at the queue depth `depth`.
 fn ios(depth: u32) -> u32 {
     2000 + 10 * depth
 }
@@ -119,9 +120,9 @@ fn fio(access: Access, depth: u32) -> String {
     )
 }
 
-/// The mean of `lat` in fio's terse output (version 3), us of simulated time. Each direction has 41
-/// fields, after the five fields of the job. `lat` begins with the 33rd field, and its mean is its
-/// third field.
+/// Returns the mean of `lat` in fio's terse output (version 3), us of simulated time. Each
+/// direction has 41 fields, after the five fields of the job. `lat` begins with the 33rd field, and
+/// its mean is its third field.
 fn measured(terse: &str, access: Access) -> f64 {
     let direction = 5 + if access.has_writes() { 41 } else { 0 };
     let field = terse.split(';').nth(direction + 34).unwrap_or_else(|| panic!("{terse}"));
@@ -133,10 +134,10 @@ fn load(access: Access, depth: u32, ios: u64) -> Load {
     Load::single(Group { access, depth, block_bytes: 4096, ..Group::default() }, ios)
 }
 
-/// The least and the greatest mean latency, us, of several simulations. All but the last have as
-/// many I/Os as the guest, each with different random offsets; the last has 20,000 I/Os. At a depth
-/// above 1, one interrupt of the guest may complete two I/Os, each of which then takes half of the
-/// interrupt's instructions. One and two I/Os per interrupt are both simulated.
+/// Returns the least and the greatest mean latency of several simulations, us. All but the last
+/// have as many I/Os as the guest, each with different random offsets; the last has 20,000 I/Os. At
+/// a depth above 1, one interrupt of the guest may complete two I/Os, each of which then takes half
+/// of the interrupt's instructions. One and two I/Os per interrupt are both simulated.
 fn range_of_means(card: &Card, access: Access, depth: u32) -> [f64; 2] {
     let few = |seed| Load { seed, ramp_fs: 0, ..load(access, depth, ios(depth).into()) };
     let loads: Vec<_> = (1..=SEEDS).map(few).chain([load(access, depth, 20_000)]).collect();
@@ -147,8 +148,8 @@ fn range_of_means(card: &Card, access: Access, depth: u32) -> [f64; 2] {
     means.fold([f64::MAX, 0.0], |[least, greatest], mean| [least.min(mean), greatest.max(mean)])
 }
 
-/// The mean latency of the card in the simulation, us. The simulated host takes as long for a
-/// submission and for a completion as the guest's processor; `completion` is the number of
+/// Returns the mean latency of the card in the simulation, us. The simulated host takes as long for
+/// a submission and for a completion as the guest's processor; `completion` is the number of
 /// instructions for a completion.
 fn simulated(card: &Card, load: &Load, completion: u64) -> f64 {
     let mut card = card.clone();

@@ -1,4 +1,4 @@
-//! A power failure while a guest writes to a file system: the guest and the volatile state of the
+//! Cuts the power while a guest writes to a file system: the guest and the volatile state of the
 //! card are lost. After the next boot the file system is consistent, and has each record whose
 //! `fsync` the guest reported before the power failure.
 
@@ -8,7 +8,7 @@ use interleaf_guest::report::Line;
 
 use super::*;
 
-/// A file system, and how a guest makes and checks it.
+/// A file system, and the commands with which a guest makes and checks it.
 struct FileSystem {
     kind: &'static str,
     make: &'static str,
@@ -47,8 +47,8 @@ fn without_flushes_records_are_lost() {
     assert!(harmed.iter().any(|step| why.starts_with(step)), "{why}");
 }
 
-/// The number of power cuts in the test of one file system: the number in `INTERLEAF_POWER_CUTS`
-/// (`tests/card-power-cuts`), or 1.
+/// Returns the number of power cuts in the test of one file system: the number in
+/// `INTERLEAF_POWER_CUTS` (`tests/card-power-cuts`), or 1.
 fn cuts() -> u64 {
     let set = env::var("INTERLEAF_POWER_CUTS").ok();
     set.map_or(1, |text| text.parse().expect("INTERLEAF_POWER_CUTS is a number"))
@@ -89,7 +89,8 @@ impl<'a> Cuts<'a> {
         format!("run drive mount {} /dev/nvme0n1 /mnt\n", self.system.kind)
     }
 
-    /// Steps that mount the file system, and check the records of each cut from index `first` on.
+    /// Returns steps that mount the file system, and check the records of each cut from index
+    /// `first` on.
     fn recover(&self, first: usize) -> String {
         let folders = self.durable.iter().enumerate().skip(first);
         let steps =
@@ -98,12 +99,12 @@ impl<'a> Cuts<'a> {
         [PROBED.to_string(), modules, self.mount()].into_iter().chain(steps).collect()
     }
 
-    /// Steps that unmount the file system and check its consistency.
+    /// Returns steps that unmount the file system and check its consistency.
     fn check(&self) -> String {
         format!("run drive unmount /mnt\nrun {} /dev/nvme0n1\n", self.system.check)
     }
 
-    /// For each power cut, the bytes that were in the volatile cache and were lost.
+    /// Returns, for each power cut, the bytes that were in the volatile cache and were lost.
     fn lost(&self) -> Vec<u64> {
         let events = self.bench.events.lock().unwrap();
         let lost = |event: &Event| match event {
@@ -119,7 +120,7 @@ impl<'a> Cuts<'a> {
     ///
     /// # Errors
     ///
-    /// A step before the writes failed.
+    /// If a step before the writes failed.
     fn cut(&mut self, before: &str) -> Result<(), String> {
         let cut = self.durable.len();
         let start = match cut {

@@ -1,4 +1,4 @@
-//! One boot that uses the card in all ways: probe, identify, transfers, queue depths, queues,
+//! In one boot, uses the card in all ways: probe, identify, transfers, queue depths, queues,
 //! discard, file systems, resets.
 
 use interleaf_card::card;
@@ -98,7 +98,7 @@ const TWO_QUEUES: &str = "\
     --bs=4k --iodepth=16 --size=512k --numjobs=2 --cpus_allowed=0-1 --cpus_allowed_policy=split \
     --offset_increment=16m";
 
-/// A step in which fio writes at random offsets and verifies the data.
+/// Returns a step in which fio writes at random offsets and verifies the data.
 fn fio(options: &str) -> String {
     let engine = if options.contains("ioengine") { "" } else { "--ioengine=libaio" };
     format!(
@@ -107,7 +107,7 @@ fn fio(options: &str) -> String {
     )
 }
 
-/// Steps that make a file system, use it and check it.
+/// Returns steps that make a file system, use it and check it.
 fn file_system(kind: &str, make: &str, check: &str, before: &str) -> String {
     format!(
         "{before}run {make} /dev/nvme0n1\n\

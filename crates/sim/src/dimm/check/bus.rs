@@ -1,12 +1,13 @@
-//! Checks of the command bus and of the data bus of a sub-channel.
+//! Checks the command bus and the data bus of a sub-channel.
 
 use super::{Class, Violation, rules::Rules, violation};
 use crate::dimm::command::Command;
 
-/// The command bus: shared by the pseudo-channels, whose clocks alternate.
+/// The command bus of a sub-channel. The pseudo-channels share the bus: the clocks of their
+/// commands alternate.
 #[derive(Clone, Debug, Default)]
 pub(super) struct CommandBus {
-    /// The last command of each pseudo-channel; `None` before the first.
+    /// The last command of each pseudo-channel; `None` before its first command.
     last: [Option<Command>; 2],
 }
 
@@ -44,7 +45,7 @@ struct Burst {
     write: bool,
     /// The host's clock at the start of the DRAM clock in which the command was issued.
     clock: u64,
-    /// Host clocks from `clock` to the data.
+    /// Host clocks from `clock` to the start of the data.
     latency: u64,
 }
 

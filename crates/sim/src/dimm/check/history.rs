@@ -1,4 +1,4 @@
-//! The commands received by each bank, bank group and rank.
+//! Keeps the last commands that each bank, bank group and rank received.
 
 use super::{
     Violation,
@@ -98,12 +98,12 @@ impl Rank {
         self.groups.iter().flat_map(|group| &group.banks)
     }
 
-    /// The bank with index `bank` in each group.
+    /// Returns the bank with index `bank` in each group.
     pub(super) fn banks_of(&self, bank: u8) -> impl Iterator<Item = &Bank> {
         self.groups.iter().map(move |group| &group.banks[usize::from(bank)])
     }
 
-    /// The banks that a command addresses.
+    /// Returns the banks that a command addresses.
     pub(super) fn banks_under(&self, command: &Command) -> impl Iterator<Item = &Bank> {
         let all = matches!(command.kind, Kind::PrechargeAll | Kind::RefreshAll);
         let bank = usize::from(command.bank);
@@ -112,7 +112,7 @@ impl Rank {
         })
     }
 
-    /// The bank groups that a command addresses.
+    /// Returns the bank groups that a command addresses.
     pub(super) fn groups_under(&self, command: &Command) -> impl Iterator<Item = &Group> {
         let group = usize::from(command.bank_group);
         match command.kind {

@@ -1,5 +1,5 @@
-//! The timing tables as rules. A rule is the minimum distance between two commands, and the level
-//! at which it holds: bank, bank group or rank.
+//! Turns the timing tables into rules. A rule is the minimum distance between two commands, and the
+//! level at which it holds: bank, bank group or rank.
 
 use super::{Violation, refresh::RefreshRules};
 use crate::dimm::{
@@ -7,8 +7,8 @@ use crate::dimm::{
     device::Device,
 };
 
-/// Classes of commands with the same rules. An access with auto-precharge has the class of the
-/// access; the history of the bank keeps the clock of its precharge.
+/// Classes of commands that have the same rules. An access with auto-precharge has the class of the
+/// access; the bank's history keeps the clock of the auto-precharge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// Opens a row.
@@ -28,7 +28,7 @@ pub enum Class {
 pub(super) const CLASSES: usize = 6;
 
 impl Class {
-    /// The class of the commands of the kind `kind`.
+    /// Returns the class of the commands of the kind `kind`.
     pub const fn of(kind: Kind) -> Self {
         match kind {
             Kind::Activate => Self::Activate,
@@ -60,11 +60,12 @@ impl LastCommands {
 /// The level of the hierarchy that the earlier and the later command of a rule share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// The same bank; for a command to several banks (PREab, refresh), one of these banks.
+    /// Both commands address the same bank. A command to several banks (PREab, refresh) addresses
+    /// each of them.
     Bank,
-    /// The same bank group.
+    /// Both commands address the same bank group.
     Group,
-    /// The same rank.
+    /// Both commands address the same rank.
     Rank,
 }
 
@@ -211,7 +212,8 @@ impl Rules {
         &self.pairs[later as usize]
     }
 
-    /// Clocks of the host for which a command occupies the command bus of its pseudo-channel.
+    /// Returns the number of clocks of the host for which a command occupies the command bus of its
+    /// pseudo-channel.
     pub(super) const fn slots(&self, class: Class) -> u64 {
         match class {
             Class::Activate => self.activate_slots,
@@ -220,8 +222,8 @@ impl Rules {
         }
     }
 
-    /// The name of the rule that keeps the data of two accesses apart on the data bus, and the
-    /// minimum gap between their data in clocks of the host. `None` for accesses whose data may
+    /// Returns the name of the rule that keeps the data of two accesses apart on the data bus, and
+    /// the minimum gap between their data in clocks of the host. `None` for accesses whose data may
     /// overlap.
     pub(super) fn gap(&self, earlier: &Command, later: &Command) -> Option<(&'static str, u64)> {
         let write = |command: &Command| Class::of(command.kind) == Class::Write;
@@ -240,7 +242,7 @@ impl Rules {
     }
 }
 
-/// The least distances that the timing tables of `device` demand, in clocks of the DRAM.
+/// Returns the least distances that the timing tables of `device` demand, in clocks of the DRAM.
 fn least_distances(device: &Device) -> Vec<LeastDistance> {
     use Class::{Activate, Precharge, Read, RefreshAll, RefreshSame, Write};
     use Scope::{Bank, Group, Rank};

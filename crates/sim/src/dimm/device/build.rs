@@ -12,7 +12,7 @@ use core::{cell::RefCell, ops::RangeInclusive};
 use interleaf_model::format::{FileError, names::suggestion, toml_text::TomlText};
 use toml::Spanned;
 
-/// The options of a module.
+/// The options with which a module is chosen.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
     /// Density of the devices, such as `24Gb`. Default: the first density of the file, `16Gb` for
@@ -24,8 +24,8 @@ pub struct Options {
 
 /// A built-in module that an input file names, with its options.
 pub struct NamedModule<'a> {
-    /// The table of the file with the fields `module`, `density` and `width`, such as `memory.`;
-    /// empty for fields outside a table.
+    /// The table of the input file with the fields `module`, `density` and `width`, followed by a
+    /// dot, such as `memory.`; empty for fields outside a table.
     pub table: &'a str,
     /// The name of the built-in module.
     pub module: &'a Spanned<String>,
@@ -39,7 +39,7 @@ impl NamedModule<'_> {
     /// Returns the named module. `text` is the input file that names the module.
     ///
     /// # Errors
-    /// The errors of [`by_name`], at the field with the wrong value.
+    /// If [`by_name`] fails. The error points at the field with the wrong value.
     pub fn device(&self, text: &TomlText<'_>) -> Result<Device, FileError> {
         let own = |value: Option<&Spanned<String>>| value.map(|value| value.get_ref().clone());
         let options = Options { density: own(self.density), width: own(self.width) };
@@ -177,9 +177,9 @@ fn device(
         return Err(text.error("module.ranks", &module.ranks, problem, hint).into());
     }
     let timing = tables.timing(speed, density, rate)?;
-    // `tables.currents` below reads the timing of another speed bin, at which the currents were
-    // measured. The origins of the module's own timing are taken before, so that the origins of the
-    // other timing are not among them.
+    // Reading a timing parameter also records the parameter's origin. The origins of the module's
+    // own timing are taken here, before `tables.currents` below reads the timing of another speed
+    // bin, at which the currents were measured.
     let timing_origins = tables.origins.take();
     let row_bytes = geometry.page_bytes * (data_bits / width);
     let columns = tables.columns(&geometry, row_bytes, timing.burst * 2 * data_bits / 8)?;
@@ -213,8 +213,8 @@ fn device(
     })
 }
 
-/// Returns the value of `field` if it is a power of two in `range`: the components of an address
-/// are ranges of its bits.
+/// Returns the value of `field` if it is a power of two in `range`. Other numbers are refused,
+/// because each component of an address is a range of its bits.
 fn power_of_two(
     text: &TomlText<'_>,
     field: &str,
@@ -236,14 +236,14 @@ const PAGE_BYTES: RangeInclusive<u32> = 8..=65_536;
 
 const WIDTHS: [&str; 5] = ["x4", "x8", "x16", "x32", "x64"];
 
-/// The file of a family, during the construction of one of its modules.
+/// The file of a family, while one of its modules is built.
 pub(super) struct Tables<'a> {
     pub(super) text: &'a TomlText<'a>,
     pub(super) file: &'a DeviceToml,
     /// The table of the file for the width of the module, if the file has one: its values replace
     /// the values of the family.
     pub(super) width: Option<&'a WidthTable>,
-    /// Those of the timing parameters read so far that are assumed or inherited.
+    /// The origins of the timing parameters read so far: those that are assumed or inherited.
     origins: RefCell<TimingOrigins>,
 }
 
@@ -293,8 +293,8 @@ impl<'a> Tables<'a> {
         found.ok_or_else(|| self.no_choice("width", wanted, &names))
     }
 
-    /// The table of the file for the width `name`; `None` if the file has no table for this width.
-    /// Fails if any width table of the file has a name that is not in `geometry.widths`.
+    /// Returns the table of the file for the width `name`; `None` if the file has no table for this
+    /// width. Fails if any width table of the file has a name that is not in `geometry.widths`.
     fn of_width(&self, name: &str) -> Result<Option<&'a WidthTable>, FileError> {
         let (all, widths) = (&self.file.width, self.file.geometry.widths.get_ref());
         if let Some(wrong) = all.iter().find(|it| !widths.contains(it.name.get_ref())) {
@@ -336,8 +336,8 @@ impl<'a> Tables<'a> {
         Ok(DeviceGeometry { bank_groups, page_bytes, rows, page, page_field })
     }
 
-    /// The number of bursts of `burst_bytes` bytes in a row; `row_bytes` are the bytes of a row in
-    /// all devices of a rank together.
+    /// Returns the number of bursts of `burst_bytes` bytes in a row; `row_bytes` are the bytes of a
+    /// row in all devices of a rank together.
     fn columns(
         &self,
         geometry: &DeviceGeometry<'_>,
@@ -363,8 +363,8 @@ impl<'a> Tables<'a> {
         Ok(columns)
     }
 
-    /// The value that `of` reads from the table of the module's width, if this table has one;
-    /// otherwise `own`, the value of the family.
+    /// Returns the module's value of one parameter: the value in the table of the module's width,
+    /// which `of` reads, or if this table has none, the family's value `own`.
     fn by_width<'p>(
         &'p self,
         own: &'p Sourced,
@@ -399,8 +399,8 @@ impl<'a> Tables<'a> {
         Ok(rate)
     }
 
-    /// The value of a pair `[value, source]`. Fails unless the source is a key of `sources`, or is
-    /// "derived: " or "assumed: " with an explanation.
+    /// Returns the value of a pair `[value, source]`. Fails unless the source is a key of
+    /// `sources`, or is "derived: " or "assumed: " with an explanation.
     pub(super) fn value<'p>(&self, field: &str, pair: &'p Sourced) -> Result<&'p str, FileError> {
         let [value, source] = pair.get_ref();
         if has_reason(source) || self.file.sources.contains_key(source) {

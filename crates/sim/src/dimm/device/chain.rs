@@ -1,8 +1,8 @@
-//! The chain of files that a file of devices inherits from: `inherits = "rdimm-6400-2r"`.
+//! Reads the chain of files that a file of devices inherits from: `inherits = "rdimm-6400-2r"`.
 //!
-//! The result has the tables of the inherited file, in which the values of the inheriting file
+//! The merged file has the tables of the inherited file, in which the values of the inheriting file
 //! replace inherited values. Each module of the inheriting file takes the fields that it does not
-//! set from the inherited module. [`super::build`] checks the result as a whole.
+//! set from the inherited module. [`super::build`] checks the merged file as a whole.
 
 use super::{
     DeviceError,
@@ -25,11 +25,11 @@ pub type Read<'a> = &'a dyn Fn(&str) -> Result<String, (String, String)>;
 /// error.
 const FILES_MAX: usize = 8;
 
-/// The lists whose inherited entries are merged with the file's own entries, and the key that
+/// The lists whose inherited entries are merged with the file's own entries, each with the key that
 /// identifies an entry.
 const IDENTITIES: [(&str, &str); 3] = [("speed", "rate"), ("density", "name"), ("width", "name")];
 
-/// The keys of a file that are read before its chain is known.
+/// The keys of a file that are read before its chain of inheritance is known.
 #[derive(Deserialize)]
 struct Head {
     schema: Spanned<String>,
@@ -40,14 +40,16 @@ struct Head {
 struct Base {
     /// The value of the key `inherits`, with its position in the file.
     value: Spanned<String>,
-    /// The name of the inherited module; `None` for the only module of its file.
+    /// The name of the inherited module; `None` if the key names only a file, which must then have
+    /// exactly one module.
     module: Option<String>,
 }
 
 /// The files that a file of devices inherits from, directly or through another file.
 pub(super) struct Chain {
     pub(super) inherited: Vec<NamedText>,
-    /// For each inherited file, the module from which the inheriting file takes its fields.
+    /// For each file in `inherited`, the module of this file from which the modules of the
+    /// inheriting file take the fields that they do not set.
     bases: Vec<Base>,
 }
 
@@ -164,8 +166,8 @@ fn normal(path: &str) -> String {
     parts.join("/")
 }
 
-/// The circle of files that `path` closes in a chain of inheriting files, as text: `a -> b -> a`.
-/// `None` if `path` is not in the chain.
+/// Returns the circle of files that `path` closes in a chain of inheriting files, as text: `a -> b
+/// -> a`. `None` if `path` is not in the chain.
 fn circle(files: &[&str], path: &str) -> Option<String> {
     let start = files.iter().position(|file| normal(file) == path)?;
     Some([&files[start..], &[files[start]]].concat().join(" -> "))

@@ -1,4 +1,4 @@
-//! Supply currents of devices and modules.
+//! Reads the supply currents of devices and modules from device files.
 
 use super::{
     build::{Tables, one_of},
@@ -48,7 +48,7 @@ pub struct Currents {
     pub t_rc_ps: u64,
     /// Duration of a burst in the measurement of `idd4r` and `idd4w`, ps.
     pub burst_ps: u64,
-    /// Output resistance, milliohm; 0 if the pins are not modelled.
+    /// Output resistance of a pin's driver, milliohm; 0 if the pins are not modelled.
     pub driver_mohm: u32,
     /// Termination resistance of the addressed rank, milliohm.
     pub termination_mohm: u32,
@@ -63,7 +63,8 @@ pub struct Currents {
 }
 
 impl Tables<'_> {
-    /// The currents of devices of the width `width`; `None` if the file has none for this width.
+    /// Returns the currents of devices of the width `width`; `None` if the file has none for this
+    /// width.
     pub(super) fn currents(
         &self,
         width: &str,

@@ -1,4 +1,4 @@
-//! The built-in files of devices, one for each family.
+//! Lists the built-in files of devices, one for each family.
 
 use super::file::DeviceToml;
 use interleaf_model::format::toml_text::TomlText;
@@ -14,7 +14,7 @@ pub(super) const FILES: [(&str, &str); 5] = [
     ("stt-mram-ddr4.toml", include_str!("../../../../../devices/stt-mram-ddr4.toml")),
 ];
 
-/// The names of the built-in modules.
+/// Returns the names of the built-in modules.
 pub fn names() -> Vec<String> {
     let of_file = |(name, text): &(&str, &str)| TomlText::new(name, text).read::<DeviceToml>().ok();
     let files = FILES.iter().filter_map(of_file);

@@ -1,4 +1,5 @@
-//! The structs into which a device file is read: one file for each family of DRAM devices.
+//! Defines the structs into which a device file is read. Each family of DRAM devices has one such
+//! file.
 
 use crate::figures::Sourced;
 use serde::Deserialize;

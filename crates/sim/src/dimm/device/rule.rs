@@ -1,6 +1,6 @@
-//! Timing values of device files: a number of clocks, a time, or the larger of the two.
+//! Parses the timing values of device files: a number of clocks, a time, or the larger of the two.
 
-/// The largest number, of clocks or of ns, in a timing value. A larger number is a typing error.
+/// Largest number of clocks or ns in a timing value. A larger number is a typing error.
 const LIMIT: u64 = 10_000_000;
 
 /// A timing value of a device file: the larger of `clocks` clocks and `ps` picoseconds.
@@ -11,8 +11,8 @@ pub(super) struct Rule {
 }
 
 impl Rule {
-    /// The time in clocks of a DRAM whose data rate is `kilotransfers` thousand transfers per
-    /// second.
+    /// Returns the time in clocks of a DRAM whose data rate is `kilotransfers` thousand transfers
+    /// per second.
     pub(super) fn at(self, kilotransfers: u64) -> i64 {
         if self.ps == 0 {
             self.clocks
@@ -22,9 +22,9 @@ impl Rule {
     }
 }
 
-/// The number of clocks in `ps`, rounded up. Rates such as 1333.333 MT/s are rounded numbers, so
-/// less than a hundredth of a clock above a whole number may come from the rounded rate, and is
-/// ignored. JEDEC's own rounding rule ignores more.
+/// Returns the number of clocks in `ps`, rounded up. An excess of less than a hundredth of a clock
+/// over a whole number is ignored, because it may come from a rounded rate such as 1333.333 MT/s.
+/// JEDEC's own rounding rule ignores more.
 pub(super) fn clocks(ps: u64, kilotransfers: u64) -> u64 {
     let per_clock = 2_000_000_000_u128;
     let product = u128::from(ps) * u128::from(kilotransfers);
@@ -89,7 +89,8 @@ fn thousandths(number: &str) -> Result<u64, String> {
     Ok(value)
 }
 
-/// Parses a quantity such as `2.5 ns` whose unit is `unit`, and returns thousandths of the unit.
+/// Parses a quantity such as `2.5 ns`, whose unit must be `unit`. Returns the quantity in
+/// thousandths of the unit.
 pub(in crate::dimm) fn quantity(text: &str, unit: &str) -> Result<u64, String> {
     let (number, given) = split(text)?;
     match given {

@@ -273,8 +273,8 @@ fn an_entry_that_is_there_twice_is_refused() {
         let expected = format!("folder/own.toml:{line}: {field} is there twice");
         assert!(why.starts_with(&expected), "{why}");
     }
-    // A file without `inherits` (here: each built-in file) gives the same errors for an unknown
-    // module and for a speed that is there twice.
+    // A file without `inherits` (here: each built-in file) gives the same errors as an inheriting
+    // file, for an unknown module and for a speed that occurs twice.
     for (file, text) in families::FILES {
         let whole = |text: &str| {
             in_file(file, text, Some("none"), &Options::default(), &no_file)

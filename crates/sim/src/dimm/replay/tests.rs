@@ -59,7 +59,7 @@ fn the_clock_of_other_simulators_is_that_of_the_host() {
     let trace = Trace::new("t", text, Some(Format::Dramsim3), setup.memory()).expect("a trace");
     let requests: Vec<_> = trace.map(|request| request.expect("it is right").at_ps).collect();
     assert_eq!(requests, [0, 2_000_000]);
-    // 32 data devices of 16 Gb, in bytes.
+    // 32 data devices of 16 Gb have 64 GiB.
     assert_eq!(setup.memory().bytes, 64 << 30);
 }
 

@@ -27,7 +27,7 @@ fn access(mapping: &Mapping, segment: u64, write: bool) -> RowAccess {
     RowAccess { bank: at.bank, row: at.row, column: at.column, bursts: BURSTS, write }
 }
 
-/// A pseudo-random number that depends on `seed` and `index` alone.
+/// Returns a pseudo-random number that depends on `seed` and `index` alone.
 fn random(seed: u64, index: u64) -> u64 {
     let mixed = (seed ^ index).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     (mixed ^ (mixed >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9) >> 20
@@ -99,8 +99,8 @@ proptest! {
     }
 }
 
-/// Row accesses as requests for single bursts, for the full simulator ([`SubChannel`]). All
-/// requests arrive at clock 1.
+/// Presents row accesses to the full simulator ([`SubChannel`]) as requests for single bursts,
+/// which all arrive at clock 1.
 struct Bursts {
     mapping: Mapping,
     next: u64,
@@ -128,8 +128,8 @@ impl Source for Bursts {
     }
 }
 
-/// Clocks that the full simulator ([`SubChannel`]) takes for `accesses` row accesses, and the clock
-/// of the first data.
+/// Returns the number of clocks that the full simulator ([`SubChannel`]) takes for `accesses` row
+/// accesses, and the clock of the first data.
 fn full(device: &Device, accesses: u64, write: bool) -> (u64, Option<u64>) {
     let end = accesses * u64::from(BURSTS);
     let mut source =
@@ -151,10 +151,10 @@ fn rows(device: &Device, accesses: u64, write: bool) -> u64 {
 
 #[test]
 fn throughput_and_idle_latency_agree_with_the_full_simulator() {
-    // Random row segments, all reads or all writes, with full queues. The full simulator
-    // ([`SubChannel`]) completes the accesses up to 25 % earlier, because its scheduler may change
-    // their order. With long activations it completes them up to 20 % later, because its queues
-    // look ahead by bursts and not by rows.
+    // The accesses go to random row segments, all reads or all writes, with full queues. The full
+    // simulator ([`SubChannel`]) completes the accesses up to 25 % earlier, because its scheduler
+    // may change their order. With long activations it completes them up to 20 % later, because its
+    // queues look ahead by bursts and not by rows.
     for (name, ranks) in [("ddr3-1600", 1), ("stt-mram-ddr3", 4), ("stt-mram-ddr3-1333", 4)] {
         let device = device(name, ranks);
         for write in [false, true] {

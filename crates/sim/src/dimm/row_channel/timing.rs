@@ -1,6 +1,6 @@
-//! The constraints between row accesses.
+//! Applies the constraints between row accesses.
 //!
-//! The commands of an access are known together, and reads and writes are in order on the bus.
+//! All commands of an access are known at once, and reads and writes are in order on the bus.
 //! Therefore few clocks decide when the next access may begin: the end of each bank's precharge,
 //! and the last activation, read and write of each rank and bank group. The distances are looked up
 //! once in the table of [`constraint`](crate::dimm::constraint).
@@ -20,13 +20,14 @@ struct AccessDistances {
     other_ranks: u64,
 }
 
-/// The state of the constraints, in clocks.
+/// The last commands and the distances that decide when the next row access may begin, in clocks.
 #[derive(Clone, Debug)]
 pub(super) struct RowTiming {
-    /// For each bank, the earliest next activation.
+    /// For each bank, the earliest clock of its next activation.
     banks: [u64; BANKS_MAX],
-    /// `group_activation` is the last activation of each group. `rank_activations` are the last
-    /// four of each rank, the earliest of them at index `oldest`.
+    /// `group_activation` is the clock of the last activation of each group. `rank_activations` are
+    /// the clocks of the last four activations of each rank, the earliest of them at index
+    /// `oldest`.
     group_activation: [u64; GROUPS_MAX],
     rank_activations: [[u64; 4]; RANKS_MAX],
     oldest: [u8; RANKS_MAX],
@@ -88,8 +89,8 @@ impl RowTiming {
         }
     }
 
-    /// The earliest clock of the next activation of `bank`, which is in bank group `group` of rank
-    /// `rank`.
+    /// Returns the earliest clock of the next activation of `bank`, which is in bank group `group`
+    /// of rank `rank`.
     #[inline]
     pub(super) fn activation(&self, bank: usize, group: usize, rank: usize) -> u64 {
         let last_four = &self.rank_activations[rank];
@@ -112,7 +113,7 @@ impl RowTiming {
         *oldest = (*oldest + 1) % 4;
     }
 
-    /// The earliest clock of the first read or write of an access whose activation is at
+    /// Returns the earliest clock of the first read or write of an access whose activation is at
     /// `activated`.
     #[inline]
     pub(super) fn access(&self, write: bool, activated: u64, group: usize, rank: usize) -> u64 {
@@ -158,7 +159,7 @@ impl RowTiming {
         closed
     }
 
-    /// The clock from which each of `banks` may be activated or refreshed.
+    /// Returns the clock from which each of `banks` may be activated or refreshed.
     pub(super) fn closed(&self, banks: BankSet) -> u64 {
         banks_in(banks).map(|bank| self.banks[bank]).max().unwrap_or(0)
     }

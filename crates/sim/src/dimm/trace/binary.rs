@@ -1,4 +1,4 @@
-//! The compact form: about five bytes per request.
+//! Reads and writes the binary format of traces, which has about five bytes per request.
 //!
 //! After the eight bytes of [`MAGIC`], each request is two numbers in LEB128: each byte has seven
 //! bits of the number, the lowest bits first. The highest bit of a byte is set, except in the last
@@ -49,7 +49,7 @@ impl Writer {
         self.line = line;
     }
 
-    /// The bytes of the whole trace, with [`MAGIC`] at the start.
+    /// Returns the bytes of the whole trace, with [`MAGIC`] at the start.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes
     }

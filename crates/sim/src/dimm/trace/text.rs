@@ -1,4 +1,4 @@
-//! Traces with one request per line.
+//! Reads traces with one request per line.
 
 use super::{Format, InvalidField, ParsedRequest, Position, TraceRequest};
 
@@ -30,7 +30,7 @@ impl<'a> Lines<'a> {
         Self { rest: bytes, line: 0, format, mega_transfers }
     }
 
-    /// The words of the next line that is neither empty nor a comment.
+    /// Returns the words of the next line that is neither empty nor a comment.
     fn next_words(&mut self) -> Option<Result<Words<'a>, InvalidField>> {
         while !self.rest.is_empty() {
             let end = self.rest.iter().position(|byte| *byte == b'\n');
@@ -122,7 +122,7 @@ impl Words<'_> {
     fn dramsim3(&self, mega_transfers: u32) -> Result<TraceRequest, InvalidField> {
         let hint = "a line is the address, READ or WRITE, and the cycle: \"0x1f40 READ 20\"";
         let [address, kind, time] = self.fields(hint)?;
-        // The addresses are hexadecimal, with or without the prefix 0x.
+        // DRAMsim3's addresses are hexadecimal, with or without the prefix 0x.
         let digits = address.strip_prefix("0x").unwrap_or(address);
         let address = hexadecimal(digits).ok_or_else(|| {
             let problem = format!("\"{address}\" is not an address");
@@ -140,7 +140,7 @@ impl Words<'_> {
         Ok(TraceRequest { at_ps, write, address })
     }
 
-    /// The words of the line, if their number is the number of fields of the format.
+    /// Returns the words of the line, if their number is the number of fields of the format.
     fn fields<const N: usize>(&self, hint: &'static str) -> Result<[&str; N], InvalidField> {
         <[&str; N]>::try_from(&self.words[..]).map_err(|_| {
             let problem = format!("the line has {} words, not {N}", self.words.len());

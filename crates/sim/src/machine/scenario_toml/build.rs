@@ -13,8 +13,8 @@ impl ScenarioFile {
     /// Builds the scenario on `platform`; `demands` loads the demand of a source.
     ///
     /// # Errors
-    /// The first error of `demands` unchanged; a [`FileError`] if the file names a tier or a domain
-    /// that the platform lacks, or exceeds its resources.
+    /// If `demands` fails, with its error unchanged. If the file names a tier or a domain that the
+    /// platform lacks, or exceeds the platform's resources, with a [`FileError`].
     pub fn build<E: From<FileError>>(
         &self,
         platform: Platform,
@@ -128,8 +128,8 @@ impl ScenarioFile {
 type FieldSpan = (String, Spanned<()>);
 
 impl WorkloadEntry {
-    /// The index of the domain of the workload's threads, and the number of threads; `None` if the
-    /// file has no number, so that the default of the demand applies.
+    /// Returns the index of the domain of the workload's threads, and the number of threads; `None`
+    /// if the file has no number, so that the default of the demand applies.
     fn place(
         &self,
         toml: &TomlText<'_>,
@@ -170,7 +170,7 @@ impl WorkloadEntry {
         }
     }
 
-    /// The position of `value`; without a value, the position of the workload's demand.
+    /// Returns the position of `value`; without a value, the position of the workload's demand.
     fn at<T>(&self, field: &str, value: Option<&Spanned<T>>) -> FieldSpan {
         match value {
             Some(value) => (field.into(), Spanned::new(value.span(), ())),
@@ -179,7 +179,7 @@ impl WorkloadEntry {
     }
 }
 
-/// The index of the named domain; without a name, of the first domain.
+/// Returns the index of the named domain; without a name, of the first domain.
 fn domain(
     toml: &TomlText<'_>,
     field: &str,
@@ -190,8 +190,8 @@ fn domain(
     name.map_or(Ok(0), |name| named(toml, field, name, "domain", &names))
 }
 
-/// The index of `name` among `names`. The error message calls a name of the list a `what`: "tier"
-/// or "domain".
+/// Returns the index of `name` among `names`. The error message calls a name of the list a `what`:
+/// "tier" or "domain".
 fn named(
     toml: &TomlText<'_>,
     field: &str,

@@ -293,7 +293,8 @@ fn workload(
     })
 }
 
-/// The demand source of the workload `read`, which is entry `index` of the list `[[workload]]`.
+/// Returns the demand source of the workload `read`, which is entry `index` of the list
+/// `[[workload]]`.
 fn source(
     toml: &TomlText<'_>,
     index: usize,
@@ -354,7 +355,7 @@ fn devices(toml: &TomlText<'_>, read: &[DeviceFile]) -> Result<Vec<DeviceEntry>,
     Ok(devices)
 }
 
-/// The error for a second entry with the same name.
+/// Returns the error for a second entry with the same name.
 pub(super) fn twice<T>(
     toml: &TomlText<'_>,
     field: &str,

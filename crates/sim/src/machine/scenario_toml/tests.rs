@@ -76,7 +76,7 @@ bandwidth = "500MB/s"
 read_share = 1.0
 "#;
 
-/// A scenario with one workload, then `rest`.
+/// Returns the text of a scenario with one workload, followed by `rest`.
 fn with(rest: &str) -> String {
     let head = "schema = \"interleaf.scenario/1\"\nname = \"s\"\n[[workload]]\n";
     format!("{head}workload = \"loop\"\n{rest}")
@@ -144,8 +144,8 @@ fn missing_keys_have_their_defaults() {
     let expected = Scenario::new("s", small(), scenario.tasks.clone());
     assert_eq!(scenario, expected);
     assert_eq!((scenario.tasks[0].threads, scenario.tasks[0].start_s), (8, 0.0));
-    // The default is the number of threads in the demand's runs, and not the number of cores of the
-    // domain.
+    // The default number of threads is the number of the demand's runs, and not the number of cores
+    // of the domain.
     let fewer = || demand_toml::parse("d.toml", &DEMAND.replace("threads = 8", "threads = 3"));
     let demands = |_: DemandSource<'_>| Ok(LoadedDemand { demand: fewer()?, measured_on: None });
     let scenario: Result<_, FileError> = file.build(small(), &demands);

@@ -52,9 +52,9 @@ fn is_caught(good: &Device, broken: &Device) -> Option<Violation> {
     })
 }
 
-/// A device with some longer timings, so that no rule implies another rule and each rule can be
-/// violated alone. In the unchanged tables, tRC equals tRAS plus tRP, tCCD_S equals the length of a
-/// burst, and tFAW of DDR5 is four tRRD_S.
+/// Returns a device with some longer timings, so that no rule implies another rule and each rule
+/// can be violated alone. In the unchanged tables, tRC equals tRAS plus tRP, tCCD_S equals the
+/// length of a burst, and tFAW of DDR5 is four tRRD_S.
 fn with_room(name: &str, width: &str) -> Device {
     let options = Options { width: Some(width.into()), ..Options::default() };
     let mut device = Device::by_name(name, &options).expect("it comes with the tool");

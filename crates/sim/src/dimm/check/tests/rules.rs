@@ -75,7 +75,8 @@ fn activations_are_apart() {
     );
 }
 
-/// Commands that open two banks in each of two groups, in both ranks; then `last`, at clock 1000.
+/// Returns commands that open two banks in each of two groups, in both ranks, and then the command
+/// `last` at clock 1000.
 fn opened(last: Command) -> Vec<Command> {
     let mut before = vec![];
     for rank in [0, 1] {
@@ -266,14 +267,16 @@ fn a_refresh_is_not_late() {
     assert_eq!(slow.finish(7 * 12480), Ok(()));
     let why = slow.check(&command(RefreshAll, 7 * 12480 + 1, 0, 0)).expect_err("late");
     assert_eq!((why.rule, why.cycles, why.limit), ("tREFI, owed", 5 * 12480 + 1, 5 * 12480));
-    // Each refresh is issued when it becomes due, so no refresh is late.
+    // Each refresh is issued when it becomes due, so no refresh is late until five intervals after
+    // the last.
     let mut good = Checker::new(&device);
     for turn in 1..100 {
         both(&mut good, turn * 12480);
     }
     assert_eq!(good.finish(104 * 12480), Ok(()));
     assert!(good.finish(104 * 12480 + 2).is_err());
-    // Four same-bank refreshes refresh all banks, in 6240 clocks.
+    // Four same-bank refreshes refresh all banks, so each bank is refreshed every 6240 clocks, and
+    // may be late by four such intervals.
     let mut banks = Checker::new(&device);
     for turn in 1..400_u64 {
         let bank = (turn % 4) as u8;

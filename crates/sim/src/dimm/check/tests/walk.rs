@@ -26,8 +26,8 @@ pub(super) struct Walk {
     random: SplitMix64,
     at: u64,
     refreshed: Vec<u64>,
-    /// For each rank, the index within each group of the bank that the next same-bank refresh
-    /// covers.
+    /// For each rank, the bank that the next same-bank refresh covers in each group, as an index
+    /// within the group.
     turns: Vec<u8>,
     by_bank: bool,
 }
