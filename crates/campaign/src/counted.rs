@@ -1,8 +1,8 @@
-//! Measures memory bandwidth with the hardware's counters. The record has the bandwidth by the
+//! Measures memory bandwidth with the hardware's counters. The record then has the bandwidth by the
 //! counters in addition to the bandwidth that the measuring threads count themselves.
 //!
 //! The counters cover the whole machine. They therefore include the traffic of other programs, and
-//! the lines that the controller reads for prefetches, or for ownership before a store.
+//! the lines that the memory controller reads for prefetches, or for ownership before a store.
 
 use interleaf_console::Failure;
 use interleaf_linux::{machine::topology::Machine, root::Root};
@@ -14,13 +14,13 @@ use interleaf_observe::{
 use interleaf_record::rounded;
 use std::{cell::RefCell, path::Path};
 
-/// The source of the counted traffic: the machine's counters or a recording of counters. `None` if
+/// The source of the counted traffic: the machine's counters, or a recording of counters. `None` if
 /// the machine's counters are not available.
 pub(crate) struct TrafficCounters(RefCell<Option<Box<dyn Source>>>);
 
 impl TrafficCounters {
-    /// Opens the recording `replay` if it is given, otherwise the machine's counters. The returned
-    /// note names the source, or the reason why the machine's counters are not available.
+    /// Opens the recording `replay`, or, if it is `None`, the machine's counters. The returned note
+    /// names the source, or the reason why the machine's counters are not available.
     ///
     /// # Errors
     /// When the recording cannot be read.
@@ -52,9 +52,9 @@ impl TrafficCounters {
         })
     }
 
-    /// Runs `work`. Returns the result of `work`, and the mean bandwidth of all memory during
-    /// `work` by the counters, GB/s. The bandwidth is `None` if the counters are absent or failed,
-    /// or if a counter that counted before did not count during `work`.
+    /// Runs `work`. Returns its result, and the mean bandwidth of all memory during `work` by the
+    /// counters, GB/s. The bandwidth is `None` if there are no counters, if a reading failed, or if
+    /// a counter that counted before did not count during `work`.
     pub(crate) fn during<T>(&self, work: impl FnOnce() -> T) -> (T, Option<f64>) {
         let mut source = self.0.borrow_mut();
         let mut read = || source.as_mut().and_then(|source| source.read().ok());
@@ -67,8 +67,9 @@ impl TrafficCounters {
     }
 }
 
-/// The bandwidth of all memory in the reading `now`, GB/s. `None` if a counter that counted in the
-/// reading `before` has no count in `now`, if `now` has no counts, or if `now` covers no time.
+/// Returns the bandwidth of all memory in the reading `now`, GB/s. Returns `None` if a counter that
+/// counted in the reading `before` has no count in `now`, if `now` has no counts, or if `now`
+/// covers no time.
 fn gbps(before: &Reading, now: &Reading) -> Option<f64> {
     let counts = |reading: &Reading| -> Vec<Option<f64>> {
         let tiers = reading.traffic.iter().flatten();

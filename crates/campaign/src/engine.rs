@@ -1,5 +1,5 @@
 //! Measures the points of a campaign one after the other. Each point is saved in the record, with
-//! the interference during its measurement, before the next point starts.
+//! the interference during its measurement, before the measurement of the next point starts.
 
 mod curve;
 mod histogram;
@@ -49,24 +49,24 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The maximum length of a window. In each window, one sample of the bandwidth is measured.
+/// Maximum length of a window. In each window, one sample of the bandwidth is measured.
 const WINDOW: Duration = Duration::from_millis(20);
 
-/// The maximum time for which the threads of a bandwidth measurement run before the first window.
+/// Maximum time for which the threads of a bandwidth measurement run before the first window.
 const WARM_UP: Duration = Duration::from_millis(100);
 
 pub enum CampaignEnd {
-    /// A dry run: no point was measured.
+    /// The campaign was a dry run: no point was measured.
     DryRun,
-    /// All points were measured.
+    /// All points of the campaign were measured.
     Done,
-    /// A signal stopped the measurement.
+    /// A signal stopped the measurement. The number is that of the signal.
     Signal(i32),
     /// An error stopped the measurement; the points that were measured before the error are valid.
     Failed(Failure),
 }
 
-/// The reason why the measurement stops before its last point.
+/// The reason why the measurement stops before the campaign's last point.
 pub(crate) enum Stop {
     Signal,
     Failed(Failure),
@@ -100,7 +100,7 @@ impl From<TeamError> for Stop {
     }
 }
 
-/// Runs the tasks of a campaign, and records the points that they measure.
+/// Runs the tasks of a campaign, and adds the points that they measure to the record.
 pub(crate) struct Bench<'a> {
     setup: &'a Setup<'a>,
     signals: &'a Signals,
@@ -181,7 +181,7 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Adds a point to the record, prints the point unless the option `quiet` is set, and saves the
+    /// Adds a point to the record, and prints the point unless the option `quiet` is set. Saves the
     /// record if an output file is given. Returns [`Stop`] if a signal has arrived.
     fn add(&self, document: &mut MeasureDocument, point: MeasuredPoint) -> Result<(), Stop> {
         document.add(point);
@@ -210,8 +210,8 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Runs `work`. Returns the result of `work`, the interference by other programs and the
-    /// hypervisor during `work`, and the duration of `work`, s.
+    /// Runs `work`. Returns its result, the interference by other programs and the hypervisor
+    /// during `work`, and the duration of `work`, s.
     fn watched<T>(
         &self,
         work: impl FnOnce() -> Result<T, Stop>,
@@ -230,8 +230,8 @@ impl<'a> Bench<'a> {
         Ok((done, contamination, rounded(took)))
     }
 
-    /// Counts the pages of `regions` on each node, and computes the fraction of their bytes on huge
-    /// pages. A result that the kernel does not report is left empty.
+    /// Counts the pages of `regions` on each node, and computes the fraction of the regions' bytes
+    /// on huge pages. A field that the kernel does not report is left empty.
     fn backing<'r>(&self, regions: impl IntoIterator<Item = &'r Region>) -> Backing {
         let mut seen = Backing::default();
         let (mut huge, mut bytes, mut is_known) = (0, 0, true);
@@ -358,8 +358,8 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Returns the settings of a team of loading threads: one thread on each of `cpus`, all with
-    /// the mix `traffic`.
+    /// Returns the settings of a team of loading threads: one thread on each of `cpus`, and all
+    /// with the traffic `traffic`.
     fn load(&self, cpus: &[u32], traffic: &Traffic) -> Load {
         let setup = self.setup;
         let kernel = self.kernel(traffic);
@@ -378,9 +378,9 @@ impl<'a> Bench<'a> {
         }
     }
 
-    /// Measures the bandwidth of one mix of loads and stores, on memory with the given placement of
-    /// pages. `method` is the mechanism that places the pages, `kind` the kind of the returned
-    /// point.
+    /// Measures the bandwidth of one mix of loads and stores, on memory whose pages are placed by
+    /// `placement`. `method` is the mechanism that places the pages, `kind` the kind of the
+    /// returned point.
     fn bandwidth(
         &self,
         cpus: &NodeCpus,
@@ -425,8 +425,8 @@ impl<'a> Bench<'a> {
         Ok(with_rate(point, traffic, cpus.cpus.len(), rate))
     }
 
-    /// Measures the bandwidth of each mix on memory that is interleaved by `weights`, and the
-    /// loaded latency if the task has loads.
+    /// Measures the bandwidth of each mix on memory that is interleaved by `weights`. If the task
+    /// has loads, also measures the loaded latency.
     fn weights(
         &self,
         cpus: &NodeCpus,
@@ -462,7 +462,7 @@ impl<'a> Bench<'a> {
 
 const NOTHING: Spread = Spread { median: 0.0, relative: 0.0, count: 0 };
 
-/// Runs `work` in a thread pinned to the CPU `cpu`.
+/// Runs `work` in a thread that is bound to the CPU `cpu`.
 fn pinned<T: Send>(cpu: u32, work: impl FnOnce() -> Result<T, Stop> + Send) -> Result<T, Stop> {
     pin::on(Some(cpu), work).map_err(|why| {
         let hint = "name CPUs that this process may use with --cpus";

@@ -1,5 +1,5 @@
-//! Measurement campaigns. A campaign plans the points of a measurement on a machine, measures them
-//! in order, and records them.
+//! A measurement campaign plans the points of a measurement on a machine, measures them in order,
+//! and records them.
 //!
 //! ```text
 //! Options, machine -> Setup -> tasks -> engine -> points -> record, saved after each point
@@ -34,11 +34,11 @@ use interleaf_record::measure::{MeasureDocument, MeasureStop};
 use setup::Setup;
 
 /// Runs the campaign that `options` describe, on the machine whose files are below `root`. Returns
-/// the record, and the reason for the end of the measurement.
+/// the record, and the reason why the measurement ended.
 ///
 /// # Errors
 /// When the options do not fit the machine. An error during the measurement is returned as
-/// [`CampaignEnd::Failed`], and the record has the points before the error.
+/// [`CampaignEnd::Failed`], and the record has the points that were measured before the error.
 pub fn run(options: &Options, root: &Root) -> Result<(MeasureDocument, CampaignEnd), Failure> {
     let setup = Setup::new(root, options)?;
     let mut document = setup.document();

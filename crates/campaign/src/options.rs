@@ -1,4 +1,4 @@
-//! The options of a measurement, independent of the command line.
+//! Defines the options of a measurement, independent of the command line.
 
 use interleaf_measure::{interleave::Method, isa::Isa, region::Pages, traffic::Traffic};
 use interleaf_model::{
@@ -15,9 +15,9 @@ pub enum Measurement {
     /// Maximum bandwidth of each mix.
     Bandwidth,
     Loaded,
-    /// The distribution of the latency of single accesses.
+    /// The distribution of the latency of single accesses, idle and under load.
     Histogram,
-    /// Latency and bandwidth from each node to each node.
+    /// Idle latency and bandwidth from the CPUs of each node to the memory of each node.
     Matrix,
     /// Bandwidth of memory that is interleaved by weights.
     Interleave,
@@ -64,7 +64,7 @@ pub struct Options {
     pub isa: Option<Isa>,
     /// The page size of the measured memory.
     pub pages: Pages,
-    /// Duration of the measurement of one point of the record, with all repetitions.
+    /// Duration of the measurement of one point of the record, including all repetitions.
     pub duration: Option<Time>,
     /// The number of repetitions of the measurement of one point.
     pub repeat: Option<u32>,
@@ -72,7 +72,7 @@ pub struct Options {
     pub seed: u64,
     /// True to measure all points in half a minute, with less accuracy.
     pub quick: bool,
-    /// A recording of counters that replaces the machine's counters.
+    /// A recording of counters that is read in place of the machine's counters.
     pub replay: Option<PathBuf>,
     /// True for a dry run, which measures nothing.
     pub dry_run: bool,
@@ -87,7 +87,7 @@ pub struct Options {
 pub struct ChaseOptions {
     /// The size of the memory that the pointer chase visits.
     pub bytes: Option<Bytes>,
-    /// The distance in memory from one line of the chase to the next.
+    /// The distance in memory between neighbouring lines of the chase.
     pub stride: Option<Bytes>,
 }
 
@@ -107,10 +107,10 @@ pub struct TrafficOptions {
 /// measurement.
 #[derive(Clone, Debug, Default)]
 pub struct LoadOptions {
-    /// One pause of the loading threads for each load.
+    /// The pauses of the loading threads, one for each load.
     pub delays: Vec<Duration>,
-    /// One bandwidth for each load: the sum of the bandwidths of the loading threads and of the
-    /// chase.
+    /// The bandwidths of the loads, one for each load: the sum of the bandwidths of the loading
+    /// threads and of the chase.
     pub rates: Vec<Bandwidth>,
 }
 

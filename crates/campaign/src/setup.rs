@@ -1,5 +1,5 @@
-//! The CPUs, the memory, the sizes and the times of a measurement. They are the options of the
-//! measurement, resolved on this machine.
+//! Resolves the options of a measurement on this machine: the CPUs, the memory, the sizes and the
+//! times.
 
 use crate::options::{Measurement, Options};
 use interleaf_console::{Failure, system};
@@ -36,12 +36,12 @@ const CHASE_BYTES: u64 = 200_000_000;
 const BUFFER_BYTES: u64 = 100_000_000;
 const STRIDE_BYTES: u64 = 64;
 /// The default size of the chased memory, and of the buffers of each thread, with --quick. If the
-/// last-level caches are large, `Setup::exceed_caches` raises the default sizes, with and without
+/// last-level caches are large, `Setup::exceed_caches` raises all default sizes, with and without
 /// --quick.
 const QUICK_BYTES: u64 = 40_000_000;
 
 /// By default, the chase and all buffers together take at most the available memory divided by
-/// `FREE_DIVISOR`: one half of it is for the chase, the other half for the buffers.
+/// `FREE_DIVISOR`. One half of this memory is for the chase, the other half for the buffers.
 const FREE_DIVISOR: u64 = 2;
 
 /// The CPUs on which measuring threads run, and their node. With the option `--cpus`, the CPUs may
@@ -52,7 +52,7 @@ pub(crate) struct NodeCpus {
     pub(crate) cpus: Vec<u32>,
 }
 
-/// The setup of a measurement: the options of the campaign, resolved on this machine.
+/// The setup of a measurement: its options, resolved on this machine.
 #[derive(Debug)]
 pub(crate) struct Setup<'a> {
     pub(crate) measurement: Measurement,
@@ -66,7 +66,7 @@ pub(crate) struct Setup<'a> {
     /// The nodes whose memory is measured. They are in the order of the option `--nodes`; without
     /// this option, they are sorted by their distance from the node of `from[0]`. Never empty.
     pub(crate) memory: Vec<u32>,
-    /// The text of the option `--nodes`, if given.
+    /// The text of the option `--nodes`; `None` if the option is not given.
     pub(crate) named: Option<String>,
     /// The requested instruction set; `None` selects the fastest kernel for each mix.
     pub(crate) isa: Option<Isa>,
@@ -81,10 +81,10 @@ pub(crate) struct Setup<'a> {
     pub(crate) seed: u64,
     pub(crate) quick: bool,
     pub(crate) clock: Clock,
-    /// `last_level` is the size of the last-level cache of a chasing CPU, bytes.
+    /// `last_level` is the size of the last-level cache of the CPU that runs the chase, bytes.
     /// `last_level_per_thread` is the size of a last-level cache divided by the number of loading
-    /// threads that share the cache, bytes. If there are several caches, each of the two sizes is
-    /// the largest. `None` if the kernel does not report caches.
+    /// threads that share it, bytes. If several caches are used, each field has its largest value.
+    /// `None` if the kernel does not report caches.
     last_level: Option<u64>,
     last_level_per_thread: Option<u64>,
     /// Warnings for the record: sizes that were reduced to fit into the available memory, sizes
@@ -162,9 +162,9 @@ impl<'a> Setup<'a> {
     }
 
     /// Raises the default sizes of the chase and of a thread's buffers to at least
-    /// [`LAST_LEVEL_FACTOR`] times the size of the last-level cache. For the chase, the whole cache
-    /// counts; for the buffers of a thread, the cache size divided by the number of loading threads
-    /// that share it.
+    /// [`LAST_LEVEL_FACTOR`] times the size of the last-level cache. For the chase, the size of the
+    /// whole cache counts; for the buffers of a thread, this size divided by the number of loading
+    /// threads that share the cache.
     fn exceed_caches(&mut self, options: &Options) {
         let chasing = self.from.iter().map(|from| from.cpus[0]);
         let last_level = chasing.filter_map(|cpu| self.hardware.last_level_of(cpu));
@@ -184,7 +184,7 @@ impl<'a> Setup<'a> {
         }
     }
 
-    /// Returns the CPUs that load memory: all CPUs for [`Measurement::Bandwidth`], otherwise all
+    /// Returns the CPUs that load memory: for [`Measurement::Bandwidth`] all CPUs, otherwise all
     /// CPUs except the first, which runs the chase. If there is only one CPU, it runs the chase and
     /// also loads memory.
     fn loading<'c>(&self, from: &'c NodeCpus) -> &'c [u32] {
@@ -196,14 +196,16 @@ impl<'a> Setup<'a> {
         }
     }
 
-    /// Returns the fraction of the chased memory that fits into the last-level cache of a CPU.
+    /// Returns the fraction of the chased memory that fits into the last-level cache of `cpu`;
+    /// `None` if the kernel does not report this cache.
     pub(crate) fn chase_cacheable(&self, cpu: u32) -> Option<f64> {
         let cache = self.hardware.last_level_of(cpu)?;
         Some((cache.bytes as f64 / self.chase as f64).min(1.0))
     }
 
     /// Returns the fraction of a thread's buffers that fits into the thread's share of the
-    /// last-level cache, if one thread runs on each of `cpus`.
+    /// last-level cache, if one thread runs on each of `cpus`; `None` if the kernel does not report
+    /// this cache.
     pub(crate) fn buffers_cacheable(&self, cpus: &[u32]) -> Option<f64> {
         let share = self.hardware.last_level_share(cpus)?;
         Some((share as f64 / self.buffer as f64).min(1.0))
@@ -231,12 +233,13 @@ impl<'a> Setup<'a> {
         }
     }
 
-    /// Fits the sizes to the measured node with the least available memory. Reduces default sizes,
-    /// so that the chase takes at most a quarter of this available memory, and the buffers of all
-    /// threads another quarter. Fails if a quarter has less than 2 MiB for the chase or for the
-    /// buffers of a thread, or if a requested size exceeds the available memory. Also fails if
-    /// chase and buffers together exceed the available memory in a measurement that uses both at
-    /// the same time.
+    /// Fits the sizes to the measured node with the least available memory.
+    ///
+    /// - Default sizes are reduced, so that the chase takes at most a quarter of this memory, and
+    ///   the buffers of all threads together another quarter.
+    /// - Fails if a quarter has less than 2 MiB for the chase or for the buffers of a thread.
+    /// - Fails if a requested size exceeds this memory, or if chase and buffers together do in a
+    ///   measurement that uses both at the same time.
     fn fit(&mut self, options: &Options) -> Result<(), Failure> {
         let threads = self.from.iter().map(|from| from.cpus.len()).max().unwrap_or(1) as u64;
         let mut least = u64::MAX;
@@ -382,7 +385,7 @@ impl<'a> Setup<'a> {
     }
 }
 
-/// Returns how much memory of a node is available to this process; unlimited if the kernel does not
+/// Returns the memory of a node that is available to this process; unlimited if the kernel does not
 /// report it.
 pub(crate) fn available_on(root: &Root, node: u32) -> Result<Available, Failure> {
     let nodes = [node].into_iter().collect();
@@ -397,8 +400,8 @@ fn list_failure(option: &str, why: &IdListError) -> Failure {
     )
 }
 
-/// Returns the CPUs on which measuring threads run: the CPUs of the option `--cpus` as a single
-/// entry, or without this option, one entry for each node whose CPUs measure.
+/// Returns the CPUs on which measuring threads run. With the option `--cpus`, its CPUs are a single
+/// entry. Without this option, there is one entry for each node whose CPUs measure.
 fn from(
     machine: &Machine,
     options: &Options,
@@ -438,8 +441,8 @@ fn from(
 }
 
 /// Returns the nodes whose memory is measured, and the text of the option `--nodes` if it was
-/// given. Without this option, depending on the subject, these are all usable nodes (the nearest
-/// first) or only the nearest node.
+/// given. Without this option, the nodes depend on the subject: all usable nodes (the nearest
+/// first), or only the nearest node.
 fn memory(
     machine: &Machine,
     options: &Options,

@@ -1,4 +1,4 @@
-//! The tasks of a measurement. Each task measures one or several points of the record.
+//! Defines the tasks of a measurement. Each task measures one or several points of the record.
 
 use crate::setup::Setup;
 use interleaf_measure::traffic::Traffic;
@@ -14,7 +14,7 @@ pub(crate) enum Task {
     Idle { from: usize, memory: u32 },
     /// Idle latency as a function of the size of the chased memory, which shows the caches.
     Sweep { from: usize, memory: u32 },
-    /// The bandwidth of one mix.
+    /// Bandwidth of one mix of loads and stores.
     Bandwidth { from: usize, memory: u32, traffic: Traffic },
     /// Latency of the chase at several loads.
     Loaded { from: usize, memory: u32, traffic: Traffic, loads: Loads },
@@ -30,16 +30,16 @@ pub(crate) enum Task {
 pub(crate) enum Loads {
     /// Loads that show the curve and its knee, chosen during the measurement.
     Found,
-    /// One pause of the loading threads for each load.
+    /// The pauses of the loading threads, one for each load.
     Delays(Vec<Duration>),
-    /// One bandwidth for each load: the sum of the bandwidths of the loading threads and of the
-    /// chase.
+    /// The bandwidths of the loads, one for each load: the sum of the bandwidths of the loading
+    /// threads and of the chase.
     Rates(Vec<Bandwidth>),
 }
 
 impl Task {
-    /// Returns the number of steps of the task in the progress bar: its approximate duration, in
-    /// units of the time of one point.
+    /// Returns the number of steps of the task in the progress bar. The number is the task's
+    /// approximate duration, in units of the time of one point.
     pub(crate) fn steps(&self) -> u64 {
         match self {
             Self::Idle { .. } => 2,

@@ -9,7 +9,7 @@ use crate::{
 use interleaf_console::Failure;
 use interleaf_measure::traffic::Traffic;
 
-/// The mixes with which weights are measured by default. They are the mixes in a published matrix
+/// The mixes that are measured by default with each choice of weights: those in a published matrix
 /// of weights (CXL white paper CCM004-676576390-11778, section IV.A).
 const OF_WEIGHTS: [&str; 4] = ["R", "W2", "W5", "W10"];
 

@@ -1,4 +1,4 @@
-//! The choices of weights that a measurement uses, and the kernel settings for these weights.
+//! Selects the choices of weights that a measurement uses, and sets the kernel's weights for them.
 
 use crate::{options::Options, setup::Setup, task::Task};
 use interleaf_console::{Failure, system};
@@ -45,9 +45,9 @@ pub(crate) fn placement(setup: &Setup<'_>, weights: &Weights) -> Result<Placemen
         .map_err(|why: PlacementError| Failure::new(why.to_string(), why.hint()))
 }
 
-/// Returns the mechanism that places pages: the requested one, or the kernel's weights if no
-/// mechanism was requested. If none was requested and the kernel's weights cannot be used, returns
-/// [`Method::Pages`] with a warning.
+/// Returns the mechanism that places pages: the requested one, or by default the kernel's weights.
+/// If no mechanism was requested and the kernel's weights cannot be used, returns [`Method::Pages`]
+/// with a warning.
 pub(crate) fn method(
     setup: &Setup<'_>,
     requested: Option<Method>,
@@ -73,9 +73,9 @@ pub(crate) fn method(
 }
 
 /// Runs `work`. If `method` uses the kernel's weights and the placement is weighted, sets the
-/// weights before `work`, and restores the old weights after `work`, also after an error.
-/// `put_back` receives the outcome of each restored setting. If the process is killed,
-/// `interleaf run --restore` restores the old weights.
+/// kernel's weights before `work`, and restores the old weights after `work`, even after an error.
+/// Adds the outcome of each restored setting to `put_back`. If the process is killed, `interleaf
+/// run --restore` restores the old weights.
 pub(crate) fn with_weights<T, E: From<Failure>>(
     setup: &Setup<'_>,
     placement: &Placement,
@@ -99,7 +99,7 @@ pub(crate) fn with_weights<T, E: From<Failure>>(
 
 /// Adds the entries of `undone` to `put_back`. Each entry is the outcome for one setting that had
 /// to be restored. An earlier entry with the same path and outcome is removed, so that a repeated
-/// outcome appears once.
+/// outcome is listed once.
 fn remember(put_back: &mut Vec<PutBackDocument>, undone: impl Iterator<Item = PutBackDocument>) {
     for undone in undone {
         put_back.retain(|known| known.path != undone.path || known.outcome != undone.outcome);

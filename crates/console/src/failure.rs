@@ -1,4 +1,4 @@
-//! The error of a command: a problem and a hint.
+//! Defines the error of a command: a problem and a hint.
 
 use interleaf_model::format::FileError;
 use std::fmt;
@@ -6,16 +6,17 @@ use std::fmt;
 /// The reason why a command did not complete.
 #[derive(Debug)]
 pub enum Failure {
-    /// An error, with a hint. Exit status 2.
+    /// The command failed: an error with a hint. Exit status 2.
     Error {
         /// The problem, in a sentence without a full stop.
         problem: String,
         /// Advice to the user: how to solve or avoid the problem.
         hint: String,
     },
-    /// Help or the version, to be printed. Exit status 0.
+    /// The text of `--help` or `--version`, to be printed on stdout. Exit status 0.
     Shown(String),
-    /// The reader of stdout closed the pipe. Exit status 0, as for other tools in a pipe.
+    /// The reader of stdout closed the pipe. The exit status is 0, as that of other tools in a
+    /// pipe.
     BrokenPipe,
 }
 
@@ -25,7 +26,7 @@ impl Failure {
         Self::Error { problem: problem.into(), hint: hint.into() }
     }
 
-    /// Puts the location of the cause, such as a file and its field, in front of the problem.
+    /// Prefixes the problem with `place`, the location of its cause, such as a file and a field.
     pub fn within(self, place: &str) -> Self {
         match self {
             Self::Error { problem, hint } => {

@@ -24,16 +24,16 @@ pub fn data(text: &str) -> Result<(), Failure> {
     })
 }
 
-/// Writes a text for people, such as a table, to stdout. Lines that are wider than the terminal are
-/// wrapped between words.
+/// Writes a text for people, such as a table, to stdout. If stdout has a terminal width, lines that
+/// are wider than this width are wrapped between words.
 pub fn text(text: &str) -> Result<(), Failure> {
     let width = terminal_width(|name| std::env::var(name).ok());
     data(&width.map_or_else(|| text.to_string(), |width| wrapped(text, width)))
 }
 
-/// Wraps lines that are wider than `width`. Two or more spaces in a line separate columns. A
-/// continuation is indented to the last column of its line if this column begins in the left half,
-/// and otherwise by two spaces.
+/// Wraps lines that are wider than `width` characters. Two or more spaces in a line separate
+/// columns. The continuation of a line is indented to the line's last column if this column begins
+/// in the left half of `width`, and otherwise by two spaces.
 fn wrapped(text: &str, width: usize) -> String {
     const INDENT: usize = 2;
     let line = |line: &str| {
@@ -58,9 +58,9 @@ pub fn is_terminal() -> bool {
     io::stdout().is_terminal()
 }
 
-/// The width of the terminal on stdout, in characters. If stdout is a pipe or a file, the width in
-/// the environment variable `COLUMNS`, which watch(1) sets; `None` without this variable.
-/// `variable` returns the value of an environment variable.
+/// Returns the width of the terminal on stdout, in characters. If stdout is a pipe or a file,
+/// returns the width in the environment variable `COLUMNS`, which watch(1) sets, or `None` without
+/// this variable. `variable` returns the value of an environment variable.
 pub fn terminal_width(variable: impl Fn(&str) -> Option<String>) -> Option<usize> {
     match is_terminal() {
         true => Some(columns(rustix::stdio::stdout())),
@@ -68,25 +68,25 @@ pub fn terminal_width(variable: impl Fn(&str) -> Option<String>) -> Option<usize
     }
 }
 
-/// The width of a terminal in characters; 80 if the terminal does not know its width.
+/// Returns the width of a terminal, in characters; 80 if the terminal does not report its width.
 fn columns(terminal: BorrowedFd<'_>) -> usize {
     let size = rustix::termios::tcgetwinsize(terminal);
     let columns = size.ok().map(|size| usize::from(size.ws_col));
     columns.filter(|columns| *columns > 0).unwrap_or(80)
 }
 
-/// True if texts may have colours: stdout is a terminal, the environment variable `NO_COLOR` is
-/// empty, and `TERM` is neither empty nor `dumb`. `variable` returns the value of an environment
-/// variable; a variable that is not set counts as empty.
+/// True if printed texts may have colours: stdout is a terminal, the environment variable
+/// `NO_COLOR` is empty, and `TERM` is neither empty nor `dumb`. `variable` returns the value of an
+/// environment variable; a variable that is not set counts as empty.
 pub fn has_colour(variable: impl Fn(&str) -> Option<String>) -> bool {
     let is_off = variable("NO_COLOR").is_some_and(|value| !value.is_empty());
     let term = variable("TERM").unwrap_or_default();
     is_terminal() && !is_off && term != "dumb" && !term.is_empty()
 }
 
-/// True if the locale has UTF-8. The first of the environment variables `LC_ALL`, `LC_CTYPE` and
-/// `LANG` that is set and not empty decides (POSIX, 8.2). `variable` returns the value of a
-/// variable.
+/// True if the locale uses UTF-8. The first of the environment variables `LC_ALL`, `LC_CTYPE` and
+/// `LANG` that is set and not empty decides (POSIX, 8.2). `variable` returns the value of an
+/// environment variable.
 pub fn has_unicode(variable: impl Fn(&str) -> Option<String>) -> bool {
     let names = ["LC_ALL", "LC_CTYPE", "LANG"];
     let locale = names.iter().filter_map(|name| variable(name)).find(|value| !value.is_empty());
@@ -94,7 +94,7 @@ pub fn has_unicode(variable: impl Fn(&str) -> Option<String>) -> bool {
     locale.ends_with("utf-8") || locale.ends_with("utf8")
 }
 
-/// Writes lines to stdout for a service, which continues when a line cannot be written.
+/// Writes the lines of a service to stdout. The service continues when a line cannot be written.
 #[derive(Debug, Default)]
 pub struct Lines {
     /// True if the last line was written incompletely. The next line then begins with a newline.
@@ -132,7 +132,7 @@ pub fn message(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
-/// Prints each line of `text` to stderr as a message of `interleaf`, unless `quiet`.
+/// Prints each line of `text` to stderr with the prefix `interleaf: `, unless `quiet`.
 pub fn note(quiet: bool, text: &str) {
     if !quiet {
         for line in text.lines() {
@@ -141,7 +141,7 @@ pub fn note(quiet: bool, text: &str) {
     }
 }
 
-/// Prints a failure, and returns the exit status of a process that ends with it.
+/// Prints a failure, and returns the exit status with which the process must end.
 pub fn print_failure(failure: Failure) -> ExitCode {
     match failure {
         Failure::Error { problem, hint } => {
@@ -162,9 +162,9 @@ pub fn forward_stderr(bytes: &[u8]) {
     let _ = io::stderr().lock().write_all(bytes);
 }
 
-/// Replaces `target` with `text`, atomically if the folder permits it: after a crash or on a full
-/// disk, and for each reader, the file has either the old or the new contents. A file in a
-/// read-only folder is overwritten in place. `-` is stdout.
+/// Replaces the contents of `target` with `text`. The replacement is atomic if the folder permits
+/// it: after a crash or on a full disk, and for each reader, the file has either the old or the new
+/// contents. A file in a read-only folder is overwritten in place. `-` is stdout.
 pub fn file(target: &Path, text: &str) -> Result<(), Failure> {
     match is_stdout(target) {
         true => data(text),
@@ -172,8 +172,8 @@ pub fn file(target: &Path, text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Replaces `target` with interim results, which are not synced: a power cut may lose them. A pipe,
-/// a device or stdout is skipped, because it gets only the final contents.
+/// Replaces the contents of `target` with interim results, which are not synced: a power cut may
+/// lose them. A pipe, a device and stdout are skipped, because they get only the final contents.
 pub fn interim(target: &Path, text: &str) -> Result<(), Failure> {
     let is_stream = fs::metadata(target).is_ok_and(|found| !found.is_file());
     match is_stream || is_stdout(target) {
@@ -187,7 +187,8 @@ pub fn growing(target: &Path, existing: Existing) -> Result<File, Failure> {
     replace::open_named(target, existing).map_err(|why| file_failure(target, &why))
 }
 
-/// Replaces `target` with `bytes` atomically, like [`fn@file`]. Here `-` is a file name.
+/// Replaces the contents of `target` with `bytes` atomically, like [`fn@file`], but takes the
+/// target `-` as the name of a file, not as stdout.
 pub fn bytes(target: &Path, bytes: &[u8]) -> Result<(), Failure> {
     replaced(target, bytes, Durability::Synced)
 }
@@ -196,8 +197,8 @@ fn replaced(target: &Path, bytes: &[u8], durability: Durability) -> Result<(), F
     replace::named(target, bytes, durability).map_err(|why| file_failure(target, &why))
 }
 
-/// Checks before long work begins that `target` can be written. Does not change the contents of the
-/// file.
+/// Checks, before long work begins, that `target` can be written. The contents of the file stay
+/// unchanged.
 pub fn check_writable(target: Option<&Path>) -> Result<(), Failure> {
     match target.filter(|target| !is_stdout(target)) {
         Some(target) => replace::check_named(target).map_err(|why| file_failure(target, &why)),
@@ -205,8 +206,8 @@ pub fn check_writable(target: Option<&Path>) -> Result<(), Failure> {
     }
 }
 
-/// True if the path names stdout. Opening stdout by its name would overwrite a redirected file from
-/// the beginning, and would fail for a socket.
+/// True if `target` names stdout. Stdout must not be opened by its name: this would overwrite a
+/// redirected file from the beginning, and would fail for a socket.
 fn is_stdout(target: &Path) -> bool {
     let names = ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"];
     names.iter().any(|name| target == Path::new(name))
@@ -226,18 +227,19 @@ pub fn file_failure(target: &Path, why: &io::Error) -> Failure {
     Failure::new(format!("{}: cannot be written: {why}", target.display()), hint)
 }
 
-/// A progress bar over bytes, drawn on a terminal only. The caller sets the number of bytes later.
+/// Returns a progress bar over bytes, which is drawn only on a terminal. The caller sets the number
+/// of bytes later.
 pub fn progress_bytes(label: &str) -> ProgressBar {
     let template = "{msg} {wide_bar} {binary_bytes}/{binary_total_bytes} {elapsed}";
     bar(0, label, template)
 }
 
-/// A progress bar over `steps` steps, drawn on a terminal only.
+/// Returns a progress bar over `steps` steps, which is drawn only on a terminal.
 pub fn progress(steps: u64, label: &str) -> ProgressBar {
     bar(steps, label, "{msg} {wide_bar} {pos}/{len} {elapsed}, about {eta} left")
 }
 
-/// A line with a message that changes, drawn on a terminal only.
+/// Returns a line with a message that changes, which is drawn only on a terminal.
 pub fn spinner() -> ProgressBar {
     bar(0, "", "{msg}")
 }

@@ -14,16 +14,16 @@ pub struct OutputOptions<'a> {
     pub json: bool,
     /// Print CSV in place of tables.
     pub csv: bool,
-    /// The file that the JSON document is recorded in; `-` is stdout.
+    /// The file to which the JSON document is written; `-` is stdout.
     pub output: Option<&'a Path>,
 }
 
-/// Checks before long work that the record (`output`), the HTML page (`report`) and the files
-/// `others` can be written.
+/// Checks, before long work begins, that the record (`output`), the HTML page (`report`) and the
+/// files `others` can be written.
 ///
 /// # Errors
-/// When one of the files cannot be written, when two of them are the same file, when one of them is
-/// an input of this command line, or when `report` cannot be the name of an HTML page.
+/// When one of these files cannot be written, when two of them are the same file, when one of them
+/// is an input of this command line, or when `report` cannot be the name of an HTML page.
 pub fn check_outputs(
     output: Option<&Path>,
     report: Option<&Path>,
@@ -46,8 +46,9 @@ pub fn check_outputs(
     Ok(())
 }
 
-/// Rejects the first of `options` that is given (`true`). `why` continues a sentence that begins
-/// with the name of the option, and `instead` one that begins with "leave it out, or".
+/// Fails if one of `options` is given; each entry has whether the option is given, and its name. In
+/// the error, `why` follows the name of the first given option, and `instead` follows "leave it
+/// out, or".
 ///
 /// # Errors
 /// When one of the options is given.
@@ -61,8 +62,8 @@ pub fn reject_given(options: &[(bool, &str)], why: &str, instead: &str) -> Resul
     }
 }
 
-/// True if two paths name the same file, which may not exist yet. False for stdout and for a device
-/// such as /dev/null, to which several outputs may go.
+/// True if `one` and `other` name the same file, which may not exist yet. False for stdout and for
+/// a device such as /dev/null, to which several outputs may go.
 fn is_same_file(one: &Path, other: &Path) -> bool {
     let is_device = fs::metadata(one).is_ok_and(|found| !found.is_file());
     let is_equal = one != Path::new("-")
@@ -71,15 +72,16 @@ fn is_same_file(one: &Path, other: &Path) -> bool {
     is_equal || identity(one).is_some_and(|one| identity(other) == Some(one))
 }
 
-/// The device and the inode of a regular file; `None` for stdout and for any other file.
+/// Returns the device number and the inode number of a regular file; `None` for stdout and for any
+/// other file.
 fn identity(path: &Path) -> Option<(u64, u64)> {
     let found =
         fs::metadata(path).ok().filter(|found| found.is_file() && path != Path::new("-"))?;
     Some((found.dev(), found.ino()))
 }
 
-/// Checks that `report` can be the name of an HTML page, and is not the file of the record
-/// (`output`).
+/// Checks that `report` can be the name of an HTML page, and is not the file `output` of the
+/// record.
 fn check_report(output: Option<&Path>, report: Option<&Path>) -> Result<(), Failure> {
     let (problem, hint) = match report {
         Some(report) if report == Path::new("-") => (
@@ -99,8 +101,8 @@ fn check_report(output: Option<&Path>, report: Option<&Path>) -> Result<(), Fail
     Err(Failure::new(problem, hint))
 }
 
-/// Checks that the command line names the output file `target`, if it exists, only once. A second
-/// name is that of an input, which the output would overwrite.
+/// Checks that the command line does not name the existing file `target` twice: as an output and as
+/// an input, which the output would overwrite.
 ///
 /// # Errors
 /// When the command line names the file more than once.
@@ -114,8 +116,8 @@ pub fn check_no_input(target: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Checks that the command line does not name the file `beside`, which is written together with the
-/// file `target` of the command-line option `option`.
+/// Checks that the command line does not name the file `beside`. This file is written together with
+/// `target`, the file of the command-line option `option`.
 ///
 /// # Errors
 /// When the command line names the file `beside` as an input or as another output.
@@ -133,14 +135,14 @@ pub fn check_beside(option: &str, target: &Path, beside: &Path) -> Result<(), Fa
     }
 }
 
-/// The words of this process's command line, except the command after `--`.
+/// Returns the words of this process's command line, up to `--`. Words after `--` are a command.
 fn own_words() -> Vec<String> {
     let words = std::env::args_os().skip(1).take_while(|word| word != "--");
     words.map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
-/// Counts how often the words of a command line name the file `target`, which exists. Links to the
-/// file count too.
+/// Counts how often the words of a command line name the existing file `target`. Links to the file
+/// count too.
 fn names_of(target: &Path, words: &[String]) -> usize {
     let Some(own) = identity(target) else { return 0 };
     count_names(words, |name| identity(Path::new(name)) == Some(own))
@@ -151,9 +153,9 @@ fn is_named(target: &Path, words: &[String]) -> bool {
     count_names(words, |name| is_same_file(target, Path::new(name))) > 0
 }
 
-/// Counts the names in the words of a command line for which `is_own` is true. A word may be a
-/// name, `--option=NAME`, `-oNAME`, a list of names separated by commas, or a name with a suffix
-/// (`NAME:PARAMETERS`, `NAME=SHARE`).
+/// Counts the file names in the words of a command line for which `is_own` is true. A word may be a
+/// file name, `--option=NAME`, `-oNAME`, a list of file names separated by commas, or a file name
+/// with a suffix (`NAME:PARAMETERS`, `NAME=SHARE`).
 fn count_names(words: &[String], is_own: impl Fn(&str) -> bool) -> usize {
     let names = words.iter().flat_map(|word| {
         let value = word.split_once('=').filter(|_| word.starts_with('-')).map(|(_, value)| value);
@@ -163,14 +165,14 @@ fn count_names(words: &[String], is_own: impl Fn(&str) -> bool) -> usize {
     names.filter(|name| is_own(name) || begins_with_own(name)).count()
 }
 
-/// True if an HTML page can have this name: the name ends with .html or .htm, or has no ending.
+/// True if `path` can be the name of an HTML page: it ends with .html or .htm, or has no ending.
 fn is_page(path: &Path) -> bool {
     let ending = path.extension().map(|ending| ending.to_ascii_lowercase());
     ending.is_none_or(|ending| ending == "html" || ending == "htm")
 }
 
-/// Writes a document to the file of `-o`, and prints it as JSON, CSV or text. With `-o -` only the
-/// JSON is printed.
+/// Writes the JSON document to the file of `-o`, if one is given, and prints the result as JSON,
+/// CSV or text as `options` request. With `-o -`, prints only the JSON document.
 ///
 /// # Errors
 /// When stdout or the file cannot be written.

@@ -1,5 +1,5 @@
-//! Converts errors of [`interleaf_linux`] to failures with a hint for the user, and opens the root
-//! below which a machine is read.
+//! Converts errors of [`interleaf_linux`] to failures with a hint for the user, and opens the root:
+//! the folder below which the files of a machine are read.
 
 use crate::Failure;
 use interleaf_linux::{
@@ -9,11 +9,11 @@ use interleaf_linux::{
 };
 use std::{io, path::Path};
 
-/// Returns the root below which a machine is read: the folder `captured` of a captured machine, or
-/// `/` if `captured` is `None`.
+/// Returns the root, below which the files of a machine are read: the folder `captured` of a
+/// captured machine, or `/` if `captured` is `None`.
 ///
 /// # Errors
-/// When the folder does not describe the memory of a machine.
+/// When the folder has no files that describe the memory of a machine.
 pub fn open_root(captured: Option<&Path>) -> Result<Root, Failure> {
     let Some(folder) = captured else { return Ok(Root::live()) };
     let root = Root::captured(folder);
@@ -30,7 +30,7 @@ pub fn open_root(captured: Option<&Path>) -> Result<Root, Failure> {
     ))
 }
 
-/// Rejects a captured machine, because no command can run on it.
+/// Fails if `root` is a captured machine, because no command can run on it.
 ///
 /// # Errors
 /// When `root` is a captured machine.

@@ -1,5 +1,5 @@
-//! Simulates a server under a policy written in Rust, as in docs/policies.md, and prints the
-//! record. The record compares the policy with the built-in policies.
+//! Simulates a server under a policy that is written in Rust, as in docs/policies.md, and prints
+//! the record, which compares this policy with the built-in policies.
 
 use core::time::Duration;
 use interleaf_job::machine::{MachineJob, OwnPolicy};

@@ -1,7 +1,7 @@
-//! Measures the rate of predictions in Rust; `tests/python-calls` compares this rate with the rate
-//! in Python. `predictions COUNT` computes the record of one choice of weights many times, then
-//! `COUNT` choices of weights in one call. The program prints the seconds for a record, and the
-//! choices per second.
+//! Measures how many predictions per second Rust computes; `tests/python-calls` compares this rate
+//! with that of Python. `predictions COUNT` first computes the record of one choice of weights many
+//! times, then predicts `COUNT` choices of weights in one call. It prints the seconds for one
+//! record, and the choices of weights per second.
 
 use interleaf_job::{
     option::{LoadChoice, WeightsChoice},
@@ -10,7 +10,7 @@ use interleaf_job::{
 use interleaf_model::{mix::Mix, weights::Weights};
 use std::{env, error::Error, io::Write as _, time::Instant};
 
-/// The number of records that are timed.
+/// Number of records that are computed to measure the time of one record.
 const RECORDS: u32 = 2000;
 
 fn main() -> Result<(), Box<dyn Error>> {

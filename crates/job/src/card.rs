@@ -1,4 +1,5 @@
-//! The job of `interleaf simulate card`: NVRAM cards under loads that options of fio describe.
+//! The job of `interleaf simulate card` simulates NVRAM cards under loads that options of fio
+//! describe.
 
 mod access;
 mod groups;
@@ -23,43 +24,43 @@ use interleaf_record::{
 use rayon::prelude::*;
 use std::path::PathBuf;
 
-/// Minimum number of I/Os for a meaningful 99.9999th percentile: of a million I/Os, one is slower
-/// than this percentile.
+/// Minimum number of I/Os for a meaningful 99.9999th percentile of latency: of a million I/Os, one
+/// is slower than this percentile.
 const IOS_OF_TAIL: u64 = 1_000_000;
 
 /// A load, the cards that it runs on, and all options of the simulation.
 #[derive(Clone, Debug)]
 pub struct CardJob {
-    /// The cards, with distinct names.
+    /// The cards that the load runs on, with distinct names.
     pub cards: Vec<Card>,
-    /// fio job files. If there are none, [`Self::options`] describes the load.
+    /// The fio job files that describe the load. If there are none, [`Self::options`] describes it.
     pub files: Vec<PathBuf>,
-    /// Options of fio that replace the options of every job. The queue depths are in
+    /// Options of fio that replace the same options of every fio job. The queue depths are in
     /// [`Self::depths`].
     pub options: FioOptions,
-    /// Queue depths, in outstanding requests. Each job of fio is simulated at each depth. `None`
-    /// for the depth that the job itself gives.
+    /// Queue depths, in outstanding requests. Each fio job is simulated at each of these depths.
+    /// With `None`, each fio job is simulated at its own depth.
     pub depths: Option<Depths>,
-    /// The initiator of loads and stores to the BAR; `None` for NVMe.
+    /// The initiator of loads and stores to the BAR; `None` for accesses through NVMe.
     pub initiator: Option<Initiator>,
     /// The number of stores to the BAR after which a thread reads from the BAR. The read makes the
     /// earlier stores durable.
     pub fsync: Option<u32>,
-    /// The moments at which the power fails.
+    /// The moments at which the power fails; `None` to simulate no power failure.
     pub power_failures: Option<Moments>,
-    /// True if the points become the curves of a platform (`--curves`). Without job files, default
+    /// True if the results become the curves of a platform (`--curves`). Without job files, default
     /// queue depths replace a missing depth, and default patterns a missing pattern. `fsync`,
-    /// rates, jobs that run together and several block sizes are errors.
+    /// rates, fio jobs that run together and several block sizes are errors.
     pub for_curves: bool,
-    /// True if the user gave fio's option `direct`, which bypasses the page cache.
+    /// True if the user gave fio's option `direct`, which makes fio bypass the page cache.
     pub is_direct: bool,
 }
 
-/// The results of a group of fio jobs on a card: of storage accesses (NVMe), or of loads and stores
-/// to the BAR (memory).
+/// The results of a group of fio jobs on a card. `Storage` has the results of accesses through
+/// NVMe, `Memory` those of loads and stores to the BAR.
 enum GroupResult {
     Storage(Box<Outcome>, Option<CardPowerFailure>),
-    /// The options of loads and stores to the BAR, and the outcome of each job.
+    /// The options of loads and stores to the BAR, and the outcome of each fio job.
     Memory(MemoryOptions, Vec<MemoryOutcome>),
 }
 
@@ -72,8 +73,8 @@ pub struct CheckedCardJob<'a> {
 }
 
 impl CardJob {
-    /// Creates the job of the load `options` on `cards`, through NVMe, with defaults for all other
-    /// options.
+    /// Creates a job that simulates the load `options` on `cards`, through NVMe, with defaults for
+    /// all other options.
     pub fn new(cards: Vec<Card>, options: FioOptions) -> Self {
         Self {
             cards,
@@ -88,11 +89,11 @@ impl CardJob {
         }
     }
 
-    /// Checks the job.
+    /// Checks the options of the job against each other and against each card.
     ///
     /// # Errors
-    /// The first option that is invalid, has no meaning for the kind of access (`--access`), or
-    /// does not fit a card.
+    /// When an option is invalid, has no meaning for the kind of access (`--access`), or does not
+    /// fit a card. The error names the first such option.
     pub fn checked(&self) -> Result<CheckedCardJob<'_>, Failure> {
         let memory = access::memory_options(self)?;
         let groups = groups::groups(self, memory.as_ref())?;
@@ -106,19 +107,19 @@ impl CardJob {
 }
 
 impl CheckedCardJob<'_> {
-    /// Returns a command for each point of the document, which simulates only this point. `card` is
-    /// the name or the file of the job's only card.
+    /// Returns a command line for each point of the document. The command simulates only this
+    /// point. `card` is the name or the file of the job's only card.
     pub fn commands(&self, card: &str) -> Vec<String> {
         let jobs = self.groups.iter().flat_map(|group| &group.jobs);
         let options = jobs.map(|job| groups::options(job, self.job.initiator));
         options.map(|it| format!("interleaf simulate card --card {card} {it}")).collect()
     }
 
-    /// Simulates each group of jobs on each card.
+    /// Simulates each group of fio jobs on each card.
     ///
     /// # Errors
-    /// The card does not support a load, no I/O ends within a measurement, or `progress` stops the
-    /// job.
+    /// When a card does not support a load, when no I/O ends within a measurement, or when
+    /// `progress` stops the job.
     pub fn run(&self, progress: &dyn Progress) -> Result<CardDocument, Failure> {
         let (cards, groups, moments) = (&self.job.cards, &self.groups, self.job.power_failures);
         let runs: Vec<(&Card, &Group)> =
@@ -164,7 +165,7 @@ impl CheckedCardJob<'_> {
     }
 }
 
-/// Refuses a point without an I/O, which has neither a bandwidth nor latencies.
+/// Fails if a point of the document has no I/O, and so neither a bandwidth nor latencies.
 fn check_counts(document: &CardDocument) -> Result<(), Failure> {
     let Some(point) = document.points.iter().find(|point| point.ios == 0) else { return Ok(()) };
     let CardPoint { card, iodepth, measured_s, .. } = point;
@@ -179,7 +180,7 @@ fn check_counts(document: &CardDocument) -> Result<(), Failure> {
 /// a card file.
 ///
 /// # Errors
-/// An unknown card, an invalid file, or a card given twice.
+/// When a card is unknown, a file is invalid, or a card is given twice.
 pub fn cards(names: &[String]) -> Result<Vec<Card>, Failure> {
     let mut cards: Vec<Card> = vec![];
     for name in names {
@@ -201,8 +202,8 @@ fn simulated(card: &Card, jobs: &[Job]) -> Result<Outcome, Failure> {
         .map_err(|why| Failure::new(why.to_string(), why.hint))
 }
 
-/// A note with the number of points that have fewer than [`IOS_OF_TAIL`] I/Os, too few for the
-/// 99.9999th percentile.
+/// Returns a note with the number of points that have fewer than [`IOS_OF_TAIL`] I/Os, too few for
+/// the 99.9999th percentile; no note if there are no such points.
 fn notes(document: &CardDocument) -> Vec<String> {
     let few = document.points.iter().filter(|point| point.ios < IOS_OF_TAIL).count();
     let note = || {

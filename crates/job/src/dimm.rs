@@ -1,4 +1,4 @@
-//! The job of `interleaf simulate dimm`: memory modules, command by command.
+//! The job of `interleaf simulate dimm` simulates memory modules, command by command.
 
 use crate::{
     Progress, check,
@@ -18,42 +18,45 @@ use interleaf_sim::dimm::{
 use rayon::prelude::*;
 use std::path::Path;
 
-/// The offered loads of a sweep, as fractions of the peak bandwidth. After these loads, the sweep
-/// has a point at the maximum load.
+/// The offered loads of a load sweep, as fractions of the peak bandwidth. The last point of a load
+/// sweep, after these loads, is at the maximum load.
 const SWEEP: [f64; 19] = [
     0.005, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7, 0.74, 0.78,
     0.82, 0.86,
 ];
 
-/// The lowest load, as a fraction of the peak bandwidth. At a lower load, nearly all simulated
-/// commands would be refreshes of idle memory, and a run would take far too long for its number of
-/// requests.
+/// The lowest allowed load, as a fraction of the peak bandwidth. At a lower load, nearly all
+/// simulated commands would be refreshes of idle memory, and a run would take far too long for its
+/// number of requests.
 const LOAD_MIN: f64 = 1e-4;
 
-/// `CHANNELS` is the default number of channels, `CHANNELS_MAX` the largest number.
+/// `CHANNELS` is the default number of channels of a memory system, `CHANNELS_MAX` the largest
+/// number.
 pub const CHANNELS: u32 = 12;
 pub const CHANNELS_MAX: u32 = 64;
 
 /// The largest number of outstanding lines of a channel that a user may choose.
 pub const OUTSTANDING_MAX: u32 = 65_536;
 
-/// Default of the round-trip latency between a core and the controller, ns.
+/// Default round-trip latency between a core and the memory controller, ns.
 pub const UNCORE_NS: f64 = 65.0;
 
-/// `REQUESTS` is the default number of lines that are accessed for each mix and load,
-/// `REQUESTS_MAX` the largest number.
+/// `REQUESTS` is the default number of lines that are accessed for each mix and load, summed over
+/// all channels. `REQUESTS_MAX` is the largest number.
 pub const REQUESTS: u64 = 1_000_000;
 pub const REQUESTS_MAX: u64 = 1_000_000_000_000;
 
-/// The reason, for an error message, why a mix may not name an order of its lines (`/random`).
+/// The reason that an error message gives if a mix names an order of its lines (`/random`), which
+/// is not allowed here.
 pub(crate) const ORDER_IN_MIX: &str = "the order of the lines is that of the pattern";
 
-/// Choices of the memory controller; `None` leaves the default, or a server's own choice.
+/// The user's choices of settings of the memory controller. With `None`, the default or the setting
+/// of the server stays.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ControllerChoice {
-    /// The rule that closes a row without queued requests.
+    /// The rule by which the controller closes a row without queued requests.
     pub row_policy: Option<RowPolicy>,
-    /// The refresh command that the controller uses.
+    /// The kind of refresh command that the controller uses.
     pub refresh: Option<Refresh>,
 }
 
@@ -62,7 +65,7 @@ impl ControllerChoice {
     /// ones.
     ///
     /// # Errors
-    /// Same-bank refresh of a module without this command.
+    /// When same-bank refresh is chosen for a module without this command.
     fn apply(self, setup: &mut Setup) -> Result<(), Failure> {
         if self.refresh == Some(Refresh::SameBank) && setup.device.timing.t_refi_sb == 0 {
             return Err(Failure::new(
@@ -77,10 +80,10 @@ impl ControllerChoice {
     }
 }
 
-/// A memory system with its modules.
+/// The properties of a memory system with equal modules in all channels.
 #[derive(Clone, Debug)]
 pub struct DimmSystem {
-    /// The module in each channel.
+    /// The memory module in each channel.
     pub device: Device,
     /// The number of channels, 1 to 64.
     pub channels: u32,
@@ -90,18 +93,18 @@ pub struct DimmSystem {
     pub outstanding: Option<u32>,
     /// Round-trip latency between a core and the controller, ns.
     pub uncore_ns: f64,
-    /// The choices of the memory controllers.
+    /// The user's choices for the memory controllers.
     pub controller: ControllerChoice,
     /// The seed of the random addresses, start times and pauses of the load.
     pub seed: u64,
 }
 
 impl DimmSystem {
-    /// Converts the memory system to a setup of the simulator. The outstanding lines of a channel
-    /// are divided among its sub-channels, rounded up.
+    /// Converts the memory system to a setup of the simulator. The number of outstanding lines of a
+    /// channel is divided by the number of its sub-channels, rounded up.
     ///
     /// # Errors
-    /// Same-bank refresh of a module without this command.
+    /// When same-bank refresh is chosen for a module without this command.
     pub fn setup(self) -> Result<Setup, Failure> {
         let mut setup = Setup::new(self.device, self.channels);
         setup.pattern = self.pattern;
@@ -116,11 +119,11 @@ impl DimmSystem {
     }
 }
 
-/// The setup of a built-in server: its modules, channels, cores and fabric.
+/// Returns the setup of the built-in server `name`: its modules, channels, cores and fabric.
 ///
 /// # Errors
-/// If no built-in server is called `name`, or for same-bank refresh of modules without this
-/// command.
+/// When no built-in server is called `name`, or when same-bank refresh is chosen for modules
+/// without this command.
 pub fn server(
     name: &str,
     pattern: Pattern,
@@ -158,7 +161,7 @@ pub struct DimmPoint {
 }
 
 impl DimmJob {
-    /// The points that [`Self::run`] simulates, in the order of the document.
+    /// Returns the points that [`Self::run`] simulates, in the order of the document.
     pub fn points(&self) -> Vec<DimmPoint> {
         let loads: Vec<Option<f64>> = match self.load {
             LoadChoice::Max => vec![None],
@@ -175,13 +178,12 @@ impl DimmJob {
         self.mixes.iter().flat_map(of_mix).collect()
     }
 
-    /// Checks that the number of requests suffices to measure a bandwidth, that the load is not too
-    /// low, and that no mix names an order of the lines (the pattern gives the order). Returns a
-    /// note for each load whose bandwidth will be inaccurate, with the number of requests that
-    /// would be enough.
+    /// Checks the load and the mixes of the job. Returns a note for each load whose measured
+    /// bandwidth will be inaccurate, with the number of requests that would be enough.
     ///
     /// # Errors
-    /// Fewer requests than a measurement of bandwidth needs, or a mix with an order.
+    /// When the number of requests does not suffice to measure a bandwidth, when the load is too
+    /// low, or when a mix names an order of the lines, which the pattern gives.
     pub(crate) fn check(&self) -> Result<Vec<(u64, String)>, Failure> {
         if let Some(mix) = self.mixes.iter().find(|mix| mix.random()) {
             return Err(Failure::new(
@@ -196,7 +198,7 @@ impl DimmJob {
     /// Checks that the load is not too low to be simulated.
     ///
     /// # Errors
-    /// A load below [`LOAD_MIN`].
+    /// When the load is below [`LOAD_MIN`].
     pub fn check_load(&self) -> Result<(), Failure> {
         let LoadChoice::At(load) = self.load else { return Ok(()) };
         let (gbps, peak_gbps) = (load.gbps(), self.setup.peak_gbps());
@@ -216,7 +218,7 @@ impl DimmJob {
     /// Simulates each point.
     ///
     /// # Errors
-    /// As [`Self::check`], or a stop by `progress`.
+    /// Under the conditions of [`Self::check`], or when `progress` stops the job.
     pub fn run(&self, progress: &dyn Progress) -> Result<DimmDocument, Failure> {
         let points = self.points();
         let pattern = PATTERNS.iter().find(|(_, pattern)| *pattern == self.setup.pattern);
@@ -233,7 +235,7 @@ impl DimmJob {
         Ok(document)
     }
 
-    /// The text of the options for the mixes, the load and the number of requests.
+    /// Formats the options for the mixes, the load and the number of requests.
     fn load_options(&self) -> String {
         let mixes: Vec<String> = self.mixes.iter().map(Mix::to_string).collect();
         let load = match self.load {
@@ -244,9 +246,9 @@ impl DimmJob {
         format!(" --mix {} --load {load} --requests {}", mixes.join(","), self.requests)
     }
 
-    /// Fails if the job has too few requests to measure a bandwidth at one of the loads. Returns a
-    /// note for each load at which the requests suffice only for an inaccurate bandwidth, with the
-    /// number of requests for an accurate bandwidth.
+    /// Checks the number of requests for each load of `points`. Returns a note for each load at
+    /// which the bandwidth will be inaccurate, with the number of requests for an accurate
+    /// bandwidth. Fails if the requests are too few to measure a bandwidth at one of the loads.
     fn short_runs(&self, points: &[DimmPoint]) -> Result<Vec<(u64, String)>, Failure> {
         let (setup, requests) = (&self.setup, self.requests);
         let mut notes: Vec<(u64, String)> = vec![];
@@ -282,8 +284,8 @@ impl DimmJob {
         Ok(notes)
     }
 
-    /// Simulates all points, on all cores of the computer. Each sub-channel of each point is a
-    /// separate task.
+    /// Simulates all points, on all cores of this computer. Each sub-channel of each point is a
+    /// task of its own.
     fn simulated(
         &self,
         points: &[DimmPoint],
@@ -295,8 +297,8 @@ impl DimmJob {
             let setup = Setup { mix: point.mix, ..self.setup.clone() };
             let of_part = |number: u32| {
                 check(progress)?;
-                // The accesses are divided evenly among the sub-channels. If there is a remainder,
-                // each of the first sub-channels gets one access more.
+                // The accesses are divided evenly among the sub-channels. If the division has a
+                // remainder, each of the first sub-channels gets one more access.
                 let rest = u64::from(u64::from(number) < self.requests % u64::from(parts));
                 let accesses = self.requests / u64::from(parts) + rest;
                 let mut energy = energy::CommandCounts::new(&setup.device);
@@ -307,9 +309,9 @@ impl DimmJob {
             };
             let pieces: Result<Vec<_>, Failure> = (0..parts).into_par_iter().map(of_part).collect();
             let mut pieces = pieces?;
-            // The bandwidths and the powers of the sub-channels are added, but the lengths of their
-            // measurements differ a little. Each energy is therefore scaled to the longest
-            // measurement before the sum.
+            // The powers of the sub-channels are added, but the lengths of their measurements
+            // differ a little. Each energy is therefore scaled to the length of the longest
+            // measurement before the energies are added.
             let seconds = 1e-9 * pieces.iter().map(|it| it.0.simulated_ns).fold(0.0, f64::max);
             pieces.iter_mut().for_each(|it| it.1 = it.1.map(|energy| energy.lasting(seconds)));
             Ok(together(pieces))
@@ -320,13 +322,13 @@ impl DimmJob {
     }
 }
 
-/// The number of points that a document has for each mix with the load `load`.
+/// Returns the number of points that a document has for each mix with the load `load`.
 pub(crate) fn loads(load: LoadChoice) -> usize {
     if load == LoadChoice::Sweep { SWEEP.len() + 1 } else { 1 }
 }
 
-/// Adds up the results and the energies of the sub-channels. The total energy is `None` if the
-/// energy of any sub-channel is unknown.
+/// Adds the results and the energies of the sub-channels. The total energy is `None` if the energy
+/// of any sub-channel is unknown.
 pub fn together(pieces: Vec<(ChannelResult, Option<Energy>)>) -> (ChannelResult, Option<Energy>) {
     let (parts, energies): (Vec<ChannelResult>, Vec<Option<Energy>>) = pieces.into_iter().unzip();
     let energy = energies.into_iter().reduce(|a, b| Some(a?.and(&b?))).flatten();
@@ -337,7 +339,7 @@ pub fn together(pieces: Vec<(ChannelResult, Option<Energy>)>) -> (ChannelResult,
 /// `FILE:NAME` for a file with several modules.
 ///
 /// # Errors
-/// An unknown name, a file that cannot be read, or a file with an invalid field.
+/// When the name is unknown, or when the file cannot be read or has an invalid field.
 pub fn device(name: &str, options: &Options) -> Result<Device, Failure> {
     let (path, module) = match name.rsplit_once(':') {
         Some((path, module)) if !Path::new(name).exists() => (path, Some(module)),

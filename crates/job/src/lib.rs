@@ -18,9 +18,9 @@ pub mod sweep;
 use interleaf_console::Failure;
 
 /// Receives the progress of a long computation, in steps such as points or cases, and may stop the
-/// computation. Several threads report steps at the same time.
+/// computation. Several threads report steps at the same time, so an implementation must be `Sync`.
 pub trait Progress: Sync {
-    /// A task of `steps` steps begins. The previous task ends.
+    /// A task of `steps` steps begins, and the previous task, if any, ends.
     fn begin(&self, steps: u64, task: &str);
 
     /// Renames the current task.
@@ -29,7 +29,7 @@ pub trait Progress: Sync {
     /// `steps` more steps of the current task are done.
     fn advance(&self, steps: u64);
 
-    /// The last task is done.
+    /// The last task ends.
     fn end(&self);
 
     /// True if the computation must stop. The computation then fails with [`stopped`].
@@ -38,7 +38,8 @@ pub trait Progress: Sync {
     }
 }
 
-/// Reports no steps, and never stops a computation.
+/// The progress of a computation that nobody watches: reports are ignored, and the computation is
+/// never stopped.
 impl Progress for () {
     fn begin(&self, _steps: u64, _task: &str) {}
 
@@ -49,7 +50,7 @@ impl Progress for () {
     fn end(&self) {}
 }
 
-/// The failure of a computation whose [`Progress`] stopped it.
+/// Returns the failure of a computation that its [`Progress`] stopped.
 pub fn stopped() -> Failure {
     Failure::new("the computation was stopped", "start it again")
 }
@@ -57,7 +58,7 @@ pub fn stopped() -> Failure {
 /// Fails if `progress` stopped the computation.
 ///
 /// # Errors
-/// [`stopped`].
+/// When `progress` stopped the computation; the error is that of [`stopped`].
 pub fn check(progress: &dyn Progress) -> Result<(), Failure> {
     if progress.is_stopped() { Err(stopped()) } else { Ok(()) }
 }

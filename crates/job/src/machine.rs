@@ -1,4 +1,4 @@
-//! The job of `interleaf simulate machine`: a policy on a machine with page migration.
+//! The job of `interleaf simulate machine` simulates a policy on a machine with page migration.
 
 use crate::{Progress, check, predict::for_tiers};
 use core::time::Duration;
@@ -26,7 +26,7 @@ const STEPS: u64 = 100;
 pub struct ScenarioChanges {
     /// The highest migration rate.
     pub migration_rate: Option<Bandwidth>,
-    /// Relative standard deviation of a counter reading.
+    /// Relative standard deviation of a reading of the simulated counters.
     pub counter_noise: Option<Percent>,
     /// The seed of the random errors of counters and of hotness samples.
     pub seed: Option<u64>,
@@ -47,7 +47,7 @@ impl ScenarioChanges {
     }
 }
 
-/// A simulation with all its options. The scenario was checked before.
+/// A simulation with all its options. The scenario has already been checked.
 #[derive(Clone, Debug)]
 pub struct MachineJob {
     /// The machine and its workloads.
@@ -60,30 +60,30 @@ pub struct MachineJob {
     pub weights: Option<Weights>,
     /// Relative error of the curves that the policy uses.
     pub curve_error: Percent,
-    /// True if every other policy is simulated too, for comparison.
+    /// True if every other built-in policy is simulated too, for comparison.
     pub compare: bool,
 }
 
-/// A function that is called with the index and the local tiers of a domain, and returns the policy
-/// of the domain.
+/// Makes the policy of a domain. The function is called with the index and the local tiers of the
+/// domain.
 pub type MakePolicy<'a> = dyn Fn(usize, &[TierLayout]) -> Box<dyn Policy> + 'a;
 
 /// A policy that the caller implements, and that is not one of the built-in policies
 /// ([`PolicyKind`]).
 pub struct OwnPolicy<'a> {
-    /// The name of the policy in the record.
+    /// The name of the policy in the record of the simulation.
     pub name: &'a str,
     /// Called once for each domain; returns the policy of the domain.
     pub make: &'a MakePolicy<'a>,
 }
 
-/// The simulated time: `asked` if it is given, otherwise `own` (the time in the scenario file),
-/// otherwise [`DURATION_S`].
+/// Returns the simulated time: `asked` if it is given, otherwise `own`, which is the time in the
+/// scenario file, otherwise [`DURATION_S`].
 pub fn duration(asked: Option<Time>, own: Option<Time>) -> Duration {
     Duration::from_secs_f64(asked.or(own).map_or(DURATION_S, Time::seconds))
 }
 
-/// True if a policy uses curves, and so depends on [`MachineJob::curve_error`].
+/// True if the policy uses curves, and therefore depends on [`MachineJob::curve_error`].
 pub const fn uses_curves(policy: PolicyKind) -> bool {
     matches!(policy, PolicyKind::Guided)
 }
@@ -92,15 +92,15 @@ impl MachineJob {
     /// Simulates the policy, and with `compare` also every other policy.
     ///
     /// # Errors
-    /// Weights with a policy that is not static, weights for other tiers, invalid curves, or a stop
-    /// by `progress`.
+    /// When weights are given for a policy that is not static or do not match the tiers, when
+    /// curves are invalid, or when `progress` stops the job.
     pub fn run(&self, progress: &dyn Progress) -> Result<SimulateDocument, Failure> {
         self.run_beside(&|| self.best_static(), progress)
     }
 
-    /// The best static weights, with which every policy is compared; `None` if the pages do not fit
-    /// into the tiers. Jobs that differ only in policy, noise, seed, migration or hotness sampling
-    /// have the same best static weights.
+    /// Returns the best static weights, with which every policy is compared; `None` if the pages do
+    /// not fit into the tiers. Jobs that differ only in policy, noise, seed, migration or hotness
+    /// sampling have the same best static weights.
     pub fn best_static(&self) -> Option<StaticBest> {
         static_best(&self.scenario, self.duration.as_secs_f64())
     }
@@ -109,7 +109,7 @@ impl MachineJob {
     /// share the result of [`Self::best_static`].
     ///
     /// # Errors
-    /// The errors of [`Self::run`].
+    /// Under the conditions of [`Self::run`].
     pub fn run_beside(
         &self,
         best: &dyn Fn() -> Option<StaticBest>,
@@ -126,7 +126,7 @@ impl MachineJob {
     /// built-in policies.
     ///
     /// # Errors
-    /// The errors of [`Self::run`].
+    /// Under the conditions of [`Self::run`].
     pub fn run_own(
         &self,
         own: &OwnPolicy<'_>,
@@ -139,7 +139,8 @@ impl MachineJob {
         self.compared(&prepared, own.name, run, &others, progress)
     }
 
-    /// Simulates `run`, the run of the policy `name`, and then each trial of `others`.
+    /// Completes `run`, the run of the policy `name`, and then simulates each trial of `others`.
+    /// Returns the document that compares all of them.
     fn compared<'a>(
         &'a self,
         prepared: &PreparedScenario<'a>,
@@ -159,8 +160,8 @@ impl MachineJob {
         Ok(document)
     }
 
-    /// The job's policy with the job's weights and curve error. Fails if weights are given for a
-    /// policy other than [`PolicyKind::Static`].
+    /// Returns a trial of the job's policy with the job's weights and curve error. Fails if weights
+    /// are given for a policy other than [`PolicyKind::Static`].
     fn trial(&self) -> Result<Trial, Failure> {
         let policy = self.policy;
         if self.weights.is_some() && policy != PolicyKind::Static {
@@ -179,7 +180,8 @@ impl MachineJob {
         })
     }
 
-    /// The trials of every policy except `own`, for comparison; none without `compare`.
+    /// Returns trials of all policies except `own`, for the comparison; no trials without
+    /// `compare`.
     fn others(&self, own: Option<PolicyKind>) -> Result<Vec<Trial>, Failure> {
         if !self.compare {
             return Ok(vec![]);
@@ -217,7 +219,8 @@ fn started<'a>(prepared: &PreparedScenario<'a>, trial: &Trial) -> Result<Run<'a>
     prepared.start(trial).map_err(interleaf_catalog::curve_failure)
 }
 
-/// Simulates `run` to its end.
+/// Simulates `run`, the run of the policy `policy`, to its end. Reports the progress, and returns
+/// the outcome.
 fn completed<'a>(
     prepared: &PreparedScenario<'a>,
     mut run: Run<'a>,

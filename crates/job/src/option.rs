@@ -1,7 +1,4 @@
-//! Parsers of the texts of options, with their units and ranges.
-//!
-//! An error has the form `PROBLEM: write ALLOWED`. The command line prints `write ALLOWED` as a
-//! hint.
+//! Parses the texts of options, with their units and ranges.
 
 use interleaf_model::{
     mix::Mix,
@@ -20,23 +17,23 @@ use std::{fmt::Display, str::FromStr};
 /// The highest number of threads of a prediction or a simulation.
 pub const THREADS_MAX: u32 = 65536;
 
-/// The largest relative error of the curves that a policy uses.
+/// The largest relative error, positive or negative, of the curves that a policy uses.
 pub const CURVE_ERROR_MAX: f64 = 0.9;
 
 /// The access patterns of a DIMM simulation, by name.
 pub const PATTERNS: [(&str, Pattern); 3] =
     [("random", Pattern::Random), ("stream", Pattern::Stream), ("hot-bank", Pattern::HotBank)];
 
-/// The weights for which a prediction has rows.
+/// The choices of weights for which a prediction has rows.
 #[derive(Clone, Debug, PartialEq)]
 pub enum WeightsChoice {
-    /// Each ratio of whole numbers up to 10.
+    /// Each ratio of whole numbers from 0 to 10; an error if the platform has too many tiers.
     All,
     /// The weights to try, in order.
     List(Vec<Weights>),
 }
 
-/// The load of a traffic mix.
+/// The choice of the load of a traffic mix.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LoadChoice {
     /// The load that reaches the highest bandwidth.
@@ -50,7 +47,7 @@ pub enum LoadChoice {
 /// Parses a traffic mix: a name of MLC, or a read share.
 ///
 /// # Errors
-/// The problem and the allowed values, as `PROBLEM: write ALLOWED`.
+/// When `text` is invalid. The error has the form `PROBLEM: write ALLOWED`.
 pub fn mix(text: &str) -> Result<Mix, String> {
     text.parse().map_err(|why| format!("{why}: {}", interleaf_model::mix::MixError::hint()))
 }
@@ -58,7 +55,7 @@ pub fn mix(text: &str) -> Result<Mix, String> {
 /// Parses a list of weights with commas between them, or `all`.
 ///
 /// # Errors
-/// The problem and the allowed values, as `PROBLEM: write ALLOWED`.
+/// When `text` is invalid. The error has the form `PROBLEM: write ALLOWED`.
 pub fn weights_choice(text: &str) -> Result<WeightsChoice, String> {
     if text == "all" {
         return Ok(WeightsChoice::All);
@@ -71,13 +68,13 @@ pub fn weights_choice(text: &str) -> Result<WeightsChoice, String> {
 /// Parses weights such as `3:1`.
 ///
 /// # Errors
-/// The problem and the allowed values, as `PROBLEM: write ALLOWED`.
+/// When `text` is invalid. The error has the form `PROBLEM: write ALLOWED`.
 pub fn weights(text: &str) -> Result<Weights, String> {
     text.parse().map_err(|why| wrong_weights(text, &why, "3:1"))
 }
 
-/// The error of a text that is not a valid list of weights. If the text has numbers with another
-/// separator, such as `3/1`, the error proposes the same numbers with colons.
+/// Returns the error of a text that is not a valid list of weights. If the text has numbers with
+/// another separator, such as `3/1`, the error proposes the same numbers with colons.
 fn wrong_weights(text: &str, why: &WeightsError, example: &str) -> String {
     let digits = |word: &&str| !word.is_empty();
     let words = text.split(|c: char| !c.is_ascii_digit()).filter(digits).collect::<Vec<_>>();
@@ -92,8 +89,8 @@ fn wrong_weights(text: &str, why: &WeightsError, example: &str) -> String {
     }
 }
 
-/// Returns a parser of whole numbers from `least` to `most`. Its error shows the valid number
-/// `example`.
+/// Returns a parser of whole numbers from `least` to `most`. The parser's error shows the valid
+/// number `example`.
 pub fn within<T>(
     least: T,
     most: T,
@@ -113,7 +110,7 @@ where
 /// Parses a number of threads, 1 to [`THREADS_MAX`].
 ///
 /// # Errors
-/// The problem and the allowed values, as `PROBLEM: write ALLOWED`.
+/// When `text` is invalid. The error has the form `PROBLEM: write ALLOWED`.
 pub fn threads(text: &str) -> Result<u32, String> {
     within(1, THREADS_MAX, 16)(text)
 }
@@ -121,7 +118,7 @@ pub fn threads(text: &str) -> Result<u32, String> {
 /// Parses a seed.
 ///
 /// # Errors
-/// The problem and the allowed values, as `PROBLEM: write ALLOWED`.
+/// When `text` is invalid. The error has the form `PROBLEM: write ALLOWED`.
 pub fn seed(text: &str) -> Result<u64, String> {
     within(0, u64::MAX, 1)(text)
 }
@@ -129,7 +126,7 @@ pub fn seed(text: &str) -> Result<u64, String> {
 /// Parses `max`, `sweep`, or a bandwidth with its unit.
 ///
 /// # Errors
-/// The problem and the allowed values, as `PROBLEM: write ALLOWED`.
+/// When `text` is invalid. The error has the form `PROBLEM: write ALLOWED`.
 pub fn load(text: &str) -> Result<LoadChoice, String> {
     match text {
         "max" => Ok(LoadChoice::Max),
@@ -147,7 +144,7 @@ pub fn load(text: &str) -> Result<LoadChoice, String> {
 /// Parses a quantity with a unit. The error shows the valid text `example`.
 ///
 /// # Errors
-/// The problem and the allowed values, as `PROBLEM: write ALLOWED`.
+/// When `text` is invalid. The error has the form `PROBLEM: write ALLOWED`.
 pub fn quantity<T: FromStr<Err = UnitError>>(text: &str, example: &str) -> Result<T, String> {
     text.parse().map_err(|why: UnitError| {
         let one_of = if why.allowed.contains(',') { "one of" } else { "the unit" };
@@ -159,7 +156,7 @@ pub fn quantity<T: FromStr<Err = UnitError>>(text: &str, example: &str) -> Resul
 /// `example`.
 ///
 /// # Errors
-/// The problem and the allowed values, as `PROBLEM: write ALLOWED`.
+/// When `text` is invalid. The error has the form `PROBLEM: write ALLOWED`.
 pub fn percent(text: &str, range: [f64; 2], example: &str) -> Result<Percent, String> {
     let [least, most] = range;
     let percent: Percent = quantity(text, example)?;
@@ -172,7 +169,7 @@ pub fn percent(text: &str, range: [f64; 2], example: &str) -> Result<Percent, St
 /// Parses a simulated time with its unit, from 1 ms to 24 h ([`DURATION_S`]).
 ///
 /// # Errors
-/// The problem and the allowed values, as `PROBLEM: write ALLOWED`.
+/// When `text` is invalid. The error has the form `PROBLEM: write ALLOWED`.
 pub fn time(text: &str) -> Result<Time, String> {
     let time: Time = quantity(text, "600s")?;
     let [least, most] = DURATION_S;
@@ -185,7 +182,7 @@ pub fn time(text: &str) -> Result<Time, String> {
 /// Parses a size with its unit, above 0.
 ///
 /// # Errors
-/// The problem and the allowed values, as `PROBLEM: write ALLOWED`.
+/// When `text` is invalid. The error has the form `PROBLEM: write ALLOWED`.
 pub fn size(text: &str) -> Result<Bytes, String> {
     let size: Bytes = quantity(text, "48GiB")?;
     if size.get() > 0 {
@@ -197,7 +194,7 @@ pub fn size(text: &str) -> Result<Bytes, String> {
 /// Parses a migration rate with its unit, above 0 and at most 100 TB/s.
 ///
 /// # Errors
-/// The problem and the allowed values, as `PROBLEM: write ALLOWED`.
+/// When `text` is invalid. The error has the form `PROBLEM: write ALLOWED`.
 pub fn rate(text: &str) -> Result<Bandwidth, String> {
     let rate: Bandwidth = quantity(text, "4GB/s")?;
     if rate.gbps() > 0.0 && rate.gbps() <= BANDWIDTH_MAX_GBPS {
@@ -209,7 +206,7 @@ pub fn rate(text: &str) -> Result<Bandwidth, String> {
 /// Parses the relative standard deviation of a counter, 0% to 50%.
 ///
 /// # Errors
-/// The problem and the allowed values, as `PROBLEM: write ALLOWED`.
+/// When `text` is invalid. The error has the form `PROBLEM: write ALLOWED`.
 pub fn noise(text: &str) -> Result<Percent, String> {
     let noise: Percent = quantity(text, "2%")?;
     if (0.0..=NOISE_MAX).contains(&noise.fraction()) {
@@ -221,7 +218,7 @@ pub fn noise(text: &str) -> Result<Percent, String> {
 /// Parses a relative error of curves, -90% to 90%.
 ///
 /// # Errors
-/// The problem and the allowed values, as `PROBLEM: write ALLOWED`.
+/// When `text` is invalid. The error has the form `PROBLEM: write ALLOWED`.
 pub fn curve_error(text: &str) -> Result<Percent, String> {
     let error: Percent = quantity(text, "20%")?;
     if error.fraction().abs() <= CURVE_ERROR_MAX {
@@ -230,10 +227,8 @@ pub fn curve_error(text: &str) -> Result<Percent, String> {
     Err(format!("an error of {text} is not between -90% and 90%: write a percentage such as 20%"))
 }
 
-/// Parses the percentage by which `plan` varies assumed figures, 1% to 90%, as a fraction.
-///
-/// # Errors
-/// The problem and the allowed values, as `PROBLEM: write ALLOWED`.
+/// Parses the percentage by which `plan` varies assumed figures, 1% to 90%. Returns it as a
+/// fraction.
 pub fn vary(text: &str) -> Result<f64, String> {
     within(1, 90, 20)(text.trim_end_matches('%')).map(|percent: u8| f64::from(percent) / 100.0)
 }
@@ -241,15 +236,15 @@ pub fn vary(text: &str) -> Result<f64, String> {
 /// Parses the access pattern of a DIMM simulation: `random`, `stream` or `hot-bank`.
 ///
 /// # Errors
-/// The problem and the allowed values, as `PROBLEM: write ALLOWED`.
+/// When `text` is invalid. The error has the form `PROBLEM: write ALLOWED`.
 pub fn pattern(text: &str) -> Result<Pattern, String> {
     named("pattern", text, &PATTERNS)
 }
 
-/// Parses the name of a row policy.
+/// Parses the name of a row policy: `open`, `closed` or `adaptive`.
 ///
 /// # Errors
-/// The problem and the allowed values, as `PROBLEM: write ALLOWED`.
+/// When `text` is invalid. The error has the form `PROBLEM: write ALLOWED`.
 pub fn row_policy(text: &str) -> Result<RowPolicy, String> {
     named("row policy", text, &RowPolicy::ALL.map(|policy| (policy.name(), policy)))
 }
@@ -257,7 +252,7 @@ pub fn row_policy(text: &str) -> Result<RowPolicy, String> {
 /// Parses the name of a refresh mode.
 ///
 /// # Errors
-/// The problem and the allowed values, as `PROBLEM: write ALLOWED`.
+/// When `text` is invalid. The error has the form `PROBLEM: write ALLOWED`.
 pub fn refresh(text: &str) -> Result<Refresh, String> {
     named("refresh mode", text, &Refresh::ALL.map(|refresh| (refresh.name(), refresh)))
 }
@@ -275,7 +270,7 @@ fn named<T: Copy>(kind: &str, text: &str, values: &[(&str, T)]) -> Result<T, Str
 /// Parses the round-trip latency between a core and the memory controller, 0 to 10000 ns.
 ///
 /// # Errors
-/// The problem and the allowed values, as `PROBLEM: write ALLOWED`.
+/// When `text` is invalid. The error has the form `PROBLEM: write ALLOWED`.
 pub fn uncore(text: &str) -> Result<f64, String> {
     let ns = text.parse::<f64>().ok().filter(|ns| (0.0..=10_000.0).contains(ns));
     ns.ok_or_else(|| {

@@ -1,6 +1,7 @@
-//! The job of `interleaf plan` predicts one demand, or several demands with shares of time, on each
-//! of several configurations of a server. The result has the speed, energy, cost and capacity of
-//! each configuration, the Pareto front, and the recommended configuration.
+//! The job of `interleaf plan` predicts one demand, or several demands that run one after the
+//! other, on each of several configurations of a server. The result has the speed, energy, cost and
+//! capacity of each configuration, the Pareto front, and the recommended configuration. A demand's
+//! share is its share of the time.
 //!
 //! ```text
 //! configuration ──▶ machine: platform, populated channels, expanders      [`machine`]
@@ -49,10 +50,10 @@ use machine::Candidate;
 use performance::{Assumed, Performance, Source};
 use std::collections::BTreeSet;
 
-/// The work for which the configurations are compared.
+/// The work by which the configurations are compared.
 #[derive(Clone, Copy, Debug)]
 pub enum Planned<'a> {
-    /// A mix at its highest bandwidth.
+    /// Traffic of this mix at its highest bandwidth.
     Mix(Mix),
     /// One demand, or several demands that run one after the other.
     Demands(&'a [DemandShare]),
@@ -70,13 +71,13 @@ pub struct PlanJob<'a> {
     /// The name of the configuration that all configurations are compared with. Default: the first
     /// of `configurations`.
     pub baseline: Option<String>,
-    /// Memory that each demand needs, in place of the footprint that its file states. Default: this
-    /// footprint, if the file states one.
+    /// The memory that each demand needs, in place of the footprint in the demand's file. Default:
+    /// the footprint in the file, if the file states one.
     pub footprint: Option<Bytes>,
-    /// The number of threads of each demand; a number above the cores is cut to one thread for each
-    /// core. Default: the number of threads of the demand's runs.
+    /// The number of threads of each demand; a number above the cores is reduced to one thread for
+    /// each core. Default: the number of threads of the demand's measured runs.
     pub threads: Option<u32>,
-    /// The merit by which a configuration is recommended.
+    /// The merit that decides which configuration is recommended.
     pub goal: Goal,
     /// True if a configuration that cannot be bought yet may be recommended too.
     pub future: bool,
@@ -84,10 +85,11 @@ pub struct PlanJob<'a> {
     pub vary: f64,
 }
 
-/// The named configurations, or all configurations if none is named.
+/// Returns the configurations that `names` lists, or all built-in configurations if `names` is
+/// empty.
 ///
 /// # Errors
-/// An unknown name, an invalid file, or a configuration that is named twice.
+/// When a name is unknown, a file is invalid, or a configuration is named twice.
 pub fn configurations(names: &[String]) -> Result<Vec<Configuration>, Failure> {
     if names.is_empty() {
         return interleaf_catalog::configurations();
@@ -108,11 +110,11 @@ pub fn configurations(names: &[String]) -> Result<Vec<Configuration>, Failure> {
 }
 
 impl PlanJob<'_> {
-    /// Assesses all configurations.
+    /// Predicts and assesses all configurations, and returns the document of the plan.
     ///
     /// # Errors
-    /// A platform, drive or part that does not exist, a baseline that is not among the
-    /// configurations or whose memory does not hold each demand, or a stop by `progress`.
+    /// When a platform, drive or part does not exist, when the baseline is not among the
+    /// configurations or its memory does not hold each demand, or when `progress` stops the job.
     pub fn run(&self, progress: &dyn Progress) -> Result<PlanDocument, Failure> {
         let candidates: Vec<Candidate> =
             self.configurations.iter().map(Candidate::load).collect::<Result<_, _>>()?;
@@ -200,7 +202,7 @@ impl PlanJob<'_> {
         })
     }
 
-    /// For each demand, its share of the run time on the baseline.
+    /// Returns, for each demand, its share of the run time on the baseline.
     fn shares(&self) -> Vec<f64> {
         match self.planned {
             Planned::Mix(_) => vec![1.0],
@@ -208,8 +210,8 @@ impl PlanJob<'_> {
         }
     }
 
-    /// The demands with their shares, for the document. A document of a single demand has an empty
-    /// list.
+    /// Returns the demands with their shares, for the document. The list is empty if there is only
+    /// one demand.
     fn demands(&self, sources: &[Source<'_>]) -> Vec<PlanDemand> {
         let several = sources.iter().zip(self.shares()).filter(|_| sources.len() > 1);
         let document = |(source, share): (&Source<'_>, f64)| {
@@ -220,7 +222,7 @@ impl PlanJob<'_> {
         several.map(document).collect()
     }
 
-    /// Checks that the memory of the baseline configuration holds each demand.
+    /// Checks that the memory of the baseline configuration holds each demand of the plan.
     fn check_baseline(
         &self,
         sources: &[Source<'_>],
@@ -253,7 +255,7 @@ impl PlanJob<'_> {
         Err(Failure::new(format!("{name}, the baseline, does not hold {problems}"), hint))
     }
 
-    /// The index of the baseline in `configurations`.
+    /// Returns the index of the baseline in `configurations`.
     fn baseline(&self) -> Result<usize, Failure> {
         let Some(name) = &self.baseline else { return Ok(0) };
         let names: Vec<&str> = self.configurations.iter().map(|own| own.name.as_str()).collect();
@@ -290,7 +292,7 @@ impl PlanJob<'_> {
         Ok(())
     }
 
-    /// The parts of all configurations, with their prices.
+    /// Returns the parts of all configurations, with their prices.
     fn parts_documents(&self) -> Vec<PlanPart> {
         let is_used = |name: &String| {
             self.configurations.iter().any(|own| own.parts.iter().any(|part| part.name == *name))
@@ -306,7 +308,7 @@ impl PlanJob<'_> {
         parts.map(document).collect()
     }
 
-    /// A warning if the source of a price says that the price is a placeholder.
+    /// Returns a warning if the source of any price says that the price is a placeholder.
     fn placeholders(&self) -> Option<String> {
         let parts = self.parts_documents();
         let energy = self.parts.energy.as_ref().map(|energy| &energy.source);
@@ -323,7 +325,7 @@ impl PlanJob<'_> {
         })
     }
 
-    /// A warning if the user asks for more threads than a configuration has cores.
+    /// Returns a warning if the user asks for more threads than a configuration has cores.
     fn too_many_threads(&self, candidates: &[Candidate]) -> Option<String> {
         let threads = self.threads.filter(|_| matches!(self.planned, Planned::Demands(_)))?;
         let cores = candidates.iter().map(|own| own.machine.cpu.cores);
@@ -366,13 +368,13 @@ impl PlanJob<'_> {
     }
 }
 
-/// The text that describes several demands and their shares: `60 % hpcg, 40 % cloverleaf`.
+/// Formats several demands with their shares: `60 % hpcg, 40 % cloverleaf`.
 fn mixture(demands: &[PlanDemand]) -> String {
     let part = |own: &PlanDemand| format!("{} % {}", short_number(100.0 * own.share), own.name);
     demands.iter().map(part).collect::<Vec<_>>().join(", ")
 }
 
-/// The inputs of all predictions with their provenance, each input once.
+/// Returns the inputs of all predictions with their provenance, each input once.
 fn inputs(predictions: &Predictions) -> Vec<(String, Provenance)> {
     let mut all: Vec<(String, Provenance)> = vec![];
     for input in predictions.rows.iter().flatten().flat_map(|own| &own.inputs) {

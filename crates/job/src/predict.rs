@@ -1,4 +1,4 @@
-//! The job of `interleaf predict`: bandwidth, latency and speed-up by weights.
+//! The job of `interleaf predict` predicts bandwidth, latency and speed-up for choices of weights.
 
 use crate::{
     Progress, check,
@@ -19,29 +19,30 @@ use interleaf_model::{
 use interleaf_record::predict::{PredictDocument, Subject, missed_runs, no_platform, not_counted};
 use rayon::prelude::*;
 
-/// A requested load may exceed the bandwidth that the threads reach by this fraction, which is more
-/// than the rounding error of the computed bandwidth.
+/// The fraction by which a requested load may exceed the bandwidth that the threads reach. It is
+/// larger than the rounding error of the computed bandwidth.
 const ROUNDING: f64 = 1e-6;
 
-/// Maximum number of combinations of weights that a prediction tries. Weights from 0 to 10 fit for
-/// four tiers (11^4 = 14,641 combinations); for five tiers the weights end at 6.
+/// Maximum number of combinations of weights that a prediction tries. Weights from 0 to 10 stay
+/// below it with four tiers (11^4 = 14,641 combinations); with five tiers, the largest weight is 6.
 const RATIOS_MAX: u64 = 20_000;
 
-/// Maximum number of tiers for which the record has a row for each default ratio. Two tiers have
-/// fewer than a hundred ratios, but three tiers have about a thousand, too many for a table.
+/// Maximum number of tiers for which the record has a row for each ratio that is tried by default.
+/// Two tiers have fewer than a hundred ratios, but three tiers have about a thousand, too many for
+/// a table.
 const TIERS_TABLED: usize = 2;
 
 /// The number of points of a load sweep.
 const SWEEP_STEPS: usize = 25;
 
-/// Minimum number of items for which several threads are used. The computation of a row takes tens
-/// of microseconds, about the same as waking a thread (assumed).
+/// Minimum number of items that are computed by several threads. The computation of a row takes
+/// tens of microseconds, about the same as waking a thread (assumed).
 const PARALLEL_MIN: usize = 8;
 
-/// The traffic of a prediction.
+/// The traffic that is predicted.
 #[derive(Clone, Copy, Debug)]
 pub enum Traffic<'a> {
-    /// The traffic of a bandwidth benchmark.
+    /// The traffic of a bandwidth benchmark with this mix.
     Mix(Mix),
     /// The demand of a workload.
     Demand(&'a Demand),
@@ -52,14 +53,14 @@ pub enum Traffic<'a> {
 pub struct PredictJob<'a> {
     /// The platform on which the traffic is predicted.
     pub platform: &'a Platform,
-    /// A mix or a workload.
+    /// The traffic that is predicted: a mix or a workload's demand.
     pub traffic: Traffic<'a>,
-    /// The number of threads. Default: for a workload the threads of its runs, at most one for each
-    /// core; for a mix as many as saturate the platform.
+    /// The number of threads. Default: for a workload, the number of threads of its measured runs,
+    /// at most one for each core; for a mix, the number that saturates the platform.
     pub threads: Option<u32>,
-    /// The weights. Default: each ratio of whole numbers up to 10, or up to a smaller number on a
-    /// platform with many tiers. With three or more tiers, the record then has only the best ratio
-    /// of each set of tiers.
+    /// The weights to predict. Default: each ratio of whole numbers up to 10, or up to a smaller
+    /// number on a platform with many tiers. With three or more tiers, the record then has only the
+    /// best ratio of each set of tiers.
     pub weights: Option<WeightsChoice>,
     /// The load of a mix; [`LoadChoice::Max`] for a workload.
     pub load: LoadChoice,
@@ -69,8 +70,8 @@ impl PredictJob<'_> {
     /// Predicts every choice of weights.
     ///
     /// # Errors
-    /// Weights that do not match the tiers, a load above the bandwidth of the first tier, a load
-    /// that is given for a workload, or a stop by `progress`.
+    /// When weights do not match the tiers, when a load is above the bandwidth of the first tier or
+    /// is given for a workload, or when `progress` stops the job.
     pub fn run(&self, progress: &dyn Progress) -> Result<PredictDocument, Failure> {
         let weights = self.choice()?;
         self.with(|at| {
@@ -102,7 +103,7 @@ impl PredictJob<'_> {
         })
     }
 
-    /// A warning if the user asks for more threads than the platform has cores.
+    /// Returns a warning if the user asks for more threads than the platform has cores.
     fn too_many_threads(&self) -> Option<String> {
         let cores = self.platform.cpu.cores;
         let threads = self.threads.filter(|threads| *threads > cores)?;
@@ -117,7 +118,7 @@ impl PredictJob<'_> {
     /// returns the results in the order of `weights`.
     ///
     /// # Errors
-    /// The errors of [`Self::run`].
+    /// Under the conditions of [`Self::run`].
     pub fn rows<T: Send>(
         &self,
         weights: &[Weights],
@@ -129,7 +130,7 @@ impl PredictJob<'_> {
         })
     }
 
-    /// Prepares the traffic at the job's load, and calls `run` with the prepared traffic.
+    /// Prepares the traffic at the job's load, and passes it to `run`, whose result is returned.
     fn with<T>(
         &self,
         run: impl FnOnce(&PreparedTraffic<'_>) -> Result<T, Failure>,
@@ -162,7 +163,7 @@ impl PredictJob<'_> {
         }
     }
 
-    /// The weights of the job, checked against the tiers of its platform.
+    /// Returns the weights of the job, after a check that they match the tiers of its platform.
     fn choice(&self) -> Result<Vec<Weights>, Failure> {
         let names = self.platform.tier_names();
         if let Some(WeightsChoice::List(list)) = &self.weights {
@@ -182,8 +183,8 @@ impl PredictJob<'_> {
         }
     }
 
-    /// The load of `mix` with the job's threads; by default as many threads as saturate the
-    /// platform.
+    /// Returns the load of `mix` with the job's number of threads; by default with the number that
+    /// saturates the platform.
     fn mix_load(&self, mix: Mix) -> MixLoad {
         let most = saturating_load(self.platform, mix);
         MixLoad { threads: self.threads.map_or(most.threads, f64::from), ..most }
@@ -217,7 +218,7 @@ impl PredictJob<'_> {
     }
 }
 
-/// The traffic of the job at a load, prepared for predictions at many weights.
+/// The job's traffic at its load, prepared for predictions at many weights.
 enum PreparedTraffic<'a> {
     Mix(&'a MixLoadAt<'a>),
     Demand(&'a ForecastAt<'a>),
@@ -231,8 +232,8 @@ impl PreparedTraffic<'_> {
         }
     }
 
-    /// An upper bound of the speed-up for each of `weights`; `None` if the pages do not fit into
-    /// the tiers with these weights.
+    /// Returns an upper bound of the speed-up for each of `weights`; `None` if the pages do not fit
+    /// into the tiers with these weights.
     fn at_most(&self, weights: &[Weights]) -> Vec<Option<f64>> {
         match self {
             Self::Mix(at) => {
@@ -247,7 +248,8 @@ impl PreparedTraffic<'_> {
         }
     }
 
-    /// Each measured run of the demand, with its forecast for comparison; empty for a mix.
+    /// Returns each measured run of the demand with its forecast, for comparison; nothing for a
+    /// mix.
     fn fits(&self) -> Vec<RunFit> {
         match self {
             Self::Mix(_) => vec![],
@@ -263,8 +265,8 @@ impl PreparedTraffic<'_> {
     }
 }
 
-/// The best row for each set of tiers. The set of a choice of weights is the tiers with a weight
-/// above 0.
+/// Returns the best row for each set of tiers. The choices of weights that have weights above 0 for
+/// the same tiers belong to one set of tiers.
 fn best_rows(
     at: &PreparedTraffic<'_>,
     weights: &[Weights],
@@ -281,25 +283,25 @@ fn best_rows(
     Ok(rows)
 }
 
-/// The largest number `n` up to 10 for which the weights 0 to `n` of `tiers` tiers have at most
-/// `most` combinations. `None` if even the weights 0 and 1 have more combinations.
+/// Returns the largest number `n` up to 10 for which the weights 0 to `n` of `tiers` tiers have at
+/// most `most` combinations. Returns `None` if even the weights 0 and 1 have more combinations.
 pub(crate) fn weight_max(tiers: usize, most: u64) -> Option<u16> {
     let combinations = |limit: u16| (u64::from(limit) + 1).saturating_pow(tiers as u32);
     (1..=10).rev().find(|limit| combinations(*limit) <= most)
 }
 
-/// Checks that `weights` has a weight for each tier of `names`.
+/// Returns `weights` with one weight for each tier of `names`.
 ///
 /// # Errors
-/// The number of weights differs from the number of names.
+/// When the number of weights differs from the number of names.
 pub fn for_tiers(weights: &Weights, names: &[&str]) -> Result<Weights, Failure> {
     weights.clone().for_tiers(names).map_err(|why| {
         Failure::new(why.to_string(), "give one weight for each tier, 0 keeps one out")
     })
 }
 
-/// Calls `compute` for each item, on all cores if there are many items. Returns the results in the
-/// order of the items.
+/// Calls `compute` for each of `items`, on all cores if there are many items. Returns the results
+/// in the order of the items.
 fn each<T: Sync, R: Send>(
     items: &[T],
     task: &str,

@@ -1,4 +1,4 @@
-//! Sweeps: a sweep file has lists of values, and each combination of their values is a case.
+//! Runs sweeps. A sweep file has lists of values, and each combination of their values is a case.
 //!
 //! Cases are independent of each other: the command line computes them on all cores, in any order.
 
@@ -20,40 +20,41 @@ use toml::Spanned;
 
 /// The cases of a sweep.
 pub trait Cases: Sync {
-    /// The name of the sweep.
+    /// Returns the name of the sweep.
     fn name(&self) -> &str;
 
-    /// The number of cases.
+    /// Returns the number of cases.
     fn count(&self) -> usize;
 
-    /// The columns of a row. The last columns are the fingerprints.
+    /// Returns the columns of a row. The last columns are the fingerprints, from which a sweep
+    /// detects changed input and changed rows.
     fn columns(&self) -> &'static [Column];
 
-    /// All texts that the rows depend on, such as the sweep file and the files that it names. A
-    /// sweep does not continue a file whose rows were computed from other texts.
+    /// Returns all texts that the rows depend on, such as the sweep file and the files that it
+    /// names. A sweep continues a file of rows only if the rows were computed from the same texts.
     fn input(&self) -> Vec<String>;
 
     /// Notes on the results that are known before the cases are simulated, such as runs that are
     /// too short for an accurate bandwidth.
     fn notes(&self) -> &[String];
 
-    /// The number of rows of the case with the 0-based index `case`.
+    /// Returns the number of rows of the case with the 0-based index `case`.
     fn rows_of(&self, case: usize) -> usize;
 
-    /// Computes the data that several of `cases` share, such as the best static weights. To be
-    /// called before `rows` is called for these cases.
+    /// Computes data that several of `cases` share, such as the best static weights. Call it before
+    /// `rows` is called for one of these cases.
     fn prepare(&mut self, cases: &[usize]);
 
     /// Simulates a case. Returns the cells of its rows, without the cells of the columns for
     /// fingerprints.
     ///
     /// # Errors
-    /// The simulation is impossible.
+    /// When the simulation is impossible.
     fn rows(&self, case: usize) -> Result<Vec<Vec<String>>, Failure>;
 }
 
-/// The fingerprint (hash) of everything that the rows of a sweep depend on: its input, the columns,
-/// and the version of Interleaf.
+/// Returns the fingerprint (hash) of everything that the rows of a sweep depend on: its input, the
+/// columns, and the version of Interleaf.
 pub fn fingerprint(cases: &dyn Cases) -> String {
     let columns = cases.columns().iter().map(|column| column.name.to_string());
     let tool = std::iter::once(env!("CARGO_PKG_VERSION").to_string()).chain(columns);
@@ -65,11 +66,11 @@ pub fn fingerprint(cases: &dyn Cases) -> String {
 pub type Argument = (&'static str, Vec<Option<String>>);
 
 /// Reads a sweep file of machines or of memory modules. Returns the command that simulates the
-/// cases (`machine` or `dimm`), and the arguments that the file gives, each with the texts of its
-/// values in the order of the cases.
+/// cases (`machine` or `dimm`), and the arguments that the file lists. Each argument has the texts
+/// of its values in the order of the cases.
 ///
 /// # Errors
-/// The file cannot be read, a field is invalid, or there are too many cases.
+/// When the file cannot be read, a field is invalid, or there are too many cases.
 pub fn arguments(path: &Path) -> Result<(&'static str, Vec<Argument>), Failure> {
     let text = text_of(path)?;
     let is_dimm = head_of(&text).is_some_and(|head| head.schema.get_ref() == dimm::SCHEMA);
@@ -88,8 +89,8 @@ struct Head {
     schema: Spanned<String>,
 }
 
-/// The schema of a sweep file. `None` if the text cannot be parsed: the later parse of the whole
-/// file reports the error.
+/// Parses the head of a sweep file, with its schema. Returns `None` if the text cannot be parsed:
+/// the caller parses the whole file later, which reports the error.
 fn head_of(text: &str) -> Option<Head> {
     toml::from_str(text).ok()
 }

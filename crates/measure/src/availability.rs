@@ -24,7 +24,8 @@ pub enum AvailabilityError {
         available: u64,
         /// The nodes of the request; `None` if the request may use all nodes.
         nodes: Option<IdList>,
-        /// The limit of the control group, if this limit is the reason for the refusal.
+        /// The limit of the control group, if this limit is the reason for the refusal; `None` if
+        /// the nodes have too little memory.
         limit: Option<Box<Headroom>>,
     },
     /// Too few huge pages are reserved.
@@ -88,7 +89,8 @@ impl AvailabilityError {
 }
 
 /// Checks that `bytes` of memory are available on the nodes of `policy`. [`Pages::Reserved`] needs
-/// free 2 MiB pages of hugetlbfs; the other kinds of pages need usable memory.
+/// free 2 MiB pages of hugetlbfs; the other kinds of pages need usable memory, which includes
+/// reclaimable page cache.
 ///
 /// # Errors
 /// When the memory is not available, or `/proc` and `/sys` cannot be read.
@@ -127,7 +129,8 @@ pub fn check(
     })
 }
 
-/// The number of free 2 MiB pages of hugetlbfs on `nodes`, or on all nodes if `nodes` is `None`.
+/// Returns the number of free 2 MiB pages of hugetlbfs on `nodes`, or on all nodes if `nodes` is
+/// `None`.
 fn reserved(root: &Root, nodes: Option<&IdList>) -> Result<u64, RootError> {
     let all = node::nodes(root)?;
     let needed = all.iter().filter(|node| nodes.is_none_or(|nodes| nodes.has(node.id)));
@@ -142,8 +145,8 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// The files of a machine with two nodes. Each node has 64 MiB free and 32 MiB of page cache; 3
-    /// huge pages are free on node 1.
+    /// Makes the files of a machine with two nodes. Each node has 64 MiB of free memory and 32 MiB
+    /// of page cache; 3 huge pages are free on node 1.
     fn machine() -> (tempfile::TempDir, Root) {
         let folder = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {

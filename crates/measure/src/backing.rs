@@ -1,4 +1,4 @@
-//! The pages that the kernel gave to mapped memory: their size and their nodes.
+//! Finds the pages that the kernel gave to mapped memory: their size and their nodes.
 
 use interleaf_linux::{
     process::numa_maps::{self, NodeBytes},
@@ -18,9 +18,10 @@ pub struct Backing {
 }
 
 impl Backing {
-    /// Reads the page sizes and the nodes of `ranges`, address ranges of this process. The kernel
-    /// counts the pages of each mapping, and may merge neighbouring mappings. A range that is a
-    /// part of a mapping therefore gets a part of the counts, in proportion to its length.
+    /// Reads the page sizes and the nodes of `ranges`, which are address ranges of this process.
+    /// The kernel counts the pages of each mapping, and may merge neighbouring mappings. A range
+    /// that is only a part of a mapping therefore gets a part of the mapping's counts, in
+    /// proportion to its length.
     ///
     /// # Errors
     /// When the kernel's files cannot be read.
@@ -43,9 +44,10 @@ impl Backing {
     }
 }
 
-/// Bytes in huge pages, transparent and hugetlbfs, among the `bytes` from the address `start` on.
-/// `None` if `/proc/self/smaps` does not exist. Unlike [`Backing::of`], this function does not read
-/// `numa_maps`, because the kernel walks the page tables once more for each reading of `numa_maps`.
+/// Returns the bytes in huge pages, transparent and hugetlbfs, among the `bytes` from the address
+/// `start` on; `None` if `/proc/self/smaps` does not exist. Unlike [`Backing::of`], this function
+/// does not read `numa_maps`, because the kernel walks the page tables once more for each reading
+/// of `numa_maps`.
 ///
 /// # Errors
 /// When `smaps` cannot be read.
@@ -61,10 +63,10 @@ fn huge_in(mappings: &[Mapping], range: &Range<u64>) -> u64 {
     ours.map_or(0, |mapping| part(bytes, mapping.huge_bytes, mapping.resident_bytes))
 }
 
-/// Estimates the bytes of a range that are in huge pages, or that are on one node. `bytes` is the
-/// length of the range. The mapping that contains the range has `whole` resident bytes, of which
-/// `part` are in huge pages, or on the node. Example: if 2 of 8 MiB of the mapping are in huge
-/// pages, 1 MiB of a range of 4 MiB is. 0 for a mapping without resident bytes.
+/// Estimates how many bytes of a range are in huge pages, or on one node. `bytes` is the length of
+/// the range. The mapping that contains the range has `whole` resident bytes, of which `part` are
+/// in huge pages, or on the node. Example: if 2 of the mapping's 8 MiB are in huge pages, 1 MiB of
+/// a range of 4 MiB is counted. The result is 0 for a mapping without resident bytes.
 fn part(bytes: u64, part: u64, whole: u64) -> u64 {
     let exact = u128::from(bytes) * u128::from(part) / u128::from(whole.max(1));
     u64::try_from(exact).unwrap_or(bytes)
@@ -86,7 +88,7 @@ fn mappings(smaps: &str) -> Vec<Mapping> {
         match (first, all.last_mut()) {
             ("Rss:", Some(last)) => last.resident_bytes += bytes,
             ("AnonHugePages:", Some(last)) => last.huge_bytes += bytes,
-            // hugetlbfs pages are in neither Rss nor AnonHugePages.
+            // `smaps` counts hugetlbfs pages neither in Rss nor in AnonHugePages.
             ("Private_Hugetlb:", Some(last)) => {
                 last.resident_bytes += bytes;
                 last.huge_bytes += bytes;

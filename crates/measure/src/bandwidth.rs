@@ -1,4 +1,4 @@
-//! The bandwidth of a team of threads, measured in short windows, so that a disturbance affects one
+//! Measures the bandwidth of a team of threads in short windows, so that a disturbance affects one
 //! window and not the whole measurement.
 
 use crate::team::Team;
@@ -13,7 +13,7 @@ pub struct Windows {
     /// The time before the first window, in which caches fill and cores reach their frequency.
     pub warm_up: Duration,
     /// The length of a window. A window is much longer than the interval between two updates of a
-    /// thread's counter (some 10 us) and than the handling of a timer tick, but so short that a
+    /// thread's counter (about 10 us) and than the handling of a timer tick, but so short that a
     /// disturbance affects few windows.
     pub window: Duration,
     pub count: usize,
@@ -26,8 +26,8 @@ impl Default for Windows {
     }
 }
 
-/// Measures the bandwidth of `team` in each window, GB/s. The bytes that the program loaded and
-/// stored count. `proceed` is called after each window; the result is `None` if `proceed` returns
+/// Measures the bandwidth of `team` in each window, GB/s, from the bytes that the threads loaded
+/// and stored. `proceed` is called after each window; the result is `None` if `proceed` returns
 /// false.
 pub fn watch(
     team: &Team,
@@ -50,10 +50,10 @@ pub fn watch(
 /// The maximum number of attempts of [`read_progress`] to read the bytes without being preempted.
 const READS_MAX: u32 = 8;
 
-/// Reads the bytes that a team has loaded and stored so far, and the time. The calling thread may
-/// be preempted between these two readings. The function therefore reads the clock before and after
-/// the bytes, and repeats the reading until the two times are at most `slack` apart, or
-/// [`READS_MAX`] attempts were made.
+/// Reads the number of bytes that a team has loaded and stored so far, and the time of this
+/// reading. The calling thread may be preempted between the reading of the bytes and that of the
+/// clock. The function therefore reads the clock before and after the bytes, and repeats the
+/// reading until the two times are at most `slack` apart, or [`READS_MAX`] attempts were made.
 fn read_progress(team: &Team, slack: Duration) -> (u64, Instant) {
     let mut reads = 1;
     loop {
@@ -98,8 +98,8 @@ mod tests {
         let windows_gbps = watch(&team, &windows, &mut || true).unwrap();
         let sums = team.stop().unwrap();
         assert_eq!(windows_gbps.len(), 10);
-        // The team also works outside the windows, so it loads at least the bytes that the windows
-        // count.
+        // The team also works before and after the windows, so it must have loaded at least the
+        // bytes that the windows count.
         let seen: f64 = windows_gbps.iter().map(|gbps| gbps * 5e6).sum();
         assert!(seen > 0.0 && sums[0].loaded as f64 * 64.0 >= seen);
     }

@@ -1,9 +1,9 @@
-//! A pointer chase: the address of each load is the result of the load before, so loads do not
-//! overlap and the time of a load is the latency of memory.
+//! Measures latency by a pointer chase: the address of each load is the result of the load before,
+//! so loads do not overlap and the time of a load is the latency of memory.
 //!
 //! All lines form one cycle, in an order from a seeded random generator; a lap is one pass through
 //! the cycle. The *random* order jumps over all of the memory, so its latency includes TLB misses.
-//! The *local* order visits the lines of a block of 256 KiB, in random order, before the next
+//! The *local* order visits all lines of a block of 256 KiB, in random order, before the next
 //! block. The translations of the block stay in the TLB, so only the latency of memory remains.
 //!
 //! Some prefetchers fetch the other line of an aligned pair of lines (128 bytes), or the next line.
@@ -13,7 +13,7 @@
 //! reaches the line.
 //!
 //! The path of the chase is verified: after each slice (a timed part of the chase, [`SLICE`]), the
-//! chase must be at the line that this number of steps must reach.
+//! chase must be at the line that follows from the number of loads.
 
 use crate::{
     clock::{Clock, ticks},
@@ -26,14 +26,15 @@ use rand::{SeedableRng, seq::SliceRandom};
 use rand_pcg::Pcg64Mcg;
 use std::time::Duration;
 
-/// Bytes of a block of the local order: 64 pages of 4 KiB, which fit into the first-level data TLB
-/// of most server processors (some have only 40 to 48 entries). A huge page needs a single entry.
+/// Bytes of a block of the local order: 64 pages of 4 KiB. Their translations fit into the
+/// first-level data TLB of most server processors (some have only 40 to 48 entries). A huge page
+/// needs a single entry.
 pub const BLOCK_BYTES: usize = 256 << 10;
 
 /// Lines that are less than this number of bytes apart are visited in separate passes, because a
-/// spatial prefetcher fetches the other line of an aligned pair of 128 bytes. The number of passes
-/// is exact only for strides that divide 128: with a stride of 96 bytes, all lines are visited in a
-/// single pass.
+/// spatial prefetcher fetches the other line of an aligned pair of 128 bytes. The lines are
+/// separated completely only for strides that divide 128: with a stride of 96 bytes, all lines are
+/// visited in a single pass.
 const NEIGHBOURS_BYTES: usize = 128;
 
 /// Length of a slice, the part of a chase that is timed as a whole. A slice takes much longer than
@@ -41,13 +42,13 @@ const NEIGHBOURS_BYTES: usize = 128;
 /// CPU.
 pub const SLICE: Duration = Duration::from_millis(2);
 
-/// A slice is undisturbed if no other thread ran on the CPU during the slice. If a measurement has
-/// at least this number of undisturbed slices, its result is computed from them alone, otherwise
-/// from all slices.
+/// Minimum number of undisturbed slices of a measurement with which its result leaves out the
+/// disturbed slices; with fewer, all slices count. A slice is undisturbed if no other thread ran on
+/// the CPU during the slice.
 const ALONE_MIN: usize = 3;
 
-/// After the requested time span, a measurement continues until it has `ALONE_MIN` undisturbed
-/// slices, or this number of slices in total.
+/// Number of slices at which a measurement ends once the requested time span has passed, even if
+/// fewer than `ALONE_MIN` of the slices are undisturbed.
 const TRIES_MAX: usize = 24;
 
 /// The order in which lines are visited.
@@ -160,8 +161,8 @@ impl ChaseShape {
         }
     }
 
-    /// The lines in the order in which lap `lap` visits them. Every line occurs once, so the lines
-    /// form a single cycle.
+    /// Returns the lines in the order in which lap `lap` visits them. Every line occurs once, so
+    /// that the lines form a single cycle.
     fn visits(&self, lap: u64) -> Vec<u32> {
         let lap = if self.new_laps { lap } else { 0 };
         let mut random = Pcg64Mcg::seed_from_u64(self.seed ^ lap.rotate_left(32));
@@ -191,7 +192,7 @@ impl ChaseShape {
 pub struct Chase {
     ring: Ring,
     shape: ChaseShape,
-    /// The line at each step of a lap.
+    /// The line that the chase visits at each step of a lap.
     visits: Vec<u32>,
     step: usize,
     /// The number of loads since the cycle was linked.
@@ -200,7 +201,7 @@ pub struct Chase {
 }
 
 impl Chase {
-    /// Links the cycle in `region`.
+    /// Links the cycle of `shape` in `region`.
     ///
     /// # Errors
     ///
@@ -212,10 +213,10 @@ impl Chase {
         Ok(chase)
     }
 
-    /// Links a cycle of another shape in the same memory.
+    /// Links the cycle of `shape` in the same memory, in place of the current cycle.
     ///
     /// # Errors
-    /// The errors of [`Self::new`].
+    /// Under the conditions of [`Self::new`].
     pub fn reshape(&mut self, shape: ChaseShape) -> Result<(), ChaseError> {
         shape.check()?;
         let has = self.ring.region().bytes();
@@ -242,14 +243,14 @@ impl Chase {
         self.ring.region()
     }
 
-    /// The ring of linked lines and the current position on it; `None` only if no ring was ever
-    /// linked.
+    /// Returns the ring of linked lines and the current position on it; `None` only if no ring was
+    /// ever linked.
     pub(crate) fn cursor(&self) -> Option<(&Ring, Cursor<'_>)> {
         Some((&self.ring, self.ring.at(self.visits[self.step])?))
     }
 
-    /// Advances the expected position by `loads` steps, and compares it with the line `is` that the
-    /// chase has reached.
+    /// Advances the expected position by `loads` steps, and compares the line at this position with
+    /// `is`, the line that the chase has reached.
     ///
     /// # Errors
     /// When the chase is at another line than expected.
@@ -262,7 +263,7 @@ impl Chase {
     }
 
     /// Links the lines in the order of the next lap if `new_laps` is true, the current lap has
-    /// begun, and `loads` more loads would go beyond the end of the current lap.
+    /// begun, and `loads` more loads would pass the end of the current lap.
     pub(crate) fn begin_lap_if_due(&mut self, loads: u64) {
         if self.shape.new_laps && self.gone > 0 && self.gone + loads > self.visits.len() as u64 {
             self.lap += 1;
@@ -270,10 +271,10 @@ impl Chase {
         }
     }
 
-    /// Makes at least `loads` loads. Returns the number of loads and the ticks that they took. The
-    /// ticks may be 0 if the loads take less time than a step of the time-stamp counter (an
-    /// emulated counter steps once a microsecond). The ticks are meaningless if the thread moved to
-    /// a CPU whose counter is behind while the loads ran.
+    /// Makes at least `loads` loads. Returns the number of loads made, and the ticks of the
+    /// time-stamp counter that they took. The ticks may be 0 if the loads take less time than a
+    /// step of the counter (an emulated counter steps once a microsecond). The ticks are
+    /// meaningless if the thread moved to a CPU whose counter is behind while the loads ran.
     ///
     /// # Errors
     /// When the chase ends at a wrong line.
@@ -290,21 +291,22 @@ impl Chase {
         Ok((loads, took))
     }
 
-    /// Visits all lines at least once without measuring, to bring the caches into their steady
+    /// Visits all lines at least once without measuring, so that the caches reach their steady
     /// state.
     ///
     /// # Errors
-    /// The errors of [`Self::run`].
+    /// Under the conditions of [`Self::run`].
     pub fn warm(&mut self) -> Result<(), ChaseError> {
         self.run(self.visits.len() as u64).map(|_| ())
     }
 
-    /// Measures slices of [`SLICE`] for `span`, and then more until three slices are undisturbed by
-    /// other threads or 24 slices are measured. `proceed` is called after each slice; the
+    /// Measures slices of [`SLICE`] for `span`, and then more, until three slices are undisturbed
+    /// by other threads or 24 slices are measured. `proceed` is called after each slice; the
     /// measurement stops if `proceed` returns false.
     ///
     /// # Errors
-    /// The errors of [`Self::run`], and [`ChaseError::Stopped`].
+    /// Under the conditions of [`Self::run`], and with [`ChaseError::Stopped`] when `proceed`
+    /// returns false.
     pub fn slices(
         &mut self,
         clock: Clock,
@@ -316,7 +318,7 @@ impl Chase {
         Ok(Slices::of(&all))
     }
 
-    /// Adds slices of [`SLICE`] to `all` for `span`. Then adds more until [`ALONE_MIN`] of the
+    /// Adds slices of [`SLICE`] to `all` for `span`. Then adds more, until [`ALONE_MIN`] of the
     /// added slices are undisturbed by other threads, or [`TRIES_MAX`] slices are added. Stops if
     /// `proceed` returns false.
     pub(crate) fn slice(
@@ -347,7 +349,7 @@ impl Chase {
     }
 }
 
-/// The latency that one slice measured.
+/// The latency that a slice measured.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Slice {
     latency_ns: f64,
@@ -357,8 +359,8 @@ pub(crate) struct Slice {
 
 /// A summary of the latencies of slices.
 ///
-/// If another thread ran on the CPU during a slice, the slice measures that thread as well.
-/// Disturbed slices are left out if at least three other slices remain.
+/// If another thread ran on the CPU during a slice, the slice has measured that thread as well.
+/// Such disturbed slices are left out if at least three other slices remain.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Slices {
     /// The median of the latencies of the slices.
@@ -366,7 +368,7 @@ pub struct Slices {
     /// The 5th percentile of the latencies: the latency of memory without disturbances.
     pub p5_ns: f64,
     pub mean_ns: f64,
-    /// The number of slices that the median, the 5th percentile and the mean summarize.
+    /// The number of slices from which the median, the 5th percentile and the mean are computed.
     pub count: usize,
     /// The number of slices in which another thread ran, whether they were left out or not.
     pub disturbed: usize,
@@ -418,7 +420,7 @@ mod tests {
         }
         let blocks: Vec<u32> = visits.chunks(32).map(|of_block| of_block[0] / 64).collect();
         assert!(!blocks[..16].is_sorted() && blocks[..16] != blocks[16..], "{blocks:?}");
-        // With a stride of 128 bytes or more, a lap visits all lines of a block together.
+        // With a stride of 128 bytes or more, a lap must visit all lines of a block together.
         let apart = ChaseShape { stride: 128, ..SHAPE }.visits(0);
         assert!(apart.chunks(32).all(|of| of.iter().all(|line| line / 32 == of[0] / 32)));
     }
@@ -440,7 +442,7 @@ mod tests {
 
     #[test]
     fn a_chase_at_a_wrong_line_is_detected() {
-        // The thread stays on one CPU, because the counters of several CPUs may differ.
+        // The thread stays on one CPU, because the time-stamp counters of several CPUs may differ.
         team::pin(sched_getcpu() as u32).unwrap();
         let mut chase = chase(SHAPE).unwrap();
         for loads in [1, 128, 129, 5000] {

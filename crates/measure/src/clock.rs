@@ -1,4 +1,4 @@
-//! The time-stamp counter of a core, which is read in a few ns and without a system call.
+//! Reads the time-stamp counter of a core, which takes a few ns and no system call.
 
 #![expect(unsafe_code, reason = "a counter is read by an instruction")]
 
@@ -8,12 +8,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The time between two comparisons of the time-stamp counter with the kernel's clock. A comparison
-/// has an error below a microsecond, so the error of the counter's rate is below 20 ppm.
+/// The time between the two comparisons of the time-stamp counter with the kernel's clock that give
+/// the counter's rate. A comparison has an error below a microsecond, so the error of the rate is
+/// below 20 ppm.
 const CALIBRATION: Duration = Duration::from_millis(100);
 
-/// The number of tries of one comparison. The try that takes the least time is used, because the
-/// thread may lose its CPU between the readings of the two clocks.
+/// The number of attempts of one comparison of the counter with the kernel's clock. The attempt
+/// that takes the least time is used, because in others the thread may have lost its CPU between
+/// the readings of the two clocks.
 const COMPARISONS: usize = 16;
 
 /// Reads the time-stamp counter. The counter's rate does not depend on the core's frequency. On
@@ -22,7 +24,7 @@ const COMPARISONS: usize = 16;
 #[inline(always)]
 pub fn ticks() -> u64 {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: every x86-64 processor has `rdtsc`, and Linux lets programs use it.
+    // SAFETY: every x86-64 processor has `rdtsc`, and Linux lets programs execute it.
     let ticks = unsafe { std::arch::x86_64::_rdtsc() };
     #[cfg(target_arch = "aarch64")]
     let ticks = {
@@ -51,26 +53,26 @@ impl Clock {
         Self { ticks_per_ns: last.saturating_sub(first) as f64 / elapsed.as_nanos() as f64 }
     }
 
-    /// The rate of the counter on this machine, calibrated once per process.
+    /// Returns the rate of the counter on this machine, which is measured once per process.
     pub fn here() -> Self {
         static HERE: OnceLock<Clock> = OnceLock::new();
         *HERE.get_or_init(Self::calibrated)
     }
 
-    /// The duration of `ticks`, ns.
+    /// Converts `ticks` to a duration, ns.
     pub fn ns(&self, ticks: u64) -> f64 {
         ticks as f64 / self.ticks_per_ns
     }
 
-    /// The ticks that pass in `span`.
+    /// Converts `span` to ticks of the counter.
     pub fn ticks(&self, span: Duration) -> u64 {
         (span.as_nanos() as f64 * self.ticks_per_ns) as u64
     }
 }
 
-/// Reads the time-stamp counter and the kernel's clock at the same moment. Each try reads the
-/// counter, the kernel's clock, and the counter again. The try in which the counter advanced least
-/// is returned.
+/// Reads the time-stamp counter and the kernel's clock at the same moment. Each attempt reads the
+/// counter, the kernel's clock, and the counter again. The attempt in which the counter advanced
+/// least gives the result.
 fn compared() -> (u64, Instant) {
     let reading = || {
         let before = ticks();
@@ -96,7 +98,7 @@ mod tests {
         assert_eq!(clock.ns(250), 100.0);
         assert_eq!(clock.ticks(Duration::from_nanos(100)), 250);
         let rate = Clock::calibrated().ticks_per_ns;
-        // A rate is between that of the slowest generic timer of Arm servers and that of the
+        // The rate must be between that of the slowest generic timer of Arm servers and that of the
         // fastest time-stamp counter.
         assert!((0.01..10.0).contains(&rate), "{rate}");
     }

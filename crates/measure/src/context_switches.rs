@@ -1,10 +1,12 @@
-//! The number of context switches of a thread.
+//! Reads the number of context switches of a thread.
 
 #![expect(unsafe_code, reason = "a system call that no crate of ours wraps")]
 
-/// Voluntary and involuntary context switches of the calling thread since its start.
+/// Returns the number of voluntary and involuntary context switches of the calling thread since its
+/// start.
 pub fn context_switches() -> u64 {
-    // SAFETY: `rusage` has only numbers, so all zeros are valid, and the kernel fills it.
+    // SAFETY: `rusage` has only numeric fields, so all zeros are a valid value, which the kernel
+    // overwrites.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);

@@ -1,4 +1,4 @@
-//! The distribution of the latencies of single accesses.
+//! Measures the distribution of the latencies of single accesses.
 //!
 //! The time-stamp counter is read before and after each load. The two readings themselves take
 //! longer than a hit in the first-level cache. This overhead is measured with loads that hit this
@@ -39,11 +39,12 @@ use interleaf_model::statistics::{quantile, sorted};
 use stamp::{Spin, Stamp};
 use std::time::{Duration, Instant};
 
-/// An upper bound of memory latency, ns. The slowest accesses of published expanders are faster:
-/// one access in 10 000 takes a few µs ("Melody", ASPLOS 2025).
+/// Upper bound of the latency of memory, ns: memory does not cause longer samples. The slowest
+/// accesses of published expanders are faster: one access in 10 000 takes a few µs ("Melody",
+/// ASPLOS 2025).
 pub const GAP_NS: f64 = 10_000.0;
 
-/// The number of loads between two readings of the thread's number of context switches; the loads
+/// The number of loads between two readings of the thread's number of context switches; these loads
 /// take about 1 ms. A [`Stamp`] has 4 bytes, so the stamps of these loads take 32 KiB.
 const BATCH: usize = 8192;
 
@@ -52,19 +53,20 @@ const BATCH: usize = 8192;
 /// comparison.
 const WINDOW: Duration = Duration::from_millis(50);
 
-/// The time for which the chase runs after each window of sampling.
+/// The time for which the chase runs after each window of sampling, to measure the latency for
+/// comparison.
 const CHASE_SPAN: Duration = Duration::from_millis(6);
 
-/// Memory of the loads that calibrate the timer, bytes: at most half of the first-level cache of
-/// every current processor, because the stamps also need a part of the cache.
+/// Bytes of the memory whose loads calibrate the timer: at most half of the first-level cache of
+/// every current processor, because the stamps also need a part of this cache.
 const CALIBRATION_BYTES: usize = 16 << 10;
 
-/// The number of loads that calibrate the timer once; they take some 40 µs.
+/// The number of loads of one calibration of the timer; they take about 40 µs.
 const CALIBRATION_LOADS: usize = 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HistogramOptions {
-    /// The number of accesses. Default: 4 million.
+    /// The number of accesses to sample. Default: 4 million.
     pub samples: u64,
     /// A delay that is injected to test the measurement. Default: none.
     pub delay: Option<Delay>,
@@ -91,12 +93,12 @@ impl Delay {
     }
 }
 
-/// The time that two readings of the time-stamp counter add to a sample, and the step of the
-/// counter.
+/// The properties of the time-stamp counter that affect samples: the time that its two readings add
+/// to a sample, and its step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Timer {
-    /// The time that is subtracted from samples, ns: the median over all batches of samples,
-    /// because each batch has its own calibration.
+    /// The overhead that is subtracted from samples, ns. Each batch of samples has its own
+    /// calibration; this is the median over all batches.
     pub overhead_ns: f64,
     /// The step of the counter, ns.
     pub resolution_ns: f64,
@@ -106,13 +108,13 @@ pub struct Timer {
 /// the first matching field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tagged {
-    /// An interrupt came during the load, or between the load before and this load.
+    /// An interrupt came during the load, or between the previous load and this load.
     pub interrupted: u64,
-    /// The thread was moved to another CPU.
+    /// The thread was moved to another CPU since the previous load.
     pub moved: u64,
-    /// Another thread ran on the CPU.
+    /// Another thread ran on the CPU during the load's batch.
     pub switched: u64,
-    /// A hypervisor ran another guest.
+    /// A hypervisor took the CPU during the load's window.
     pub stolen: u64,
     /// The sample is longer than [`GAP_NS`] for an unknown reason.
     pub gaps: u64,
@@ -124,8 +126,8 @@ impl Tagged {
     }
 }
 
-/// The raw and the filtered distribution of the latencies of single accesses, with the chase for
-/// comparison.
+/// The raw and the filtered distribution of the latencies of single accesses, and the latency by
+/// the chase for comparison.
 #[derive(Clone, Debug)]
 pub struct Histogram {
     /// All samples.
@@ -133,15 +135,15 @@ pub struct Histogram {
     /// Samples without a tag.
     pub filtered: Distribution,
     pub tagged: Tagged,
-    /// The overhead of reading the time-stamp counter (it is subtracted from the samples), and the
-    /// step of the counter.
+    /// The overhead of reading the time-stamp counter, which is subtracted from the samples, and
+    /// the step of the counter.
     pub timer: Timer,
     /// The latency that the chase measured in the same memory, alternately with the samples.
     pub chase: Slices,
     /// The number of context switches of the measuring thread during the measurement.
     pub switches: u64,
-    /// Ticks of the kernel that a hypervisor took from the CPU; `None` if the kernel does not count
-    /// them.
+    /// Ticks (of the kernel) of CPU time that a hypervisor took; `None` if the kernel does not
+    /// count them.
     pub stolen_ticks: Option<u64>,
     /// Duration of the measurement.
     pub took: Duration,
@@ -150,7 +152,7 @@ pub struct Histogram {
 /// Measures the overhead of reading the time-stamp counter on the CPU of the calling thread.
 struct Calibration {
     clock: Clock,
-    /// A chase whose memory stays in the first-level cache.
+    /// A chase whose memory stays in the first-level cache of the CPU.
     chase: Chase,
     /// The latency of a hit in the first-level cache, ns.
     hit_ns: f64,
@@ -176,8 +178,9 @@ impl Calibration {
         Ok(Self { clock, chase, hit_ns, stamps, resolution_ns, overheads_ns: vec![] })
     }
 
-    /// Measures the present overhead, ns. The overhead changes by a third when the SMT sibling of
-    /// the CPU starts or stops to work, so each batch of samples has its own calibration.
+    /// Measures the present overhead of reading the counter, ns. The overhead changes by a third
+    /// when the SMT sibling of the CPU starts or stops to work, so each batch of samples has its
+    /// own calibration.
     fn overhead_ns(&mut self) -> Result<f64, ChaseError> {
         self.chase.warm()?;
         let ticks = timed(&mut self.chase, &mut self.stamps)?;
@@ -186,8 +189,8 @@ impl Calibration {
         Ok(overhead_ns)
     }
 
-    /// Returns the median of all measured overheads. `overhead_ns` must have been called at least
-    /// once.
+    /// Returns the timer with the median of all measured overheads. `overhead_ns` must have been
+    /// called at least once.
     fn timer(self) -> Timer {
         let overhead_ns = quantile(&sorted(self.overheads_ns), 0.5);
         Timer { overhead_ns, resolution_ns: self.resolution_ns }
@@ -202,18 +205,18 @@ fn timed(chase: &mut Chase, stamps: &mut [Stamp]) -> Result<Vec<u32>, ChaseError
     Ok(ticks)
 }
 
-/// The mean of sorted samples, ticks. A single sample would be too inaccurate, because the counter
-/// may have steps of 10 ns. Samples above four times the median are left out, because the thread
-/// was interrupted during these samples.
+/// Returns the mean of the sorted samples `batch`, ticks. A single sample would be too inaccurate,
+/// because the counter may have steps of 10 ns. Samples above four times the median are left out,
+/// because the thread was interrupted during them.
 fn sound_mean(batch: &[u32]) -> f64 {
     let most = 4 * batch[batch.len() / 2];
     let sound = &batch[..batch.partition_point(|ticks| *ticks <= most)];
     sound.iter().map(|ticks| f64::from(*ticks)).sum::<f64>() / sound.len() as f64
 }
 
-/// The step of the time-stamp counter in ticks, from sorted samples: the greatest common divisor of
-/// the differences of neighbouring samples. The slowest tenth of the samples is left out, because
-/// these samples are sparse and may have been interrupted.
+/// Returns the step of the time-stamp counter, ticks: the greatest common divisor of the
+/// differences of neighbouring samples in `sorted`. The slowest tenth of the samples is left out,
+/// because these samples are sparse, and the thread may have been interrupted during them.
 fn step(sorted: &[u32]) -> u32 {
     let near = &sorted[..sorted.len() * 9 / 10];
     let distances = near.windows(2).map(|pair| pair[1] - pair[0]).filter(|distance| *distance > 0);
@@ -227,7 +230,8 @@ fn step(sorted: &[u32]) -> u32 {
 }
 
 /// Continues the chase by one timed load for each element of `stamps`. `number` is the index of the
-/// first of these loads, counted since the measurement began. `spin` delays some of the loads.
+/// first of these loads, counted from the beginning of the measurement. `spin` delays some of the
+/// loads.
 fn walk(
     chase: &mut Chase,
     spin: Option<Spin>,
@@ -241,12 +245,12 @@ fn walk(
     chase.advance(loads, is)
 }
 
-/// Samples accesses of `chase` from the calling thread, which should stay on its CPU; other threads
-/// may load the memory during the sampling. `proceed` is called with the completed fraction, 0 to
-/// 1; the sampling stops if `proceed` returns false.
+/// Samples accesses of `chase` in the calling thread, which should stay on its CPU; other threads
+/// may load the memory meanwhile. `proceed` is called with the completed fraction, 0 to 1; the
+/// sampling stops if `proceed` returns false.
 ///
 /// # Errors
-/// When the chase ends at a wrong line, the sampling is stopped, or memory for the calibration
+/// When the chase ends at a wrong line, `proceed` stops the sampling, or memory for the calibration
 /// cannot be allocated.
 pub fn histogram(
     root: &Root,
@@ -301,9 +305,8 @@ struct Sampling {
     raw: Distribution,
     filtered: Distribution,
     tagged: Tagged,
-    /// The number of samples of the current window that are longer than [`GAP_NS`] and have no
-    /// other tag yet. At the end of the window, these samples are all counted as stolen, or all as
-    /// gaps.
+    /// The number of samples of the current window that are longer than [`GAP_NS`] and have no tag
+    /// yet. At the end of the window, either all of them are counted as stolen, or all as gaps.
     open: u64,
 }
 
@@ -345,15 +348,15 @@ impl Sampling {
     }
 }
 
-/// The ticks that a hypervisor took from the CPU of the calling thread since the machine started;
-/// `None` if the kernel does not count stolen time.
+/// Reads the ticks that a hypervisor took from the CPU of the calling thread since the machine
+/// started; `None` if the kernel does not count stolen time.
 fn stolen_ticks(root: &Root) -> Option<u64> {
     let text = root.peek("/proc/stat").ok()??;
     stolen_of(&text, rustix::thread::sched_getcpu())
 }
 
-/// Stolen time in the text of `/proc/stat`, ticks: the eighth number in the line of `cpu` (`man 5
-/// proc_stat`).
+/// Parses the stolen time, ticks, in the text of `/proc/stat`: the eighth number in the line of
+/// `cpu` (`man 5 proc_stat`).
 fn stolen_of(text: &str, cpu: usize) -> Option<u64> {
     let name = format!("cpu{cpu}");
     let line = text.lines().find(|line| line.split_whitespace().next() == Some(&name))?;
@@ -370,8 +373,8 @@ mod tests {
     /// The number of loads that these tests measure at a time.
     const LOADS: usize = 2048;
 
-    /// Two overheads of the timer count as equal if they differ by less than this time, ns. Work on
-    /// the SMT sibling of the CPU changes the overhead by several ns.
+    /// Maximum difference, ns, between two overheads of the timer that count as equal. Work on the
+    /// SMT sibling of the CPU changes the overhead by several ns.
     const SAME_NS: f64 = 1.0;
 
     fn chase(bytes: usize) -> Chase {
@@ -385,8 +388,8 @@ mod tests {
     }
 
     /// Calls `measure` between two calibrations of the timer, and returns the overhead of the
-    /// timer. `None` if the overhead was not the same before and after, or if another thread ran
-    /// meanwhile: in both cases, the overhead during the measurement is unknown.
+    /// timer, ns. Returns `None` if the overhead was not the same before and after, or if another
+    /// thread ran meanwhile: in both cases, the overhead during `measure` is unknown.
     fn steady_overhead_ns(calibration: &mut Calibration, measure: impl FnOnce()) -> Option<f64> {
         let switches = context_switches();
         let before_ns = calibration.overhead_ns().unwrap();
@@ -408,9 +411,9 @@ mod tests {
         assert!(found.timer.resolution_ns > 0.0 && found.timer.overhead_ns < 1000.0);
     }
 
-    /// The mean latency of timed loads minus the latency that the chase measures, ns. The result is
-    /// the median over pairs of these two measurements, which follow each other within a ms. Pairs
-    /// during which the overhead of the timer changes are left out.
+    /// Returns the mean latency of timed loads minus the latency that the chase measures, ns. The
+    /// result is the median over pairs of these two measurements, which follow each other within a
+    /// ms. Pairs during which the overhead of the timer changes are left out.
     fn mean_minus_chase_ns(bytes: usize) -> f64 {
         let (clock, mut chase) = (Clock::here(), chase(bytes));
         let mut calibration = Calibration::new(clock).unwrap();
@@ -419,7 +422,7 @@ mod tests {
         let mut difference_ns = || {
             let mut chase_ns = 0.0;
             let overhead_ns = steady_overhead_ns(&mut calibration, || {
-                // These loads bring the lines of a small memory into the cache before both
+                // This run brings the lines of a small memory into the cache before both
                 // measurements.
                 chase.run(LOADS as u64).unwrap();
                 walk(&mut chase, None, 0, &mut stamps).unwrap();
@@ -436,17 +439,18 @@ mod tests {
 
     /// The mean of the samples must agree with the chase for at least one of three sizes of memory.
     /// In a cache that is shared with other programs, a line is evicted more often between two
-    /// samples than between two steps of the chase, which are faster. Samples can therefore truly
-    /// be slower at one size. The smallest memory is a small part of the second-level cache, and is
-    /// visited too often to be evicted. A wrong overhead of some 30 ns would show at all sizes.
+    /// samples than between two steps of the chase, because steps are faster. Samples may therefore
+    /// truly be slower at one size. The smallest memory is a small part of the second-level cache,
+    /// and is visited too often to be evicted. An overhead that is wrong by about 30 ns would show
+    /// at all sizes.
     #[test]
     fn the_mean_is_the_latency_of_the_chase() {
         let off = [96 << 10, 8 << 20, 128 << 20].map(mean_minus_chase_ns);
         assert!(off.iter().any(|ns| ns.abs() < 3.0), "{off:?}");
     }
 
-    /// The untagged samples of a hundred batches of loads that hit the second-level cache. Batches
-    /// during which the overhead of the timer changes are left out.
+    /// Samples a hundred batches of loads that hit the second-level cache, and returns the samples
+    /// without a tag. Batches during which the overhead of the timer changes are left out.
     fn of_steady_batches(delay: Option<Delay>) -> Distribution {
         let (clock, mut chase) = (Clock::here(), chase(64 << 10));
         let mut calibration = Calibration::new(clock).unwrap();
@@ -466,8 +470,9 @@ mod tests {
         sampling.filtered
     }
 
-    /// Accesses hit the second-level cache, so only injected delays are slow. Three runs are made,
-    /// and their median counts, because other programs may run on this machine.
+    /// Accesses hit the second-level cache, so only injected delays are slow. The fraction of slow
+    /// samples must be that of the delays. Three runs are made, and their median counts, because
+    /// other programs may run on this machine.
     #[test]
     fn a_delay_in_one_of_a_hundred_shows_as_one_percent_in_its_bins() {
         let share = |delay: Option<Delay>| {
@@ -479,8 +484,8 @@ mod tests {
         let delay = Some(Delay { every: 100, ns: 2000.0 });
         let (with, runs) = share(delay);
         assert!((with - 0.01).abs() < 0.0005, "{with}");
-        // The delay ends when the spin loop first reads the clock after 2000 ns. Delayed samples
-        // are therefore in the bin of 2000 ns or in one of the next few bins.
+        // A delay ends when the spin loop first reads a clock value after 2000 ns. Delayed samples
+        // must therefore be in the bin of 2000 ns or in one of the next few bins.
         let fullest = |run: &Distribution| {
             (100..BINS).max_by_key(|bin| run.bins[*bin]).map(|bin| bin as f64 * BIN_NS)
         };

@@ -1,5 +1,5 @@
-//! Idle latency: of memory, in the local and the random order of the chase, and of each level of
-//! the caches.
+//! Measures idle latency: of memory, in the local and the random order of the chase, and of each
+//! level of the caches.
 //!
 //! The result of a repetition is the median of slices of 2 ms, which is correct if fewer than half
 //! of the slices are disturbed. The result of an order of the chase is the median of several
@@ -22,20 +22,20 @@ const SIZES_PER_OCTAVE: u32 = 4;
 /// cache.
 const SMALLEST_BYTES: usize = 4 << 10;
 
-/// The time for which `sweep` measures each memory size: fifteen slices, after a lap that warms the
-/// caches.
+/// The time for which `sweep` measures each memory size: fifteen slices. A lap that warms the
+/// caches comes before.
 const SIZE_SPAN: Duration = Duration::from_millis(30);
 
-/// The minimum size of measured memory, as a multiple of the size of the last-level cache: the rule
-/// of STREAM ("each array must be at least 4 times the size of the sum of all the last-level caches
-/// used in the run"). With this size, at most a quarter of the accesses hit the cache.
+/// Minimum size of measured memory, as a multiple of the size of the last-level cache. This is the
+/// rule of STREAM ("each array must be at least 4 times the size of the sum of all the last-level
+/// caches used in the run"). With this size, at most a quarter of the accesses hit the cache.
 pub const LAST_LEVEL_FACTOR: u64 = 4;
 
-/// The lower limit of `largest_size`, bytes: four times 4 MiB. No private cache of a current server
+/// Lower limit of `largest_size`, bytes: four times 4 MiB. No private cache of a current server
 /// processor is larger than 4 MiB.
 const LARGEST_BYTES_MIN: u64 = 16 << 20;
 
-/// The upper limit of `largest_size`, bytes: four times 1 GiB. No shared cache of a current server
+/// Upper limit of `largest_size`, bytes: four times 1 GiB. No shared cache of a current server
 /// processor is larger than 1 GiB.
 const LARGEST_BYTES_MAX: u64 = 4 << 30;
 
@@ -78,7 +78,7 @@ impl Default for ChaseOptions {
 }
 
 impl ChaseOptions {
-    /// The shape of a chase with these options, in local order.
+    /// Returns the shape of a chase with these options, in local order.
     pub const fn local(&self) -> ChaseShape {
         let &Self { bytes, stride, seed, new_laps, .. } = self;
         let lines = 2 * stride;
@@ -86,7 +86,7 @@ impl ChaseOptions {
         ChaseShape { bytes, stride, order: Order::Local { block_bytes }, seed, new_laps }
     }
 
-    /// The shape of a chase with these options, in random order.
+    /// Returns the shape of a chase with these options, in random order.
     pub const fn random(&self) -> ChaseShape {
         ChaseShape { order: Order::Random, ..self.local() }
     }
@@ -167,11 +167,11 @@ pub fn sweep(
         chase.reshape(shape(bytes))?;
         chase.warm()?;
         let slices = chase.slices(clock, SIZE_SPAN, &mut || true)?;
-        // The 5th percentile is the latency of the fastest slices, during which other threads
+        // The 5th percentile stands for the fastest slices. During these slices, other threads
         // evicted the fewest lines from the cache.
         visited.push(Visited { bytes: bytes as f64, latency_ns: slices.p5_ns });
-        // The fraction is in proportion to the size, because a larger size takes longer to link and
-        // to visit.
+        // The completed fraction is in proportion to the size, because a larger size takes longer
+        // to link and to visit.
         if !proceed((bytes as f64 / largest as f64).min(1.0)) {
             return Err(ChaseError::Stopped);
         }
@@ -180,8 +180,8 @@ pub fn sweep(
     Ok(SizeSweep { visited, levels })
 }
 
-/// The memory sizes of a sweep up to `largest` bytes. Neighbouring sizes have a constant ratio, and
-/// each size is rounded down to whole strides.
+/// Returns the memory sizes of a sweep up to `largest` bytes. Neighbouring sizes have a constant
+/// ratio, and each size is rounded down to whole strides.
 fn sizes(largest: usize, stride: usize) -> Vec<usize> {
     let mut sizes = vec![];
     let smallest = SMALLEST_BYTES.max(2 * stride);
@@ -196,8 +196,8 @@ fn sizes(largest: usize, stride: usize) -> Vec<usize> {
     sizes
 }
 
-/// The largest memory size of a sweep, bytes. `claimed` is the size of the last-level cache that
-/// the kernel reports, bytes; `None` if the kernel reports no cache.
+/// Returns the largest memory size of a sweep, bytes. `claimed` is the size of the last-level cache
+/// that the kernel reports, bytes; `None` if the kernel reports no cache.
 pub fn largest_size(claimed: Option<u64>) -> usize {
     let past = claimed.unwrap_or(0).saturating_mul(LAST_LEVEL_FACTOR);
     past.clamp(LARGEST_BYTES_MIN, LARGEST_BYTES_MAX) as usize

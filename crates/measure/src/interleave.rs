@@ -1,4 +1,4 @@
-//! Weighted interleaving: places the pages of a buffer on several nodes in a ratio, and checks the
+//! Places the pages of a buffer on several nodes in a ratio (weighted interleaving), and checks the
 //! placement.
 //!
 //! Measurements in such buffers reproduce the tables and curves of publications on interleaving. A
@@ -9,8 +9,8 @@
 //!   weights are settings of the whole machine: the caller sets the weights before the measurement,
 //!   and restores the old weights afterwards.
 //! - page by page at the first touch: a thread whose memory policy binds to a node touches the
-//!   pages of this node. The order of the nodes is the same round robin. This method needs no root
-//!   and works on any kernel.
+//!   pages of this node. The nodes take turns in the same round robin as in the kernel. This method
+//!   needs no root and works on any kernel.
 //!
 //! With both methods, the nodes of the pages are then read from the kernel:
 //!
@@ -26,14 +26,14 @@ use interleaf_linux::{
 };
 use std::{collections::BTreeMap, panic::resume_unwind, thread};
 
-/// The method that places pages according to weights.
+/// A method of placing pages according to weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
-    /// By the kernel's interleaving: plain if all weights are equal, otherwise weighted. For
-    /// weighted interleaving, the caller sets the kernel's weights before the call of [`region`],
-    /// and restores the old weights after the measurement.
+    /// The kernel interleaves the pages: evenly if all weights are equal, otherwise by weighted
+    /// interleaving. For weighted interleaving, the caller sets the kernel's weights before the
+    /// call of [`region`], and restores the old weights after the measurement.
     Kernel,
-    /// Page by page, at the first touch.
+    /// Threads bound to the nodes touch the pages one by one.
     Pages,
 }
 
@@ -48,8 +48,8 @@ pub fn region(
     method: Method,
 ) -> Result<Region, RegionError> {
     match (method, &placement.nodes[..]) {
-        // One node needs no weights: bind to the node, so that no page is allocated on another
-        // node.
+        // One node needs no weights: the memory is bound to the node, so that no page is allocated
+        // on another node.
         (_, [(node, _)]) => Region::new(bytes, pages, &Policy::Bind([*node].into_iter().collect())),
         (Method::Kernel, _) => Region::new(bytes, pages, &placement.policy()),
         (Method::Pages, nodes) => Region::in_rounds(bytes, pages, nodes),
@@ -60,7 +60,7 @@ pub fn region(
 ///
 /// # Errors
 ///
-/// The errors of [`region`].
+/// Under the conditions of [`region`].
 pub fn regions(
     count: usize,
     bytes: usize,
@@ -77,8 +77,8 @@ pub fn regions(
     })
 }
 
-/// The fraction of the pages that would have to move to match the weights. `pages` has the number
-/// of pages on each node, `nodes` the weight of each node.
+/// Returns the fraction of the pages that would have to move to match the weights. `pages` has the
+/// number of pages on each node, `nodes` the weight of each node.
 pub fn off_by(pages: &BTreeMap<u32, u64>, nodes: &[(u32, u32)]) -> f64 {
     let total: u64 = pages.values().sum();
     let weights: u32 = nodes.iter().map(|(_, count)| count).sum();

@@ -1,4 +1,4 @@
-//! The instruction sets of the traffic kernels ([`crate::kernel`]), and their detection on this
+//! Names the instruction sets of the traffic kernels ([`crate::kernel`]), and detects them on this
 //! machine.
 
 use std::{fmt, str::FromStr};
@@ -47,7 +47,8 @@ impl IsaError {
 }
 
 impl Isa {
-    /// The instruction sets that this machine has, the narrowest first; never empty.
+    /// Returns the instruction sets that this machine has, the narrowest first. The list is never
+    /// empty.
     pub fn available() -> Vec<Self> {
         NAMED.iter().map(|(isa, _)| *isa).filter(|isa| isa.is_here()).collect()
     }
@@ -56,7 +57,7 @@ impl Isa {
     ///
     /// # Errors
     ///
-    /// The machine does not have the instruction set.
+    /// When the machine does not have the instruction set.
     pub fn here(self) -> Result<Self, IsaError> {
         if self.is_here() { Ok(self) } else { Err(IsaError::Absent(self)) }
     }
@@ -110,8 +111,8 @@ mod tests {
         assert_eq!("mmx".parse::<Isa>(), Err(IsaError::Name("mmx".into())));
     }
 
-    /// The variable `INTERLEAF_ISAS` may list instruction sets that must be available, for runs on
-    /// an emulated processor.
+    /// The environment variable `INTERLEAF_ISAS` may list instruction sets, for runs on an emulated
+    /// processor. All of them must be available.
     #[test]
     fn instruction_sets_required_by_the_environment_are_available() {
         let names = std::env::var("INTERLEAF_ISAS").unwrap_or_default();

@@ -1,5 +1,5 @@
-//! The timed loops of loads and stores. The loops are written in assembly for each instruction set,
-//! so they do not depend on the compiler.
+//! Runs the timed loops of loads and stores. The loops are written in assembly for each instruction
+//! set, so they do not depend on the compiler.
 //!
 //! A kernel accesses its buffers in *units*. A *group* loads some units, from the read buffers in
 //! turn, and then stores some units. [`Traffic`] gives the number of units to load and to store;
@@ -18,7 +18,7 @@
 //!
 //! Every loaded word is added to a sum, which is compared with the sum of the contents. Every store
 //! writes a word that is different in each pass over the memory. The stored words are verified
-//! afterwards ([`Walk`]).
+//! after the measurement ([`Walk`]).
 
 mod contents;
 
@@ -45,12 +45,12 @@ use crate::{isa::Isa, traffic::Traffic};
 use job::{Run, Touch};
 use std::fmt;
 
-/// The access pattern of a traffic kernel.
+/// The shape of the accesses of a traffic kernel: pages, lines and prefetches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// The number of pages accessed in parallel: the kernel accesses a line of each page in turn.
     pub pages: usize,
-    /// Consecutive lines of each page that one iteration of the loop accesses.
+    /// The number of consecutive lines of each page that one iteration of the loop accesses.
     pub lines: usize,
     /// True if stores go to one page at a time although loads go to several pages in parallel.
     pub flat_stores: bool,
@@ -104,7 +104,7 @@ pub enum AccessKind {
 }
 
 impl AccessKind {
-    /// The kind of accesses that a kernel for `traffic` makes.
+    /// Returns the kind of accesses that a kernel makes for `traffic`.
     const fn of(traffic: &Traffic) -> Self {
         match (traffic.loads, traffic.stores, traffic.read_buffers) {
             (_, 0, _) => Self::Read,
@@ -128,35 +128,36 @@ pub struct Kernel {
     scatter: Touch,
 }
 
-/// Bytes of each of the [`Shape::pages`] that are accessed in parallel: 4 KiB, the smallest page
-/// size of x86-64 and AArch64.
+/// Bytes of each of the [`Shape::pages`] pages that are accessed in parallel: 4 KiB, the smallest
+/// page size of x86-64 and AArch64.
 const PAGE_BYTES: usize = 4096;
 
-/// In random order, the number of lines that one call of `gather` or `scatter` accesses.
+/// The number of lines that one call of `gather` or `scatter` accesses, in random order.
 const BATCH: usize = 8;
 
 const LINE: usize = crate::traffic::LINE_BYTES as usize;
 
 impl Kernel {
-    /// The fastest known kernel of the instruction set `isa` for `traffic`; `None` if this machine
-    /// lacks the instruction set, or no kernel issues the traffic.
+    /// Returns the fastest known kernel of the instruction set `isa` for `traffic`; `None` if this
+    /// machine lacks the instruction set, or no kernel issues the traffic.
     pub fn best(isa: Isa, traffic: &Traffic) -> Option<Self> {
         Self::chosen(isa).into_iter().find(|kernel| kernel.serves(traffic))
     }
 
-    /// The fastest known kernel for `traffic` among all instruction sets of this machine.
+    /// Returns the fastest known kernel for `traffic` among all instruction sets of this machine.
     pub fn best_here(traffic: &Traffic) -> Option<Self> {
         let order = table::order(AccessKind::of(traffic), traffic.nontemporal);
         order.into_iter().find_map(|isa| Self::best(isa, traffic))
     }
 
-    /// The fastest known kernels of an instruction set, one for each kind of access with ordinary
-    /// and with non-temporal stores; empty if this machine lacks the instruction set.
+    /// Returns the fastest known kernels of an instruction set, one for each kind of access with
+    /// ordinary and with non-temporal stores. Returns no kernel if this machine lacks the
+    /// instruction set.
     fn chosen(isa: Isa) -> Vec<Self> {
         if isa.here().is_ok() { table::chosen(isa) } else { vec![] }
     }
 
-    /// All kernels of an instruction set among which the fastest ones were searched.
+    /// Returns all kernels of an instruction set among which the fastest kernels were searched.
     #[cfg(any(test, feature = "search"))]
     pub fn candidates(isa: Isa) -> Vec<Self> {
         if isa.here().is_ok() { table::candidates(isa) } else { vec![] }
@@ -167,7 +168,7 @@ impl Kernel {
         self.act == act && (act == AccessKind::Read || self.nontemporal == traffic.nontemporal)
     }
 
-    /// The number of buffers from which the kernel loads for `traffic`.
+    /// Returns the number of buffers from which the kernel loads for `traffic`.
     const fn read_buffers(&self, traffic: &Traffic) -> usize {
         match (self.act, traffic.loads) {
             (AccessKind::BothOfTwo, _) => 2,
@@ -180,15 +181,15 @@ impl Kernel {
         self.shape.lines * self.shape.pages
     }
 
-    /// Lines of a block; a buffer has a whole number of blocks. If the loop accesses one page at a
-    /// time, a block has the lines of one iteration (a unit). Otherwise, a block has all lines of
-    /// the pages that are accessed in parallel.
+    /// Returns the number of lines of a block; a buffer has a whole number of blocks. If the loop
+    /// accesses one page at a time, a block has the lines of one iteration (a unit). Otherwise, a
+    /// block has all lines of the pages that are accessed in parallel.
     const fn block_lines(&self) -> usize {
         if self.shape.pages == 1 { self.shape.lines } else { self.shape.pages * PAGE_BYTES / LINE }
     }
 
-    /// The number of groups in a round: as many as a block has units. If a group loads two units
-    /// and stores one, a round therefore loads two whole blocks and stores one.
+    /// Returns the number of groups in a round: the number of units in a block. If a group loads
+    /// two units and stores one, a round therefore loads two whole blocks and stores one.
     const fn groups_in_round(&self) -> usize {
         self.block_lines() / self.unit_lines()
     }
@@ -200,9 +201,9 @@ impl fmt::Debug for Kernel {
     }
 }
 
-/// `avx512 both nt 4x8 flat ahead 512 once`: `nt` are non-temporal stores, `4x8` are pages by
-/// lines, `flat` is [`Shape::flat_stores`], `512` is the prefetch distance of loads in bytes, and
-/// `once` is the prefetch hint.
+/// Formats a kernel, such as `avx512 both nt 4x8 flat ahead 512 once`: `nt` are non-temporal
+/// stores, `4x8` are pages by lines, `flat` is [`Shape::flat_stores`], `512` is the prefetch
+/// distance of loads in bytes, and `once` is the prefetch hint.
 impl fmt::Display for Kernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let act = match self.act {

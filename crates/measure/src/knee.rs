@@ -16,17 +16,17 @@
 //! the pause, so the pause for a bandwidth is interpolated linearly in the reciprocal of the
 //! bandwidth.
 
-/// A knee is confirmed if power (bandwidth divided by latency) falls by more than this fraction
-/// beyond the knee.
+/// The fraction by which power (bandwidth divided by latency) must fall beyond the knee to confirm
+/// the knee.
 const POWER_FALLS: f64 = 0.05;
 
-/// A point is measured between two pauses only if the pauses differ by more than this time, ns, and
-/// by more than the fraction [`PAUSE_STEP`] of the longer pause. A group of lines takes 100 ns or
-/// more, so a change of the pause by 4 ns changes the bandwidth by at most 4 %.
+/// A point is measured between two measured pauses only if these differ by more than this time, ns,
+/// and by more than the fraction [`PAUSE_STEP`] of the longer pause. A group of lines takes 100 ns
+/// or more, so a change of the pause by 4 ns changes the bandwidth by at most 4 %.
 const PAUSE_STEP_NS: f64 = 4.0;
 
-/// The least difference of two pauses between which a point is measured, as a fraction of the
-/// longer pause: see [`PAUSE_STEP_NS`].
+/// Minimum difference of two pauses between which a point is measured, as a fraction of the longer
+/// pause; see [`PAUSE_STEP_NS`].
 const PAUSE_STEP: f64 = 0.05;
 
 /// A measured point of the curve: bandwidth and latency under one load.
@@ -41,7 +41,7 @@ pub struct Loaded {
 }
 
 impl Loaded {
-    /// Power (Kleinrock): bandwidth divided by latency, which is highest at the knee.
+    /// Returns the power (Kleinrock): bandwidth divided by latency, which is highest at the knee.
     fn power(&self) -> f64 {
         self.bandwidth_gbps / self.latency_ns
     }
@@ -59,11 +59,11 @@ impl Loaded {
 pub struct Resolution {
     /// The longest pause, at which there is almost no load, ns. Default: 8000.
     pub pause_max_ns: f64,
-    /// The largest gap between neighbouring points, as a fraction of the largest bandwidth.
-    /// Default: 0.15.
+    /// The largest difference in bandwidth of neighbouring points, as a fraction of the largest
+    /// bandwidth. Default: 0.15.
     pub apart: f64,
-    /// The largest gap between the knee and a neighbouring point, as a fraction of the largest
-    /// bandwidth. Default: 0.04.
+    /// The largest difference in bandwidth between the knee and a neighbouring point, as a fraction
+    /// of the largest bandwidth. Default: 0.04.
     pub apart_at_knee: f64,
     /// The largest ratio of the latencies of neighbouring points. Default: 1.25.
     pub latency_ratio: f64,
@@ -103,10 +103,10 @@ pub enum Knee {
     },
 }
 
-/// The pause to measure next, ns: first no pause, then the longest pause, then a pause in the
-/// largest gap between two points. `None` if the points are as close as `resolution` requires, if
-/// the pauses of the points are too similar to measure between them, or if `points` has
-/// `points_max` points. An invalid point counts as measured, but its values are ignored.
+/// Returns the pause to measure next, ns: first no pause, then the longest pause, then a pause in
+/// the largest gap between two points. Returns `None` if the points are as close as `resolution`
+/// requires, if the pauses of the points are too similar to measure between them, or if `points`
+/// has `points_max` points. An invalid point counts as measured, but its values are ignored.
 pub fn next(points: &[Loaded], resolution: &Resolution) -> Option<f64> {
     let rising = by_load(points);
     if points.len() >= resolution.points_max {
@@ -118,8 +118,8 @@ pub fn next(points: &[Loaded], resolution: &Resolution) -> Option<f64> {
     }
     let most = rising.iter().map(|point| point.bandwidth_gbps).fold(0.0, f64::max);
     let best = strongest(&rising)?;
-    // The gaps in bandwidth and in latency between the point with the index `at` and the next
-    // point, each as a multiple of the allowed gap. The larger multiple counts.
+    // Returns the larger of the gap in bandwidth and the gap in latency between the point with the
+    // index `at` and the next point, each as a multiple of the allowed gap.
     let excess = |at: usize| {
         let (a, b) = (rising[at], rising[at + 1]);
         let at_knee = at == best || at + 1 == best;
@@ -134,7 +134,7 @@ pub fn next(points: &[Loaded], resolution: &Resolution) -> Option<f64> {
     Some(middle(rising[at], rising[at + 1]))
 }
 
-/// The knee of the curve through `points`; `None` if no point has a bandwidth above 0.
+/// Returns the knee of the curve through `points`; `None` if no point has a bandwidth above 0.
 pub fn knee(points: &[Loaded]) -> Option<Knee> {
     let rising = by_load(points);
     let best = strongest(&rising)?;
@@ -150,10 +150,11 @@ pub fn knee(points: &[Loaded]) -> Option<Knee> {
     Some(Knee::At { bandwidth_gbps, latency_ns, between_gbps })
 }
 
-/// The pause with which the threads reach a bandwidth of `target_gbps`, ns. The pause is
-/// interpolated between the neighbouring points with less and with more bandwidth, or extrapolated
-/// from the two points with the least load. `None` if no point has this bandwidth or more, if there
-/// are fewer than two points, or if bandwidth does not rise between the two points.
+/// Returns the pause with which the threads reach a bandwidth of `target_gbps`, ns. The pause is
+/// interpolated between the neighbouring points with less and with more bandwidth. If no point has
+/// less bandwidth, it is extrapolated from the two points with the least load. Returns `None` if no
+/// point has this bandwidth or more, if there are fewer than two points, or if bandwidth does not
+/// rise between the two points.
 pub fn pause_for(points: &[Loaded], target_gbps: f64) -> Option<f64> {
     let rising: Vec<Loaded> =
         by_load(points).into_iter().filter(|point| point.bandwidth_gbps > 0.0).collect();
@@ -163,7 +164,7 @@ pub fn pause_for(points: &[Loaded], target_gbps: f64) -> Option<f64> {
     Some(pause.clamp(0.0, 1e9))
 }
 
-/// The valid points, sorted by their load: the longest pause first.
+/// Returns the valid points, sorted by their load: the longest pause first.
 fn by_load(points: &[Loaded]) -> Vec<Loaded> {
     let mut rising: Vec<Loaded> = points.iter().filter(|point| point.is_one()).copied().collect();
     rising.sort_by(|a, b| {
@@ -172,7 +173,7 @@ fn by_load(points: &[Loaded]) -> Vec<Loaded> {
     rising
 }
 
-/// The index of the point with the largest power: bandwidth divided by latency.
+/// Returns the index of the point with the largest power: bandwidth divided by latency.
 fn strongest(rising: &[Loaded]) -> Option<usize> {
     let all = rising.iter().enumerate().filter(|(_, point)| point.bandwidth_gbps > 0.0);
     all.max_by(|a, b| a.1.power().total_cmp(&b.1.power())).map(|(at, _)| at)
@@ -183,12 +184,12 @@ fn can_part(a: Loaded, b: Loaded) -> bool {
     a.pause_ns - b.pause_ns > PAUSE_STEP_NS.max(PAUSE_STEP * a.pause_ns)
 }
 
-/// The pause to measure between two points: the pause for the mean of their bandwidths, or the
-/// geometric mean of their pauses if the bandwidth does not rise.
+/// Returns the pause to measure between two points: the pause for the mean of their bandwidths, or
+/// the geometric mean of their pauses if the bandwidth does not rise.
 fn middle(a: Loaded, b: Loaded) -> f64 {
     let half = f64::midpoint(a.bandwidth_gbps, b.bandwidth_gbps);
     let (longest, shortest) = (a.pause_ns, b.pause_ns);
-    // Keep the new pause away from both measured pauses, so that the three points differ by more
+    // The new pause is kept away from both measured pauses, so that the three points differ by more
     // than noise.
     let margin = 0.1 * (longest - shortest);
     let by_bandwidth = pause_between(a, b, half);
@@ -196,8 +197,9 @@ fn middle(a: Loaded, b: Loaded) -> f64 {
     by_bandwidth.unwrap_or(by_pause).clamp(shortest + margin, longest - margin)
 }
 
-/// The pause for a bandwidth of `gbps`, interpolated between the points `a` and `b`, linearly in
-/// the reciprocal of the bandwidth. `None` if the bandwidth does not rise from `a` to `b`.
+/// Returns the pause for a bandwidth of `gbps`, interpolated between the points `a` and `b`,
+/// linearly in the reciprocal of the bandwidth. Returns `None` if the bandwidth does not rise from
+/// `a` to `b`.
 fn pause_between(a: Loaded, b: Loaded, gbps: f64) -> Option<f64> {
     let slope = 1.0 / b.bandwidth_gbps - 1.0 / a.bandwidth_gbps;
     let pause =
@@ -219,8 +221,8 @@ mod tests {
     /// Bytes in flight of all threads: 64 threads with groups of 32 lines of 64 bytes.
     const GROUPS_BYTES: f64 = 64.0 * 32.0 * 64.0;
 
-    /// A simulated measurement on a tier with `curve`: each thread requests a group of lines, waits
-    /// for it, pauses, and requests the next group.
+    /// Returns a simulated measurement on a tier with `curve`: each thread requests a group of
+    /// lines, waits for it, pauses, and requests the next group.
     fn of_curve(curve: &Curve) -> impl Fn(f64) -> Loaded + '_ {
         |pause_ns| {
             let flow = curve.response().with_pause(GROUPS_BYTES, pause_ns);
@@ -228,8 +230,8 @@ mod tests {
         }
     }
 
-    /// A curve through 995 points of a formula. `latency_ns` gives the latency at a load, which is
-    /// a fraction of `most_gbps`.
+    /// Returns a curve through 995 points of a formula. `latency_ns` gives the latency at a load,
+    /// which is a fraction of `most_gbps`.
     fn formula(most_gbps: f64, latency_ns: impl Fn(f64) -> f64) -> Curve {
         let point = |step: i32| {
             let load = f64::from(step) / 1000.0;
@@ -250,7 +252,7 @@ mod tests {
         points
     }
 
-    /// The bandwidth at the knee, GB/s, found by an exhaustive search over many loads.
+    /// Returns the bandwidth at the knee, GB/s, found by an exhaustive search over many loads.
     fn true_knee(curve: &Curve) -> f64 {
         let flow = |step: i32| curve.response().at(200.0 * f64::from(step));
         let strength = |step: &i32| flow(*step).bandwidth_gbps / flow(*step).latency_ns;
@@ -260,9 +262,10 @@ mod tests {
 
     #[test]
     fn queues_bend_where_theory_says() {
-        // Two queues with random arrivals. The first has random service times (M/M/1). The second
-        // has a constant service time (M/D/1): its latency is 1 + load / 2(1 - load) times the idle
-        // latency, and its power is largest at a load of 2 - sqrt 2.
+        // Two queues with random arrivals. The first queue has random service times (M/M/1), and
+        // its knee at half of the bandwidth. The second queue has a constant service time (M/D/1):
+        // its latency is 1 + load / 2(1 - load) times the idle latency, and its power is largest at
+        // a load of 2 - sqrt 2. The knee that is found must be within 5 GB/s of these loads.
         let random = formula(100.0, |load| 100.0 / (1.0 - load));
         let even = formula(100.0, |load| 100.0 * (1.0 + load / 2.0 / (1.0 - load)));
         for (curve, at) in [(random, 50.0), (even, 100.0 * (2.0 - 2_f64.sqrt()))] {

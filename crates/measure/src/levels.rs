@@ -1,4 +1,5 @@
-//! The levels of a memory hierarchy, from a sweep of latency over the size of the visited memory.
+//! Finds the levels of a memory hierarchy in a sweep of latency over the size of the visited
+//! memory.
 //!
 //! In a virtual machine, sysfs shows the caches that the hypervisor claims, and the last level is
 //! shared with other virtual machines. The levels are therefore measured:
@@ -13,25 +14,25 @@
 //! ```
 //!
 //! A level is a plateau of the sweep: a range of sizes (about an octave or more) with nearly
-//! constant latency. A level ends at the size at which nine in ten accesses hit: there, the latency
-//! has risen by a tenth of the step to the latency of the next level. A slope without a plateau is
-//! not a level; it comes from a cache that other programs use to a varying degree.
+//! constant latency. A level ends at the size at which nine in ten accesses hit: at this size, the
+//! latency has risen by a tenth of the step to the latency of the next level. A slope without a
+//! plateau is not a level; it comes from a cache that other programs use to a varying degree.
 
-/// The largest ratio of latencies within a level. A plateau is not flat, because cache sets are
+/// The largest ratio of two latencies within a level. A plateau is not flat, because cache sets are
 /// filled unevenly and TLB misses add latency.
 const RISE_MAX: f64 = 1.25;
 
 /// Minimum ratio of the largest size of a plateau to its smallest size: about an octave.
 const LENGTH_MIN: f64 = 1.9;
 
-/// Minimum ratio of the latency of a level to the latency of the level before. Plateaus with a
+/// Minimum ratio of the latency of a level to the latency of the previous level. Plateaus with a
 /// smaller ratio are merged into one level.
 const STEP_MIN: f64 = 1.4;
 
 /// The fraction of the accesses that miss a cache level at the size at which the level ends.
 const MISSES: f64 = 0.1;
 
-/// The latency of a chase through memory of one size, a point of the sweep.
+/// A point of the sweep: the latency of a chase through memory of one size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Visited {
     /// The size of the memory that the chase visits, bytes.
@@ -98,8 +99,8 @@ fn rising(points: &[Visited]) -> Vec<Visited> {
     rising
 }
 
-/// The plateaus of a rising sweep, each with the indices of its first and last point. The longest
-/// plateau is found first, then recursively the longest plateau on each side of it.
+/// Returns the plateaus of a rising sweep, each with the indices of its first and last point. The
+/// longest plateau is found first, then recursively the longest plateau on each side of it.
 fn plateaus(points: &[Visited]) -> Vec<(usize, usize)> {
     let mut found = vec![];
     let mut open = vec![(0, points.len())];
@@ -123,8 +124,8 @@ fn plateaus(points: &[Visited]) -> Vec<(usize, usize)> {
     merged
 }
 
-/// The longest plateau of a rising sweep: the plateau with the largest ratio of its last size to
-/// its first size. `None` if this ratio is below [`LENGTH_MIN`].
+/// Returns the longest plateau of a rising sweep: the plateau with the largest ratio of its last
+/// size to its first size. Returns `None` if this ratio is below [`LENGTH_MIN`].
 fn longest(points: &[Visited]) -> Option<(usize, usize)> {
     let mut best: Option<(f64, (usize, usize))> = None;
     let mut last = 0;
@@ -151,15 +152,15 @@ fn longest(points: &[Visited]) -> Option<(usize, usize)> {
     Some((first, last))
 }
 
-/// The latency of a plateau, ns: the latency of its middle point. `run` has the points of the
-/// plateau, at least one.
+/// Returns the latency of a plateau, ns, which is that of its middle point. `run` has the points of
+/// the plateau, at least one.
 fn latency(run: &[Visited]) -> f64 {
     run[run.len() / 2].latency_ns
 }
 
-/// The memory size at which the latency crosses `bound`, searched from the middle of the plateau
-/// `run` to larger sizes. Between two points, the logarithm of the size is linear in the latency.
-/// If no point exceeds the bound, the result is the last size of the plateau.
+/// Returns the memory size at which the latency crosses `bound`, searched from the middle of the
+/// plateau `run` to larger sizes. Between two points, the logarithm of the size is linear in the
+/// latency. If no point exceeds the bound, returns the last size of the plateau.
 fn reach(points: &[Visited], run: (usize, usize), bound: f64) -> f64 {
     let middle = run.0 + (run.1 + 1 - run.0) / 2;
     let over = (middle..points.len()).find(|at| points[*at].latency_ns > bound);
@@ -179,9 +180,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The sweep of a simulated hierarchy, with four sizes per octave from 4 KiB to 128 MiB.
-    /// `caches` has the size and the latency of each cache. If a cache is smaller than the visited
-    /// memory, its hit rate is the fourth power of the ratio of the two sizes.
+    /// Returns the sweep of a simulated hierarchy, with four sizes per octave from 4 KiB to 128
+    /// MiB. `caches` has the size and the latency of each cache. If a cache is smaller than the
+    /// visited memory, its hit rate is the fourth power of the ratio of the two sizes.
     fn sweep(caches: &[(f64, f64)], memory_ns: f64, noise: impl Fn(usize) -> f64) -> Vec<Visited> {
         let point = |step: i32| {
             let bytes = 4096.0 * 2_f64.powf(f64::from(step) / 4.0);
@@ -216,8 +217,8 @@ mod tests {
         let caches = [(32.0 * KIB, 1.2), (MIB, 4.0), (32.0 * MIB, 15.0)];
         let found = levels(&sweep(&caches, 110.0, |_| 0.0));
         assert!(shows(&found, &caches, 110.0), "{found:?}");
-        // A last-level cache that other programs fill completely has no effect. It is therefore
-        // left out of the simulated hierarchy.
+        // A last-level cache that other programs fill completely has no effect. It is simulated by
+        // leaving it out of the hierarchy, and must not be found.
         let found = levels(&sweep(&caches[..2], 110.0, |_| 0.0));
         assert!(shows(&found, &caches[..2], 110.0), "{found:?}");
     }
@@ -243,9 +244,9 @@ mod tests {
         assert_eq!(levels(&[nothing; 3]), Levels::default());
     }
 
-    /// A sweep recorded on a virtual machine with 2 CPUs of an EPYC 9R14, while other load was
-    /// running. According to sysfs of the virtual machine, it has caches of 32 KiB, 1 MiB and 32
-    /// MiB.
+    /// A sweep that was recorded on a virtual machine with 2 CPUs of an EPYC 9R14, while other load
+    /// was running. According to sysfs of the virtual machine, it has caches of 32 KiB, 1 MiB and
+    /// 32 MiB.
     const RECORDED: &str = include_str!("levels/virtual-machine.csv");
 
     #[test]

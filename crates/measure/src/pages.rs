@@ -1,4 +1,4 @@
-//! The page sizes that a mapping may request.
+//! Names the page sizes that a mapping may request.
 
 /// Bytes of a huge page of x86-64, and of AArch64 with base pages of 4 KiB.
 pub const HUGE_BYTES: usize = 2 << 20;

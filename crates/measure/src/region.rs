@@ -1,5 +1,5 @@
-//! The memory that is measured. It is mapped on the requested nodes, with the requested page size
-//! if the kernel has pages of this size.
+//! Maps the memory that is measured: on the requested nodes, and with the requested page size if
+//! the kernel has pages of this size.
 
 #![expect(unsafe_code, reason = "memory is mapped, and kernels take its address")]
 
@@ -62,7 +62,8 @@ impl RegionError {
     }
 }
 
-/// Mapped memory whose pages have all been touched, so they are resident; unmapped on drop.
+/// Mapped memory whose pages have all been touched, so that they are resident. The memory is
+/// unmapped on drop.
 #[derive(Debug)]
 pub struct Region {
     address: *mut u8,
@@ -72,7 +73,8 @@ pub struct Region {
 
 // SAFETY: the mapping belongs to this `Region` alone, and has no tie to the thread that made it.
 unsafe impl Send for Region {}
-// SAFETY: a shared reference gives access to the bytes only through `words`, which only reads.
+// SAFETY: a shared reference gives access to the bytes only through `words`, which returns a shared
+// slice.
 unsafe impl Sync for Region {}
 
 impl Region {
@@ -91,7 +93,7 @@ impl Region {
         Ok(region)
     }
 
-    /// Sets the memory policy for pages that are not yet resident.
+    /// Sets the memory policy of the mapping, which applies to pages that are not yet resident.
     fn set_policy(&mut self, policy: &Policy) -> Result<(), RegionError> {
         match policy.set_for(self.whole()) {
             // A kernel without NUMA has no memory policies. All its memory is on node 0, so a
@@ -102,10 +104,10 @@ impl Region {
         }
     }
 
-    /// Maps memory with its pages interleaved on nodes: `nodes` gives the number of pages that each
-    /// node gets in one round of interleaving. A thread whose memory policy binds to a node touches
-    /// the pages of this node. This method does not change the kernel's weights, and needs only one
-    /// mapping.
+    /// Maps memory with its pages interleaved on nodes. `nodes` has pairs of a node and the number
+    /// of pages that the node gets in one round of interleaving. A thread whose memory policy binds
+    /// to a node touches the pages of this node. This method does not change the kernel's weights,
+    /// and needs only one mapping.
     ///
     /// # Errors
     ///
@@ -117,8 +119,8 @@ impl Region {
         nodes: &[(u32, u32)],
     ) -> Result<Self, RegionError> {
         let sum: u64 = nodes.iter().map(|(_, count)| u64::from(*count)).sum();
-        // The whole memory is checked as well as the memory of each node, because each node may
-        // have enough free memory while a control group does not allow the sum.
+        // The memory of all nodes together is checked as well as that of each node: each node may
+        // have enough free memory although a control group does not allow the sum.
         let all = Policy::Interleave(nodes.iter().map(|(node, _)| *node).collect());
         availability::check(&Root::live(), bytes.max(1) as u64, pages, &all)?;
         for (node, count) in nodes {
@@ -148,9 +150,8 @@ impl Region {
             let touched = touched.unwrap_or_else(|panic| resume_unwind(panic));
             touched.map_err(|why| RegionError::Place { policy, why })?;
         }
-        // Resident pages stay on their nodes. The policy that is set here only stops NUMA
-        // balancing, which would move pages of memory without a policy to the node whose CPUs
-        // access them.
+        // Resident pages stay on their nodes. The policy that is set now only stops NUMA balancing,
+        // which would move pages of memory without a policy to the node whose CPUs access them.
         region.set_policy(&Policy::Bind(nodes.iter().map(|(node, _)| *node).collect()))?;
         Ok(region)
     }
@@ -161,8 +162,8 @@ impl Region {
         let bytes = bytes.max(1).next_multiple_of(HUGE_BYTES);
         let failed = |why: Errno| RegionError::Map { bytes, pages, why: why.into() };
         let mut flags = MapFlags::PRIVATE;
-        // hugetlbfs pages are reserved by mmap(2). Without a reservation, the process would be
-        // killed if it touches a page when no huge page is free.
+        // hugetlbfs pages are reserved by mmap(2), without NORESERVE. Without a reservation, the
+        // process would be killed if it touches a page when no huge page is free.
         flags |= match pages {
             Pages::Reserved => MapFlags::HUGETLB | MapFlags::HUGE_2MB,
             Pages::Small | Pages::Huge => MapFlags::NORESERVE,
@@ -171,7 +172,8 @@ impl Region {
         // aligned range of `bytes` bytes fits into them.
         let mapped = if pages == Pages::Reserved { bytes } else { bytes + HUGE_BYTES };
         let protection = ProtFlags::READ | ProtFlags::WRITE;
-        // SAFETY: a new anonymous mapping at an address that the kernel chooses overlaps no other.
+        // SAFETY: the kernel chooses the address of the new anonymous mapping, so it overlaps no
+        // other mapping.
         let start = unsafe { mm::mmap_anonymous(ptr::null_mut(), mapped, protection, flags) };
         let start = start.map_err(failed)?;
         let region = Self { address: start.cast(), mapped, bytes };
@@ -189,7 +191,7 @@ impl Region {
         Ok(region)
     }
 
-    /// The number of base pages on each node.
+    /// Returns the number of base pages on each node.
     ///
     /// # Errors
     ///
@@ -218,13 +220,13 @@ impl Region {
         self.bytes
     }
 
-    /// The first address, aligned to a huge page.
+    /// Returns the first address of the region's bytes, which is aligned to a huge page.
     pub fn start(&self) -> *mut u8 {
         let offset = self.address.align_offset(HUGE_BYTES);
         if self.mapped == self.bytes { self.address } else { self.address.wrapping_add(offset) }
     }
 
-    /// The addresses of the region's bytes.
+    /// Returns the addresses of the region's bytes.
     pub fn addresses(&self) -> Range<u64> {
         let start = self.start() as u64;
         start..start + self.bytes as u64
@@ -237,12 +239,13 @@ impl Region {
     }
 
     pub fn words_mut(&mut self) -> &mut [u64] {
-        // SAFETY: as in `words`; `&mut self` is the only reference.
+        // SAFETY: `bytes` from `start` on are mapped, initialised and aligned for words for as long
+        // as the `Region` lives; `&mut self` is the only reference to them.
         unsafe { slice::from_raw_parts_mut(self.start().cast(), self.bytes / 8) }
     }
 
-    /// The whole mapping, including the bytes before and after the aligned bytes of the region. The
-    /// memory policy is set for all of it.
+    /// Returns the whole mapping, including the bytes before and after the aligned bytes of the
+    /// region. The memory policy is set for the whole mapping.
     fn whole(&mut self) -> &mut [u8] {
         // SAFETY: the slice is the whole mapping, and anonymous memory is initialised.
         unsafe { slice::from_raw_parts_mut(self.address, self.mapped) }
@@ -250,8 +253,7 @@ impl Region {
 }
 
 /// True for the default policy and for a binding to node 0 alone. On a machine with one node, both
-/// policies allow all memory. On a kernel without NUMA, no call is therefore needed for these two
-/// policies.
+/// policies allow all memory, so a kernel without NUMA needs no call for these two policies.
 fn is_all(policy: &Policy) -> bool {
     match policy {
         Policy::Bind(nodes) => nodes.iter().eq([0]),

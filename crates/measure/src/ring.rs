@@ -1,5 +1,5 @@
-//! A ring of pointers in memory: a linked word holds the address of the next linked word. A pointer
-//! chase follows the ring.
+//! Links a ring of pointers in memory: each linked word holds the address of the next linked word.
+//! A pointer chase follows the ring.
 
 #![expect(unsafe_code, reason = "a pointer that was loaded is followed, in a timed loop")]
 
@@ -31,12 +31,12 @@ pub struct Cursor<'r> {
 }
 
 impl<'r> Cursor<'r> {
-    /// The address of the slot under the cursor.
+    /// Returns the address of the slot under the cursor.
     pub(crate) const fn address(self) -> *const u64 {
         self.address
     }
 
-    /// The cursor at `address`, the address that the word under `self` holds.
+    /// Returns the cursor at `address`, the address that the word under `self` holds.
     ///
     /// # Safety
     ///
@@ -66,8 +66,8 @@ impl Ring {
         self.stride = stride;
         let start = self.region.start() as usize;
         let words = self.region.words_mut();
-        // The value 1 marks a word that is not linked, so `at` returns no cursor on words of
-        // earlier links.
+        // The value 1 marks a word that is not linked. Words of earlier links are set to 1, so that
+        // `at` returns no cursor on them.
         words[..self.extent].fill(1);
         self.extent = 0;
         let Some(&first) = order.first() else { return };
@@ -81,27 +81,27 @@ impl Ring {
         }
     }
 
-    /// A cursor on `slot`; `None` if the slot is not linked.
+    /// Returns a cursor on `slot`; `None` if the slot is not linked.
     pub fn at(&self, slot: u32) -> Option<Cursor<'_>> {
         let word = self.region.words().get(slot as usize * self.stride / 8)?;
         (*word != 1).then_some(Cursor { address: word, ring: PhantomData })
     }
 
-    /// The slot under a cursor.
+    /// Returns the slot under a cursor.
     pub fn slot(&self, cursor: Cursor<'_>) -> u32 {
         ((cursor.address as usize - self.region.start() as usize) / self.stride) as u32
     }
 
     /// Follows the ring from `from` for `rounds` times [`UNROLL`] loads, and returns the position
-    /// that it has reached. Each load depends on the load before.
+    /// after the last load. Each load depends on the load before.
     pub fn walk<'r>(&'r self, from: Cursor<'r>, rounds: u64) -> Cursor<'r> {
         if rounds == 0 {
             return from;
         }
         let mut at = from.address;
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: a cursor is on a linked slot, and a linked slot leads to a linked slot of the
-        // same mapping, which is alive and initialised; the loop only reads.
+        // SAFETY: a cursor is on a linked slot, and each linked slot holds the address of a linked
+        // slot of the same mapping, which is alive and initialised; the loop only reads.
         unsafe {
             asm!(
                 "2:",
@@ -117,8 +117,8 @@ impl Ring {
             );
         }
         #[cfg(target_arch = "aarch64")]
-        // SAFETY: as on x86-64: a cursor is on a linked slot, each linked slot leads to a linked
-        // slot of the same mapping, and the loop only reads.
+        // SAFETY: a cursor is on a linked slot, and each linked slot holds the address of a linked
+        // slot of the same mapping, which is alive and initialised; the loop only reads.
         unsafe {
             asm!(
                 "2:",

@@ -1,4 +1,4 @@
-//! The median and the spread of repeated measurements.
+//! Computes the median and the spread of repeated measurements.
 
 use interleaf_model::statistics::{self, quantile};
 
@@ -13,7 +13,8 @@ pub struct Spread {
     pub count: usize,
 }
 
-/// The median and the spread of `values`; `None` without values, or if a value is not finite.
+/// Returns the median and the spread of `values`; `None` without values, or if a value is not
+/// finite.
 pub fn spread(values: &[f64]) -> Option<Spread> {
     if values.is_empty() || values.iter().any(|value| !value.is_finite()) {
         return None;

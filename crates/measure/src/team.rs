@@ -1,5 +1,5 @@
-//! A team of threads that load and store memory without end. Each thread has its own CPU and its
-//! own memory.
+//! A team is a set of threads that load and store memory until they are stopped. Each thread has
+//! its own CPU and its own memory.
 
 use crate::{
     availability,
@@ -28,38 +28,38 @@ use std::{
 };
 
 /// The number of lines in a group. A thread pauses for [`Load::delay`] for each group. If a thread
-/// accesses n groups before a pause, the pause is n times as long.
+/// accesses n groups before a pause, the pause is n times [`Load::delay`].
 pub const GROUP_LINES: u64 = 32;
 
 /// The approximate length of a pause that replaces several shorter pauses. Shorter pauses are
 /// merged, because each pause costs about 50 ns to stop the kernel and to read the clock.
 const PAUSE: Duration = Duration::from_micros(1);
 
-/// The maximum number of groups that a thread accesses before a pause: 256 KiB. A thread without
-/// pauses accesses the same amount between two checks of the stop flag.
+/// Maximum number of groups that a thread accesses before a pause: 256 KiB. A thread without pauses
+/// accesses the same amount between two checks of the stop flag.
 const GROUPS_MAX: u64 = 128;
 
 /// The work of the threads of a [`Team`], and the memory on which they work.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// The ratio of loads and stores.
+    /// The ratio of loads and stores that each thread makes.
     pub traffic: Traffic,
-    /// The order in which lines are accessed.
+    /// The order in which each thread accesses its lines.
     pub pattern: Pattern,
-    /// The instruction set of the traffic kernel; ignored if `kernel` is given.
+    /// The instruction set of the traffic kernel. Ignored if `kernel` is given.
     pub isa: Isa,
     /// The traffic kernel, such as that of [`Kernel::best_here`]; `None` for the fastest known
     /// kernel of `isa`.
     pub kernel: Option<Kernel>,
     /// The CPU of each thread.
     pub cpus: Vec<u32>,
-    /// The memory of each thread, bytes.
+    /// The size of each thread's memory, bytes.
     pub bytes: usize,
     pub pages: Pages,
     pub policy: Policy,
     /// The seed of random orders and of the contents of memory.
     pub seed: u64,
-    /// The pause of each thread after each [`GROUP_LINES`] lines.
+    /// The pause of each thread after each group of [`GROUP_LINES`] lines.
     pub delay: Duration,
 }
 
@@ -131,8 +131,8 @@ pub struct Team {
     memory: Vec<Range<u64>>,
 }
 
-/// State shared by all threads. Each thread often writes its counter in `done`, so each counter has
-/// its own cache lines.
+/// State that all threads share. Each thread often writes its counter in `done`, so each counter
+/// has cache lines of its own.
 #[derive(Debug)]
 struct Shared {
     stop: AtomicBool,
@@ -158,8 +158,8 @@ impl Shared {
 #[repr(align(128))]
 struct Count(AtomicU64);
 
-/// The first message of a thread to its team: the address range of its memory, or the reason why it
-/// cannot start.
+/// The first message of a thread to its team: the address range of the thread's memory, or the
+/// reason why the thread cannot start.
 type Ready = Result<Range<u64>, TeamError>;
 
 impl Team {
@@ -173,11 +173,12 @@ impl Team {
     }
 
     /// Like [`Team::start`], but the threads use `regions`, memory that [`Team::release`] returned.
-    /// This memory must have the length, pages and policy of the load; this is not checked.
+    /// This memory must have the length, the pages and the policy that `load` requests; this is not
+    /// checked.
     ///
     /// # Errors
     ///
-    /// The errors of [`Team::start`].
+    /// Under the conditions of [`Team::start`].
     pub fn start_in(load: &Load, regions: Vec<Region>) -> Result<Self, TeamError> {
         load.isa.here()?;
         if load.cpus.is_empty() {
@@ -206,8 +207,9 @@ impl Team {
             gates.push(gate);
         }
         drop(ready);
-        // Each thread waits for a message on its channel (`gate`), so that all begin together. If a
-        // thread reports an error, the gates are dropped, and the waiting threads end.
+        // Each thread waits for a message on its channel (`gate`), so that all threads begin
+        // together. If a thread reports an error, the gates are dropped, and the waiting threads
+        // end.
         team.memory = all_ready.iter().take(gates.len()).collect::<Result<_, _>>()?;
         for gate in gates {
             let _ = gate.send(());
@@ -215,23 +217,23 @@ impl Team {
         Ok(team)
     }
 
-    /// The number of lines that all threads have loaded and stored so far.
+    /// Returns the number of lines that all threads have loaded and stored so far.
     pub fn lines(&self) -> u64 {
         self.shared.done.iter().map(|count| count.0.load(Ordering::Relaxed)).sum()
     }
 
-    /// The number of bytes that all threads have loaded and stored so far.
+    /// Returns the number of bytes that all threads have loaded and stored so far.
     pub fn program_bytes(&self) -> u64 {
         self.lines() * LINE_BYTES
     }
 
-    /// Sets the pause of each thread after each [`GROUP_LINES`] lines. The pause does not depend on
-    /// the frequency of the core.
+    /// Sets the pause of each thread after each group of [`GROUP_LINES`] lines. The length of the
+    /// pause does not depend on the frequency of the core.
     pub fn set_delay(&self, delay: Duration) {
         self.shared.delay_ticks.store(self.clock.ticks(delay), Ordering::Relaxed);
     }
 
-    /// The page sizes and the nodes of the threads' memory.
+    /// Reads the page sizes and the nodes of the threads' memory.
     ///
     /// # Errors
     ///
@@ -240,7 +242,7 @@ impl Team {
         Backing::of(root, &self.memory)
     }
 
-    /// True if all threads are running. A thread that finds a wrong word or sum ends early.
+    /// True if all threads are still running. A thread that finds a wrong word or sum ends early.
     #[cfg(test)]
     fn is_at_work(&self) -> bool {
         self.members.iter().all(|(_, thread)| !thread.is_finished())
@@ -259,7 +261,7 @@ impl Team {
     ///
     /// # Errors
     ///
-    /// The errors of [`Team::stop`].
+    /// Under the conditions of [`Team::stop`].
     pub fn release(mut self) -> Result<(Vec<Checksums>, Vec<Region>), TeamError> {
         self.shared.stop.store(true, Ordering::Relaxed);
         let (mut sums, mut regions) = (vec![], vec![]);
@@ -282,8 +284,8 @@ impl Drop for Team {
     }
 }
 
-/// Waits for the end of a thread and returns its result. A panic of the thread continues in the
-/// caller.
+/// Waits for the end of a thread, and returns its result. If the thread panicked, the panic
+/// continues in the caller.
 fn joined<T>(thread: JoinHandle<T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
@@ -315,7 +317,8 @@ impl Member {
         ready: &mpsc::Sender<Ready>,
         open: &mpsc::Receiver<()>,
     ) -> Result<Walk, Fault> {
-        // The result of a thread that cannot start is not used: its error was sent to the team.
+        // The result of a thread that cannot start is not used, because the error was already sent
+        // to the team.
         let never = || Err(Fault::Unused);
         let mut walk = match self.prepare() {
             Ok(walk) => walk,
@@ -351,7 +354,7 @@ impl Member {
     }
 }
 
-/// Accesses some groups of lines, then pauses for `delay` ticks for each group; returns the number
+/// Accesses some groups of lines, then pauses for `delay` ticks for each group. Returns the number
 /// of lines. Stopping the traffic kernel and reading the clock after every group would cost a third
 /// of the bandwidth at the shortest pauses, so several short pauses are merged into one.
 fn delayed(walk: &mut Walk, delay: u64, shared: &Shared) -> Result<u64, Fault> {
@@ -364,7 +367,7 @@ fn delayed(walk: &mut Walk, delay: u64, shared: &Shared) -> Result<u64, Fault> {
     Ok(lines)
 }
 
-/// The CPUs that the calling thread may run on, in order.
+/// Returns the CPUs that the calling thread may run on, in ascending order.
 ///
 /// # Errors
 /// When the kernel does not report the allowed CPUs.
@@ -447,7 +450,7 @@ mod tests {
         assert_eq!(found, expected);
     }
 
-    /// The rates at which a thread of a team accesses lines with the pause `delay`, measured over
+    /// Measures the rates at which a thread of a team accesses lines with the pause `delay`, over
     /// `lines` lines or more: lines per second of wall time, and lines per second of the thread's
     /// CPU time. Other programs reduce only the first rate.
     fn rates(delay: Duration, lines: u64) -> (f64, f64) {
@@ -480,9 +483,9 @@ mod tests {
     }
 
     /// Measures threads with pauses of 0, 20 and 400 us after each group of lines. In wall time, no
-    /// thread is faster than its pauses permit, because an interruption does not shorten a pause.
-    /// Per second of CPU time, a thread without pauses accesses more lines than pauses of 20 us
-    /// permit, and a thread with pauses of 20 us more lines than pauses of 400 us permit.
+    /// thread may be faster than its pauses permit, because an interruption does not shorten a
+    /// pause. Per second of CPU time, a thread without pauses must access more lines than pauses of
+    /// 20 us permit, and a thread with pauses of 20 us more lines than pauses of 400 us permit.
     #[test]
     fn a_delay_reduces_the_rate() {
         let most = |us: f64| GROUP_LINES as f64 / (us * 1e-6);

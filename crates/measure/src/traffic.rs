@@ -1,5 +1,5 @@
-//! The loads and stores of a traffic kernel for each mix, and the resulting reads and writes of the
-//! memory controller.
+//! Defines the loads and stores of a traffic kernel for each mix, and the resulting reads and
+//! writes of the memory controller.
 //!
 //! The mixes are those of Intel's Memory Latency Checker (`-W` of its public help), which names
 //! them by the traffic "observed on the memory controller". An ordinary store counts twice, because
@@ -10,13 +10,13 @@
 //! W10, 2R:1NT   2 loads + 1 non-temporal store:   lines read 2,     written 1
 //! ```
 //!
-//! The table is a model. Some processors avoid the read for ownership and read less (SpecI2M of
-//! Intel's Ice Lake and later under load, several Arm cores). Only counters give the actual reads.
+//! The table is a model. Some processors avoid the read for ownership and therefore read less
+//! (SpecI2M of Intel's Ice Lake and later under load, several Arm cores). Only counters give the
+//! actual reads.
 
 use interleaf_model::mix::{Mix, MixError, NAMED};
 use std::{fmt, str::FromStr};
 
-/// Bytes of a cache line.
 pub const LINE_BYTES: u64 = 64;
 
 /// The order of accesses.
@@ -43,7 +43,7 @@ pub struct Traffic {
     pub nontemporal: bool,
 }
 
-/// The name of a kind of traffic.
+/// The name of a kind of traffic: that of a mix, or a share of reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Name {
     /// The name of the mix in the Memory Latency Checker, such as `W2`.
@@ -81,8 +81,8 @@ pub enum TrafficError {
 
 /// The loads and stores of each mix. [`NAMED`] has the read share of each mix, by the same names.
 const TABLE: [(&str, u32, u32, u32); 13] = [
-    // Columns: name of the mix, lines that are loaded, buffers that are read, lines that are
-    // stored.
+    // The columns: name of the mix, lines that are loaded, buffers that are loaded from, lines that
+    // are stored.
     ("R", 1, 1, 0),
     ("W2", 1, 1, 1),
     ("W3", 2, 1, 1),
@@ -99,7 +99,7 @@ const TABLE: [(&str, u32, u32, u32); 13] = [
 ];
 
 impl Traffic {
-    /// The traffic of each mix, in the order of MLC's numbers.
+    /// Returns the traffic of each mix, in the order of MLC's numbers.
     pub fn all() -> Vec<Self> {
         let stores_pass =
             |name: &str| NAMED.iter().any(|(known, _, nontemporal)| *known == name && *nontemporal);
@@ -112,12 +112,12 @@ impl Traffic {
             .collect()
     }
 
-    /// Reads only.
+    /// Traffic of reads only.
     pub const READ: Self =
         Self { name: Name::Mlc("R"), loads: 1, read_buffers: 1, stores: 0, nontemporal: false };
 
-    /// Traffic with `percent` % reads at the memory controller: 50 to 100 with ordinary stores, 0
-    /// to 100 with non-temporal stores.
+    /// Returns traffic with `percent` % reads at the memory controller: 50 to 100 with ordinary
+    /// stores, 0 to 100 with non-temporal stores.
     ///
     /// # Errors
     /// When no traffic has this share of reads.
@@ -126,8 +126,8 @@ impl Traffic {
         if !(least..=100).contains(&percent) {
             return Err(ShareError { percent, least });
         }
-        // The share is (loads + stores) / (loads + 2 stores) with ordinary stores, and loads /
-        // (loads + stores) with non-temporal stores.
+        // The share of reads is (loads + stores) / (loads + 2 stores) with ordinary stores, and
+        // loads / (loads + stores) with non-temporal stores.
         let (loads, stores) =
             (if nontemporal { percent } else { 2 * percent - 100 }, 100 - percent);
         let common = greatest_common_divisor(loads, stores);
@@ -136,29 +136,30 @@ impl Traffic {
         Ok(Self { name, loads, read_buffers: loads.min(1), stores, nontemporal })
     }
 
-    /// Lines that the program loads and stores in a group.
+    /// Returns the number of lines that the program loads and stores in a group.
     pub const fn program_lines(&self) -> u32 {
         self.loads + self.stores
     }
 
-    /// Lines that the memory controller reads for a group, including reads for ownership.
+    /// Returns the number of lines that the memory controller reads for a group, including reads
+    /// for ownership.
     pub const fn controller_reads(&self) -> u32 {
         self.loads + if self.nontemporal { 0 } else { self.stores }
     }
 
-    /// Lines that the memory controller writes for a group.
+    /// Returns the number of lines that the memory controller writes for a group.
     pub const fn controller_writes(&self) -> u32 {
         self.stores
     }
 
-    /// Bytes that the memory controller reads and writes for each byte that the program loads or
-    /// stores.
+    /// Returns the number of bytes that the memory controller reads and writes for each byte that
+    /// the program loads or stores.
     pub fn controller_factor(&self) -> f64 {
         let lines = self.controller_reads() + self.controller_writes();
         f64::from(lines) / f64::from(self.program_lines())
     }
 
-    /// The mix of the traffic at the memory controller.
+    /// Returns the mix of the traffic at the memory controller.
     ///
     /// # Errors
     /// Never for the values that [`Self::all`] and [`Self::of_read_share`] return.

@@ -1,4 +1,5 @@
-//! Finds the knee of a simulated machine from the bandwidth and the latency of its counters.
+//! Tests that the knee of a simulated machine is found from the bandwidth and the latency of its
+//! counters.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -28,8 +29,9 @@ fn platform(name: &str) -> Platform {
     platform_toml::parse(name, &read(&format!("platforms/{name}.toml")), &curves).unwrap()
 }
 
-/// Bandwidth and latency of the first tier with `threads` threads of STREAM. The pause in the
-/// result is the pause with which all `most` threads would give the same load.
+/// Simulates `threads` threads of STREAM, and returns the bandwidth and the latency of the first
+/// tier. The pause in the result is the pause with which all `most` threads would give the same
+/// load.
 fn at(platform: &Platform, threads: u32, most: u32, noise: f64) -> Loaded {
     let demand = demand_toml::parse("stream", &read("workloads/stream.toml")).unwrap();
     let task = Task::new(platform, platform, &demand, threads);
@@ -68,7 +70,7 @@ fn few_loads_find_the_same_knee_as_many() {
         while let Some(pause) = knee::next(&points, &resolution) {
             let threads = f64::from(most) / (1.0 + pause / HALF_NS);
             let found = at(&platform, threads.round().max(1.0) as u32, most, noise);
-            // The number of threads is rounded, but the point has the requested pause, by which
+            // The number of threads is rounded, but the point gets the requested pause, by which
             // `next` recognises measured points.
             points.push(Loaded { pause_ns: pause, ..found });
         }

@@ -1,5 +1,5 @@
-//! The capabilities of a machine. A present capability has a description; a missing capability has
-//! the reason and a remedy.
+//! Lists the capabilities of a machine. A present capability has a description; a missing
+//! capability has the reason why it is missing, and a remedy.
 
 mod damon;
 mod nodes;
@@ -41,7 +41,7 @@ pub enum Status {
         /// Advice to the user.
         remedy: String,
     },
-    /// Another program or a kernel feature moves pages or uses DAMON.
+    /// A rival was found: another program or a kernel feature that moves pages or uses DAMON.
     Rival {
         /// The name of the program or feature, and its effect on pages.
         what: String,
@@ -64,7 +64,7 @@ impl Status {
     }
 }
 
-/// All capabilities of `machine`, which was read below `root`; `probed` is the result of
+/// Returns all capabilities of `machine`, which was read below `root`. `probed` is the result of
 /// [`interleaf_linux::machine::damon::probe::probe`], or `None` if DAMON was not probed.
 ///
 /// # Errors

@@ -1,4 +1,5 @@
-//! Hardware counters of the processor: the available counters, their events, and their readings.
+//! Reads hardware counters of the processor: finds the available counters and their events, opens
+//! them, and reads their counts.
 //!
 //! A unit outside the cores (a memory controller, a CXL port, a home agent) has a PMU, which the
 //! kernel lists in `/sys/bus/event_source/devices`. The events of a PMU are numbers that differ

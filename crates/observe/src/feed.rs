@@ -1,5 +1,5 @@
-//! A traffic source that programs feed through a Unix socket. It is for machines without counters,
-//! and for simulators and other tools that have better counts.
+//! A feed is a traffic source that programs fill through a Unix socket. It is for machines without
+//! counters, and for simulators and other tools that have better counts.
 //!
 //! A program connects and writes lines of JSON. Each line has the traffic of a domain to a tier
 //! since the program's previous line for this domain and tier:
@@ -37,14 +37,14 @@ use std::{
     time::Duration,
 };
 
-/// The longest line that the feed accepts, bytes. A line with the longest numbers has some 200
+/// The longest line that the feed accepts, bytes. A line with the longest numbers has about 200
 /// bytes.
 const LINE_MAX: usize = 4096;
 
 /// Maximum number of programs that are connected at once; further programs wait.
 const CLIENTS_MAX: usize = 64;
 
-/// The maximum number of characters of a wrong line that a report quotes.
+/// Maximum number of characters of a wrong line that a report quotes.
 const QUOTED_MAX: usize = 80;
 
 /// A traffic source that reads the lines that programs write to a Unix socket.
@@ -63,26 +63,27 @@ pub struct State {
     pub lines: u64,
     /// The number of wrong lines so far.
     pub wrong: u64,
-    /// The last wrong line and its fault.
+    /// The last wrong line, and what is wrong with it.
     pub last_wrong: Option<String>,
 }
 
 #[derive(Debug)]
 struct Shared {
-    /// Traffic since the last reading: for each domain, the traffic of each tier.
+    /// The traffic that was counted since the last reading: for each domain, the traffic of each
+    /// tier.
     traffic: Vec<Vec<Traffic>>,
     /// The time at which `traffic` begins, by the clock of [`now`]: the end of the last line of the
-    /// previous reading. Before a line is counted, it is the time at which the first program
-    /// connected, or the `time_ns` of that program's first line.
+    /// previous reading. Before the first line is counted, it is the time at which the first
+    /// program connected, or the `time_ns` of that program's first line.
     since: Duration,
     /// The time up to which `traffic` is counted, by the clock of [`now`]: the `time_ns` of the
     /// newest counted line, or the time of this line's arrival if it has no valid `time_ns`. `None`
     /// if no line was counted after the last reading.
     until: Option<Duration>,
-    /// Initially true. Set to true when a program connects while no other program is connected and
-    /// no line was counted since the last reading; set to false when a line is counted. While
-    /// `is_new` is true, `since` is the time of this connection, until the `time_ns` of the
-    /// program's first line replaces it.
+    /// True at first. Set to true when a program connects while no other program is connected and
+    /// no line was counted since the last reading; set to false when a line is counted. While it is
+    /// true, `since` is the time of this connection, until the `time_ns` of the program's first
+    /// line replaces it.
     is_new: bool,
     state: State,
 }
@@ -127,7 +128,7 @@ impl Feed {
         Ok(Self { socket, shared, worker })
     }
 
-    /// The state of the feed: connected programs, valid lines and wrong lines.
+    /// Returns the state of the feed: connected programs, valid lines and wrong lines.
     pub fn state(&self) -> State {
         lock(&self.shared).state.clone()
     }
@@ -164,7 +165,7 @@ impl Source for Feed {
     }
 }
 
-/// The time of the clock `CLOCK_MONOTONIC`, which all programs of this machine share.
+/// Returns the time of the clock `CLOCK_MONOTONIC`, which all programs of this machine share.
 fn now() -> Duration {
     let now = clock_gettime(ClockId::Monotonic);
     Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
@@ -179,16 +180,16 @@ fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
 /// A program that is connected.
 struct Client {
     stream: UnixStream,
-    /// The part of an unfinished line that has arrived.
+    /// The bytes of an unfinished line that have arrived so far.
     begun: Vec<u8>,
-    /// True while the rest of a too long line is skipped.
+    /// True while the rest of a line that is too long is skipped.
     skipping: bool,
-    /// The `time_ns` of the program's first line, or the time of this line's arrival if it has no
-    /// valid `time_ns`, by the clock of [`now`]; `None` before the first line.
+    /// The `time_ns` of the program's first line, by the clock of [`now`]. If this line has no
+    /// valid `time_ns`, it is the time of the line's arrival. `None` before the first line.
     first: Option<Duration>,
 }
 
-/// Reads the lines of programs, until the other end of `control` is closed.
+/// Reads the lines of programs until the other end of `control` is closed.
 fn serve(listener: &UnixListener, control: &UnixStream, shared: &Mutex<Shared>) {
     let mut clients: Vec<Client> = vec![];
     loop {
@@ -257,8 +258,9 @@ impl Client {
     }
 }
 
-/// Counts a line of a program; `first` is [`Client::first`]. The traffic of lines with the
-/// `time_ns` of the first line is left out, because it is not known when this traffic began.
+/// Counts a line of a program; `first` is the program's [`Client::first`]. The traffic of lines
+/// with the `time_ns` of the first line is left out, because it is not known when this traffic
+/// began.
 fn count_line(line: &[u8], first: &mut Option<Duration>, shared: &mut Shared) {
     if line.trim_ascii().is_empty() {
         return;
@@ -278,8 +280,8 @@ fn count_line(line: &[u8], first: &mut Option<Duration>, shared: &mut Shared) {
         return note_wrong_line(line, &why, shared);
     };
     shared.state.lines += 1;
-    // Ignore a `time_ns` in the future, because it is from another clock. A `time_ns` before the
-    // end of the last line is ignored further below.
+    // A `time_ns` in the future is ignored, because it is from another clock. A `time_ns` before
+    // the end of the last line is ignored further below.
     let came = now();
     let time = parsed.time_ns.map(Duration::from_nanos).filter(|time| *time <= came);
     let (first, is_new) = (*first.get_or_insert(time.unwrap_or(came)), shared.is_new);

@@ -1,5 +1,5 @@
-//! A real machine as the control loop's trait `Machine`: it waits, reads the counters, reports the
-//! placement, and carries out decisions.
+//! Implements the control loop's trait `Machine` for a real machine: waits, reads the counters,
+//! reports the placement, and carries out decisions.
 //!
 //! A sample covers the time for which its source counted. This time can differ from the requested
 //! wait, because the actuators take time and the system may be busy. If the source is a recording,
@@ -23,7 +23,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The minimum interval between two calls of [`Actuator::update`].
+/// Minimum interval between two rounds of calls of [`Actuator::update`].
 const UPDATE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The clock of the control loop, which waits between samples.
@@ -108,7 +108,7 @@ impl<'a> Host<'a> {
         })
     }
 
-    /// The last state of each scope's actuator.
+    /// Returns the last state of each scope's actuator.
     pub fn states(&self) -> &[ActuatorState] {
         &self.states
     }
@@ -118,12 +118,12 @@ impl<'a> Host<'a> {
         mem::take(&mut self.notes)
     }
 
-    /// The goal that was set last for each scope; `None` before the first decision.
+    /// Returns the goal that was set last for each scope; `None` before the first decision.
     pub fn goals(&self) -> &[Option<Goal>] {
         &self.goals
     }
 
-    /// The NUMA node of each tier.
+    /// Returns the NUMA node of each tier.
     pub fn nodes(&self) -> &[u32] {
         &self.host.nodes
     }
@@ -141,8 +141,8 @@ impl<'a> Host<'a> {
                     self.notes.push(note.clone());
                 }
             }
-            // If the actuator has not sampled the placement of its scope this time, keep the last
-            // placement. A scope without processes has no placement.
+            // If the actuator has not sampled the placement of its scope this time, the last
+            // placement is kept. A scope without processes has no placement.
             let last = state.on.take().filter(|_| new.processes != Some(0));
             let on = new.on.clone().or(last);
             *state = ActuatorState { on, ..new };
@@ -151,10 +151,10 @@ impl<'a> Host<'a> {
         Ok(())
     }
 
-    /// Used and free bytes of each tier. The kernel counts migrated pages only for the whole
-    /// machine, not for each node. The count of the whole machine is therefore reported for the
-    /// first tier of each domain, as pages that migrated to this tier. The control loop uses only
-    /// the sum over the tiers of a domain.
+    /// Returns the used and free bytes of each tier. The kernel counts migrated pages only for the
+    /// whole machine, not for each node. The count of the whole machine is therefore reported for
+    /// the first tier of each domain, as pages that migrated to this tier. The control loop uses
+    /// only the sum over the tiers of a domain.
     fn tier_memory(&mut self) -> Result<Vec<TierMemory>, HostError> {
         let now = vmstat::of_machine(self.root)?;
         let moved = match (&now, &self.counters) {
@@ -208,8 +208,8 @@ impl Machine for Host<'_> {
         let reading = self.source.read()?;
         let now = Instant::now();
         let waited = now - mem::replace(&mut self.last_sample, now);
-        // A reading that covers no time, such as that of a feed without a new line, gets the waited
-        // time as its span, because rates are divided by the span.
+        // A reading that covers no time, such as that of a feed without a new line, gets the time
+        // waited as its span, because rates are divided by the span.
         let span = if reading.span.is_zero() { waited } else { reading.span };
         let tier_memory = self.tier_memory()?;
         Ok(Sample { span, traffic: reading.traffic, tier_memory, scopes: self.residency() })

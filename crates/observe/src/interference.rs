@@ -1,5 +1,5 @@
-//! Interference during a measurement: CPU time of other programs, CPU time that the hypervisor took
-//! (steal), and changes of CPU frequency.
+//! Measures interference during a measurement: CPU time of other programs, CPU time that the
+//! hypervisor took (steal), and changes of CPU frequency.
 
 use interleaf_linux::{
     machine::id_list::IdList,
@@ -12,13 +12,13 @@ const STAT: &str = "/proc/stat";
 const OWN: &str = "/proc/self/stat";
 const CPUS: &str = "/sys/devices/system/cpu";
 
-/// CPU times from boot to the moment of reading, and the CPU frequencies at that moment. Times are
+/// CPU times from boot to the moment of reading, and the CPU frequencies at this moment. Times are
 /// summed over all CPUs, in ticks of [`rustix::param::clock_ticks_per_second`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CpuCounters {
-    /// Time in which CPUs worked for any process.
+    /// Time for which CPUs worked for any process.
     pub worked: u64,
-    /// Time in which CPUs worked for this process.
+    /// Time for which CPUs worked for this process.
     pub own: u64,
     /// Time that the hypervisor took from this guest (steal).
     pub stolen: u64,
@@ -44,15 +44,15 @@ impl CpuCounters {
     /// # Errors
     /// When an existing file cannot be read. Malformed CPU times read as 0.
     pub fn read(root: &Root) -> Result<Self, RootError> {
-        // The file is read with `peek`, which does not add it to a capture: a single reading of
-        // counters is useless.
+        // `peek` does not add the file to a capture: a single reading of counters is useless.
         let text = root.peek(STAT)?.unwrap_or_default();
         let (worked, stolen) = machine(&text).unwrap_or_default();
         let own = own(&root.peek(OWN)?.unwrap_or_default()).unwrap_or(0);
         let online = root.peek(&format!("{CPUS}/online"))?.unwrap_or_default();
         let online = IdList::of_kernel(&online).unwrap_or_default();
         let frequency = |cpu: u32| {
-            // The kernel reports no frequency of a CPU that has just gone offline (EBUSY).
+            // The kernel reports no frequency of a CPU that has just gone offline: the read fails
+            // with EBUSY.
             let text = root.peek(&format!("{CPUS}/cpu{cpu}/cpufreq/scaling_cur_freq"));
             Some((cpu, text.ok()??.trim().parse().ok()?))
         };
@@ -60,7 +60,8 @@ impl CpuCounters {
         Ok(Self { worked, own, stolen, frequencies_khz })
     }
 
-    /// Interference since the reading `earlier`, which was taken `seconds` ago.
+    /// Returns the interference since the reading `earlier`, which was taken `seconds` before this
+    /// one.
     pub fn since(&self, earlier: &Self, seconds: f64) -> Interference {
         let ticks = (rustix::param::clock_ticks_per_second() as f64 * seconds).max(1e-9);
         let passed = |now: u64, then: u64| now.saturating_sub(then) as f64;
@@ -77,7 +78,8 @@ impl CpuCounters {
     }
 }
 
-/// The busy and the stolen ticks of all CPUs, from the first line of `/proc/stat` (proc_stat(5)).
+/// Returns the busy and the stolen ticks of all CPUs, from the first line of `/proc/stat`
+/// (proc_stat(5)).
 fn machine(text: &str) -> Option<(u64, u64)> {
     let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let ticks: Vec<u64> = line.split_whitespace().map_while(|word| word.parse().ok()).collect();
@@ -87,7 +89,7 @@ fn machine(text: &str) -> Option<(u64, u64)> {
     Some((at(0) + at(1) + at(2) + at(5) + at(6), at(7)))
 }
 
-/// User and system time in a line of `/proc/PID/stat`, clock ticks.
+/// Returns the user and system time in a line of `/proc/PID/stat`, clock ticks.
 fn own(text: &str) -> Option<u64> {
     Stat::parse(text.as_bytes())?.cpu_ticks()
 }
@@ -122,7 +124,7 @@ mod tests {
         let between = now.since(&earlier, 2.0);
         assert_eq!((between.others, between.stolen), (0.5, 0.25));
         assert!((between.frequency_change.unwrap() - 0.1).abs() < 1e-12);
-        // A negative difference, which rounding to ticks can cause, counts as 0.
+        // A negative difference, which rounding to ticks can cause, must count as 0.
         assert_eq!(earlier.since(&now, 1.0).others, 0.0);
     }
 
@@ -139,7 +141,7 @@ mod tests {
             let file = format!("sys/devices/system/cpu/cpu{cpu}/cpufreq/scaling_cur_freq");
             write(&file, &format!("{}\n", 1000 + cpu));
         }
-        // The file of CPU 1 is a folder, so its frequency cannot be read.
+        // The file of CPU 1 is a folder, so its frequency cannot be read, and must be left out.
         let unreadable = "sys/devices/system/cpu/cpu1/cpufreq/scaling_cur_freq";
         fs::create_dir_all(folder.path().join(unreadable)).unwrap();
         let counters = CpuCounters::read(&Root::captured(folder.path())).unwrap();

@@ -1,4 +1,4 @@
-//! Observing a Linux machine: memory traffic, energy, interference, and the machine's capabilities.
+//! Observes a Linux machine: memory traffic, energy, interference, and the machine's capabilities.
 //!
 //! The crate builds on [`interleaf_linux`], which reads kernel files and places pages.
 //! [`source::Source`] is the trait of all sources of traffic counts; [`host::Host`] is a machine

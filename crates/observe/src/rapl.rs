@@ -1,4 +1,4 @@
-//! Energy, metered by RAPL: the zones in `/sys/class/powercap`.
+//! Reads the energy that RAPL meters, from the zones in `/sys/class/powercap`.
 //!
 //! The zone of a package meters the energy of the cores and caches, and its child zone `dram`
 //! meters the energy of the DIMMs; the energy of memory behind CXL is in neither zone. Counters are
@@ -36,7 +36,8 @@ impl Meter {
     /// CVE-2020-8694.)
     ///
     /// # Errors
-    /// When an existing meter cannot be read for another reason, or is not a number.
+    /// When an existing meter cannot be read for a reason other than permission, or is not a
+    /// number.
     pub fn open(root: Root) -> Result<Option<Self>, RootError> {
         let mut zones = vec![];
         for (name, path) in metered(&root)? {
@@ -48,7 +49,8 @@ impl Meter {
         Ok((!zones.is_empty()).then_some(Self { root, zones }))
     }
 
-    /// The names of all zones below `root`, readable or not, in the form of [`Meter::names`].
+    /// Returns the names of all zones below `root`, readable or not, in the form of
+    /// [`Meter::names`].
     ///
     /// # Errors
     /// When a folder cannot be listed.
@@ -56,9 +58,9 @@ impl Meter {
         Ok(metered(root)?.into_iter().map(|(name, _)| name).collect())
     }
 
-    /// Reads the energy of all meters since the last reading, J; the first reading covers the time
+    /// Reads the energy of all meters since the last reading, J. The first reading covers the time
     /// since the meters were opened. The time between two readings must be shorter than the time in
-    /// which a counter wraps, some 10 minutes at full load. If the time is longer, a wrap is
+    /// which a counter wraps, about 10 minutes at full load. If the time is longer, a wrap is
     /// missed, and the energy is too small by the range of the counter. A meter that is gone, or
     /// that this user may not read any more, is left out.
     ///
@@ -72,7 +74,7 @@ impl Meter {
     /// `None` for a meter that is gone, or that this user may not read any more.
     ///
     /// # Errors
-    /// The errors of [`Meter::read`].
+    /// Under the conditions of [`Meter::read`].
     pub fn read_each(&mut self) -> Result<Vec<Option<f64>>, RootError> {
         let mut joules = vec![];
         for zone in &mut self.zones {
@@ -86,26 +88,27 @@ impl Meter {
         Ok(joules)
     }
 
-    /// The names of the zones: `package-0` for a package, `package-0 dram` for a part of a package.
+    /// Returns the names of the zones: `package-0` for a package, `package-0 dram` for a part of a
+    /// package.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.zones.iter().map(|zone| zone.name.as_str())
     }
 }
 
-/// The names and the folders of the zones that are metered: packages and their DIMMs.
+/// Returns the names and the folders of the zones that are metered: packages and their DIMMs.
 fn metered(root: &Root) -> Result<Vec<(String, String)>, RootError> {
     let mut found = vec![];
     for name in root.names(ZONES)? {
         let path = format!("{ZONES}/{name}");
-        // Skip the zones of `intel-rapl-mmio`, because they meter the same packages.
+        // The zones of `intel-rapl-mmio` are skipped, because they meter the same packages.
         if !name.starts_with("intel-rapl:") {
             continue;
         }
         let kind = root.text(&format!("{path}/name"))?.unwrap_or_default();
         let kind = kind.trim();
         if kind.starts_with("package") || kind == "dram" {
-            // The zone `intel-rapl:0:1` is a part of the zone `intel-rapl:0`. The name that is
-            // returned has the names of both zones: `package-0 dram`.
+            // The zone `intel-rapl:0:1` is a part of the zone `intel-rapl:0`. The returned name has
+            // the names of both zones: `package-0 dram`.
             let package = path.rsplit_once(':').map_or("", |(package, _)| package);
             let package = root.text(&format!("{package}/name"))?.unwrap_or_default();
             found.push((format!("{} {kind}", package.trim()).trim().to_string(), path));
@@ -116,8 +119,7 @@ fn metered(root: &Root) -> Result<Vec<(String, String)>, RootError> {
 
 fn energy(root: &Root, zone: &str) -> Result<Option<u64>, RootError> {
     let path = format!("{zone}/energy_uj");
-    // The file is read with `peek`, which does not add it to a capture: a single reading of a
-    // counter is useless.
+    // `peek` does not add the file to a capture: a single reading of a counter is useless.
     match root.peek(&path) {
         Err(why) if why.is_permission() => Ok(None),
         Err(why) => Err(why),
@@ -151,7 +153,7 @@ impl<S: Source> Source for Metered<S> {
 
     fn read(&mut self) -> Result<Reading, SourceError> {
         let mut reading = self.source.read()?;
-        // Report the traffic even if the energy cannot be read.
+        // The traffic is reported even if the energy cannot be read.
         reading.domain_counts.energy_j = self.meter.read().ok();
         Ok(reading)
     }

@@ -1,4 +1,4 @@
-//! Recordings of a source, and a source that replays them.
+//! Records the readings of a source, and replays recordings as a source.
 //!
 //! A recording is a CSV file that begins with `# interleaf.counters/1` and a line with the names of
 //! its columns:
@@ -26,11 +26,11 @@ use std::{
 const SCHEMA: &str = "# interleaf.counters/1";
 const COLUMNS: &str = "time_s,domain,tier,read_bytes,written_bytes,inserts,occupancy_ns";
 
-/// The maximum size of a recording, bytes. A reading of two sockets with two tiers each has four
-/// lines of up to 100 bytes, so this size is enough for a week with one reading per second.
+/// Maximum size of a recording, bytes. A reading of two sockets with two tiers each has four lines
+/// of up to 100 bytes, so this size is enough for a week with one reading per second.
 const RECORDING_MAX: u64 = 256 << 20;
 
-/// The highest index of a domain or tier in a recording: more than any machine has.
+/// The highest index of a domain or tier that a recording may have: more than any machine has.
 const INDEX_MAX: usize = 255;
 
 #[derive(Clone, Debug)]
@@ -50,7 +50,7 @@ pub enum ReplayError {
         path: PathBuf,
         /// The 1-based line number.
         line: usize,
-        /// The text that is not as expected.
+        /// The text that differs from the expected content.
         text: String,
         /// A description of the expected content.
         expected: &'static str,
@@ -109,12 +109,12 @@ impl Replay {
         Ok(Self { path: path.into(), readings: readings(&rows), next: 0 })
     }
 
-    /// The number of domains of each reading.
+    /// Returns the number of domains of each reading.
     pub fn domains(&self) -> usize {
         self.readings.first().map_or(0, |reading| reading.traffic.len())
     }
 
-    /// The number of tiers of each reading.
+    /// Returns the number of tiers of each reading.
     pub fn tiers(&self) -> usize {
         let first = self.readings.first().and_then(|reading| reading.traffic.first());
         first.map_or(0, Vec::len)
@@ -174,7 +174,7 @@ fn readings(rows: &[Row]) -> Vec<Reading> {
         .collect()
 }
 
-/// A source that reads another source and records the traffic of each reading.
+/// A source that returns the readings of another source, and records their traffic.
 /// [`Reading::domain_counts`] is not recorded.
 #[derive(Debug)]
 pub struct Recorder<S, W> {
@@ -184,8 +184,8 @@ pub struct Recorder<S, W> {
 }
 
 impl<S: Source, W: io::Write> Recorder<S, W> {
-    /// Makes a recorder of the readings of `source`, which writes to `to`. The writer is flushed
-    /// after each reading, so an interruption loses no earlier reading.
+    /// Makes a recorder of the readings of `source`, which writes to `to`. `to` is flushed after
+    /// each reading, so an interruption loses no earlier reading.
     ///
     /// # Errors
     /// When the header cannot be written.
@@ -220,9 +220,9 @@ impl<S: Source, W: io::Write> Source for Recorder<S, W> {
 
     fn read(&mut self) -> Result<Reading, SourceError> {
         let reading = self.source.read()?;
-        // A feed without a new line returns a reading that covers no time and has no counts. Lines
-        // of the same time form one reading, so recording the empty counts would overwrite the
-        // previous reading.
+        // A feed without a new line returns a reading that covers no time and has no counts. It is
+        // not recorded: lines of the same time form one reading, so it would overwrite the previous
+        // reading.
         if !reading.span.is_zero() {
             self.record(&reading).map_err(SourceError::Record)?;
         }

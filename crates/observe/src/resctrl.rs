@@ -1,5 +1,5 @@
-//! Traffic of one command between the last-level caches and memory. The caches count traffic by
-//! groups of processes, and the kernel's resource control exposes the counts
+//! Counts the traffic of one command between the last-level caches and memory. The caches count
+//! traffic by groups of processes, and the kernel's resource control exposes the counts
 //! (Documentation/filesystems/resctrl.rst of Linux).
 //!
 //! A monitoring group is a folder with a file `tasks`. Processes whose IDs are written to `tasks`,
@@ -20,8 +20,8 @@ use interleaf_linux::{
 const MOUNT: &str = "/sys/fs/resctrl";
 const GROUPS: &str = "/sys/fs/resctrl/mon_groups";
 
-/// The prefix in the names of Interleaf's groups. The process ID and the start time of the creator
-/// follow the prefix.
+/// The prefix of the names of Interleaf's groups. The process ID and the start time of the group's
+/// creator follow it.
 const PREFIX: &str = "interleaf-";
 
 const TOTAL: &str = "mbm_total_bytes";
@@ -37,7 +37,7 @@ pub enum ResctrlError {
     Root(#[from] RootError),
 }
 
-/// A monitoring group of processes. The group is removed when this value is dropped.
+/// A monitoring group of processes. The group is removed when the `Monitor` is dropped.
 #[derive(Debug)]
 pub struct Monitor<'a> {
     root: &'a Root,
@@ -46,10 +46,10 @@ pub struct Monitor<'a> {
     last: Vec<(String, u64)>,
 }
 
-/// Checks whether a command's traffic could be counted, without changing anything.
+/// Checks that a command's traffic could be counted, without changing anything.
 ///
 /// # Errors
-/// When the traffic could not be counted.
+/// When the traffic could not be counted. The error is the reason.
 pub fn probe(root: &Root) -> Result<(), ResctrlError> {
     if !root.has(&format!("{MOUNT}/info")) {
         return Err(ResctrlError::NotMounted);
@@ -61,7 +61,8 @@ pub fn probe(root: &Root) -> Result<(), ResctrlError> {
     }
 }
 
-/// Removes the monitoring groups that killed processes have left; returns the number of the groups.
+/// Removes the monitoring groups that killed processes have left. Returns the number of removed
+/// groups.
 ///
 /// # Errors
 /// When the groups cannot be listed or removed.
@@ -79,11 +80,12 @@ pub fn remove_leftovers(root: &Root) -> Result<usize, RootError> {
 
 impl<'a> Monitor<'a> {
     /// Removes the groups of killed processes, and creates an empty group. `own` is the process ID
-    /// of the calling process. The name of the group has this ID and the start time of the process.
+    /// of the calling process. The name of the new group has this ID and the start time of the
+    /// process.
     ///
     /// # Errors
-    /// When resctrl is not mounted, the CPU cannot count, or this user may not create or remove
-    /// groups.
+    /// When resctrl is not mounted, the CPU cannot count traffic, or this user may not create or
+    /// remove groups.
     pub fn open(root: &'a Root, own: u32) -> Result<Self, ResctrlError> {
         probe(root)?;
         remove_leftovers(root)?;
@@ -102,7 +104,8 @@ impl<'a> Monitor<'a> {
         self.root.write(&format!("{}/tasks", self.folder), &format!("{pid}\n"))
     }
 
-    /// Bytes of the group's traffic since the last reading; `None` if no cache counts traffic.
+    /// Reads the bytes of the group's traffic since the last reading; `None` if no cache counts
+    /// traffic.
     ///
     /// # Errors
     /// When a file cannot be read.
@@ -114,8 +117,8 @@ impl<'a> Monitor<'a> {
             let before = self.last.iter().find(|(name, _)| *name == cache);
             let before = before.map_or(0, |(_, bytes)| *bytes);
             let text = self.root.peek(&format!("{data}/{cache}/{TOTAL}"))?.unwrap_or_default();
-            // The file of a cache without a free counter reads `Unavailable`. The traffic of such a
-            // cache counts when it has a counter again.
+            // The file of a cache without a free hardware counter reads `Unavailable`. The traffic
+            // of this cache is included when the cache has a counter again.
             let bytes = text.trim().parse::<u64>();
             if let Ok(bytes) = bytes {
                 *sum.get_or_insert(0.0) += bytes.saturating_sub(before) as f64;
@@ -175,10 +178,10 @@ mod tests {
             move |path: &str, text: &str| fs::write(top.join(path.trim_start_matches('/')), text);
         let root = Root::live_simulated(folder.path(), write);
         let groups = folder.path().join("sys/fs/resctrl/mon_groups");
-        // The groups: `interleaf-8-1` belongs to a killed process, `theirs` belongs to another
-        // program, and `interleaf-x` has a name that Interleaf does not use. `interleaf-7-9876`,
-        // the group of the running process 7, is removed at once, because `Monitor::open` creates
-        // it.
+        // The groups on the machine: `interleaf-8-1` belongs to a killed process and must be
+        // removed, `theirs` belongs to another program, and `interleaf-x` has a name that Interleaf
+        // does not use. `interleaf-7-9876` is the group of the running process 7; its folder is
+        // removed now, because `Monitor::open` creates it.
         for name in ["interleaf-8-1", "theirs", "interleaf-7-9876", "interleaf-x"] {
             fs::create_dir(groups.join(name)).unwrap();
         }
@@ -202,8 +205,8 @@ mod tests {
         assert_eq!(monitor.read().unwrap(), None, "no cache counts");
         caches("1600\n", "Unavailable\n");
         assert_eq!(monitor.read().unwrap(), Some(100.0), "without the bytes that counted before");
-        // The test removes the files of the group itself. The kernel would remove them with the
-        // folder.
+        // The test itself removes the files of the group. The kernel would remove them together
+        // with the folder.
         fs::remove_dir_all(own.join("mon_data")).unwrap();
         fs::remove_file(own.join("tasks")).unwrap();
         drop(monitor);

@@ -1,5 +1,5 @@
-//! The trait of traffic sources: the machine's counters, a recording, or a socket to which programs
-//! write their traffic.
+//! Defines the trait of traffic sources: the machine's counters, a recording, or a socket to which
+//! programs write their traffic.
 
 use interleaf_model::machine::Traffic;
 use std::{
@@ -10,7 +10,7 @@ use std::{
 
 /// A source of traffic counts.
 pub trait Source {
-    /// A description in one line: the table or file that the source reads, and the traffic that it
+    /// Describes the source in one line: the table or file that it reads, and the traffic that it
     /// does not count.
     fn describe(&self) -> String;
 
@@ -74,12 +74,12 @@ pub enum SourceError {
     Ended { path: PathBuf },
     #[error("the recording cannot be written: {0}")]
     Record(io::Error),
-    /// A background thread that counts has stopped.
+    /// A background thread that does the counting has stopped.
     #[error("{0} has stopped")]
     Stopped(String),
 }
 
-/// Traffic by domain and tier in which every count is unknown.
+/// Returns traffic by domain and tier in which every count is unknown.
 pub fn nothing(domains: usize, tiers: usize) -> Vec<Vec<Traffic>> {
     vec![vec![Traffic::default(); tiers]; domains]
 }
@@ -111,7 +111,8 @@ impl Source for Uncounted {
     }
 }
 
-/// Adds `more` to `sum`. An unknown summand counts as 0, unless both are unknown.
+/// Adds `more` to `sum`. If only one of them is unknown, it counts as 0; if both are unknown, the
+/// sum is unknown.
 pub(crate) fn add(sum: &mut Option<f64>, more: Option<f64>) {
     if let Some(more) = more {
         *sum = Some(sum.unwrap_or(0.0) + more);

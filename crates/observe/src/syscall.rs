@@ -1,5 +1,6 @@
-//! System calls that no crate wraps, `perf_event_open` and `getrusage`: the only unsafe code of
-//! this crate. Each function is safe to call, and returns the result or the error of the kernel.
+//! Wraps the system calls that no crate wraps, `perf_event_open` and `getrusage`: the only unsafe
+//! code of this crate. Each function is safe to call, and returns the result or the error of the
+//! kernel.
 
 #![expect(unsafe_code, reason = "no crate wraps these system calls")]
 
@@ -10,11 +11,11 @@ use std::{
 };
 
 /// Opens an event with perf_event_open(2). The event of the PMU with the type number `kind` is
-/// counted from now on, on one CPU and for all processes. With `leader`, the event joins the
-/// leader's group: both events are counted at the same time and read together. A read of the leader
-/// returns 64-bit numbers in native byte order. The numbers are: the number of events in the group,
-/// the time for which the group was enabled, ns, the time for which it was counted, ns, and the
-/// count of each event.
+/// counted from now on, on the CPU `cpu` and for all processes. With `leader`, the event joins the
+/// leader's group: all events of a group are counted at the same time and returned in one read. A
+/// read of the leader returns 64-bit numbers in native byte order: the number of events in the
+/// group, the time for which the group was enabled, ns, the time for which it was counted, ns, and
+/// the count of each event.
 pub(crate) fn perf_event_open(
     kind: u32,
     config: [u64; 3],
@@ -39,15 +40,15 @@ pub(crate) fn perf_event_open_for_children(
     attr.set_inherit(1);
     attr.set_exclude_kernel(user_only.into());
     attr.set_exclude_hv(user_only.into());
-    // The event is never enabled in this process; its inherited copy in a child is enabled at exec.
-    // Members of a group are enabled with their leader.
+    // The event is never enabled in this process; its inherited copy in a child is enabled when the
+    // child calls exec. Members of a group are enabled with their leader.
     attr.set_disabled(leader.is_none().into());
     attr.set_enable_on_exec(leader.is_none().into());
     open_event(&attr, 0, -1, leader)
 }
 
 /// Reads two peaks of resident memory with getrusage(2), bytes: the peak of this process, and the
-/// highest peak among its descendants that have ended and were waited for.
+/// highest peak of any of its descendants that have ended and were waited for.
 pub(crate) fn resident_max() -> io::Result<[u64; 2]> {
     Ok([usage(libc::RUSAGE_SELF)?, usage(libc::RUSAGE_CHILDREN)?])
 }
@@ -58,12 +59,13 @@ fn usage(whose: libc::c_int) -> io::Result<u64> {
     if unsafe { libc::getrusage(whose, usage.as_mut_ptr()) } != 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: all bytes were 0 before the call, and 0 is a valid value of each field.
+    // SAFETY: all bytes were 0 before the call, and 0 is a valid value of each field, so the
+    // structure is initialised.
     let usage = unsafe { usage.assume_init() };
     Ok(u64::try_from(usage.ru_maxrss).unwrap_or(0).saturating_mul(1024))
 }
 
-/// The attributes of an event that is counted and read as [`perf_event_open`] describes.
+/// Returns the attributes of an event that is counted and read as [`perf_event_open`] describes.
 fn attributes(kind: u32, config: [u64; 3]) -> bindings::perf_event_attr {
     let mut attr = bindings::perf_event_attr {
         type_: kind,
@@ -81,8 +83,8 @@ fn attributes(kind: u32, config: [u64; 3]) -> bindings::perf_event_attr {
     attr
 }
 
-/// Opens an event on a thread (-1 for any thread, 0 for the calling thread) and a CPU (-1 for any
-/// CPU).
+/// Opens an event on a thread (-1 for any thread, 0 for the calling thread) and on a CPU (-1 for
+/// any CPU).
 fn open_event(
     attr: &bindings::perf_event_attr,
     thread: libc::pid_t,

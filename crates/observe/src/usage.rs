@@ -1,5 +1,5 @@
-//! Resource usage of a command: CPU time, memory and storage of its process and all descendants,
-//! from `/proc/PID/stat` and `/proc/PID/io`.
+//! Reads the resource usage of a command: CPU time, memory and storage of its process and all
+//! descendants, from `/proc/PID/stat` and `/proc/PID/io`.
 //!
 //! The kernel adds the usage of an ended process to the parent that waits for the process. Sums
 //! over living processes are therefore complete as long as parents wait for their children. A
@@ -33,8 +33,7 @@ pub struct Usage {
     pub major_faults: u64,
     /// Bytes read from and written to storage; `None` if the kernel does not account for them.
     pub storage: Option<Storage>,
-    /// The number of processes whose storage traffic this user may not read, because they belong to
-    /// other users.
+    /// The number of processes of other users, whose storage traffic this user may not read.
     pub hidden: usize,
 }
 
@@ -103,7 +102,7 @@ impl Usage {
 /// CPU time of a machine since boot.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct MachineTime {
-    /// Time in programs and in the kernel.
+    /// Time for which CPUs worked in programs and in the kernel.
     pub busy: Duration,
     /// Steal time: CPU time that the hypervisor took while CPUs had work.
     pub stolen: Duration,
@@ -133,10 +132,10 @@ pub fn machine_time(root: &Root) -> Result<Option<MachineTime>, RootError> {
     Ok(Some(MachineTime { busy, stolen: time(*stolen) }))
 }
 
-/// The highest peak memory of a process among the descendants of this process that were waited for,
-/// bytes. Until exec, a child inherits the peak of its parent (`exec_mmap` of Linux). If the
-/// children's peak does not exceed the peak of this process, it may be inherited, and the result is
-/// `None`.
+/// Returns the highest peak memory of a process, bytes, among the descendants of this process that
+/// were waited for. Until exec, a child inherits the peak of its parent (`exec_mmap` of Linux). If
+/// the children's peak does not exceed the peak of this process, it may be inherited, so the result
+/// is `None`.
 ///
 /// # Errors
 /// When getrusage(2) fails.
@@ -145,7 +144,7 @@ pub fn children_resident_max() -> io::Result<Option<u64>> {
     Ok((of_children > own).then_some(of_children))
 }
 
-/// True when the kernel accounts for the storage traffic of processes.
+/// True if the kernel accounts for the storage traffic of processes.
 pub fn accounts_for_storage(root: &Root) -> bool {
     root.peek("/proc/self/io").is_ok_and(|text| text.is_some())
 }
@@ -161,7 +160,7 @@ fn used(text: &str) -> Option<Used> {
     })
 }
 
-/// The number of running threads of a process. A thread that ended after the folder was listed does
+/// Counts the running threads of a process. A thread that ended after the folder was listed does
 /// not count.
 fn running(root: &Root, pid: u32, used: &Used) -> Result<usize, RootError> {
     if used.threads <= 1 {
@@ -177,8 +176,8 @@ fn running(root: &Root, pid: u32, used: &Used) -> Result<usize, RootError> {
     Ok(running)
 }
 
-/// Reads the storage traffic of a process from `/proc/PID/io`; `None` when the process does not
-/// exist, or the kernel does not account for storage traffic.
+/// Reads the storage traffic of a process from `/proc/PID/io`. Returns `None` if the process does
+/// not exist, or the kernel does not account for storage traffic.
 fn storage(root: &Root, pid: u32) -> Result<Option<Storage>, RootError> {
     let path = format!("/proc/{pid}/io");
     let Some(text) = root.peek(&path)? else { return Ok(None) };
@@ -239,7 +238,7 @@ mod tests {
         written(at, "proc/20/stat", child);
         let io = "read_bytes: 1\nwrite_bytes: 100\ncancelled_write_bytes: 60\n";
         written(at, "proc/20/io", io);
-        // A zombie has no memory, but `stat` still shows its usage.
+        // A zombie has no memory, but its other usage in `stat` must be counted.
         let zombie = "21 (d) Z 20 7 7 0 -1 0 0 0 2 0 5 0 0 0 20 0 1 0 9999 0 0";
         written(at, "proc/21/stat", zombie);
         written(at, "proc/30/stat", "30 (e) R 1 1 1 0 -1 0 0 0 9 9 9 9 9 9 20 0 1 0 1 1 999");

@@ -1,5 +1,5 @@
-//! Tests of counter plans for captured machines, which are compared with golden files and with
-//! values computed by hand, and of energy meters.
+//! Tests counter plans for captured machines against golden files and values computed by hand, and
+//! tests energy meters.
 //!
 //! `PLANS=overwrite cargo test -p interleaf-observe --test counters` overwrites the golden files.
 
@@ -34,7 +34,7 @@ fn planned(folder: &Path) -> Result<Plan, PlanError> {
     plan(&root, &machine, &rough_layout(&machine))
 }
 
-/// Makes a copy of a captured machine, which a test then modifies.
+/// Makes a copy of a captured machine, which a test can modify.
 fn copy(name: &str) -> tempfile::TempDir {
     fn all(from: &Path, to: &Path) {
         fs::create_dir_all(to).unwrap();
@@ -77,7 +77,7 @@ fn of<'a>(plan: &'a Plan, pmu: &'a str, cpu: u32) -> impl Iterator<Item = &'a Pl
     plan.events.iter().filter(move |event| event.pmu == pmu && event.cpu == cpu)
 }
 
-/// The plan has events of both sub-channels of a channel of Granite Rapids. The kernel's
+/// The plan must have events of both sub-channels of a channel of Granite Rapids. The kernel's
 /// `cas_count_read` counted only the first sub-channel until a fix of 2026.
 #[test]
 fn no_half_of_granite_rapids() {
@@ -100,7 +100,8 @@ fn no_half_of_granite_rapids() {
     }
 }
 
-/// The configuration words equal the words that were computed by hand from Linux's formats.
+/// The configuration words of the planned events equal the words that were computed by hand from
+/// Linux's formats.
 #[test]
 fn words_by_hand() {
     let xeon = planned(&captured(XEON)).unwrap();
@@ -115,7 +116,7 @@ fn words_by_hand() {
     let epyc = planned(&captured(EPYC)).unwrap();
     assert_eq!(words(&epyc, "amd_umc_11"), [0x010a, 0x020a]);
     // Fields of `amd_l3`: enallslices is bit 46 and enallcores is bit 47. The fields sliceid, which
-    // begins at bit 48, and threadmask, which begins at bit 56, have the value 3.
+    // begins at bit 48, and threadmask, which begins at bit 56, must have the value 3.
     let all = 0x0303_c000_0000_0000;
     let expected = [all | 0x01ac, all | 0x01ad, all | 0x10ac, all | 0x10ad];
     assert_eq!(words(&epyc, "amd_l3"), expected);
@@ -123,8 +124,8 @@ fn words_by_hand() {
     assert!(epyc.missing.iter().any(|what| what == "socket 0 to node 1: bytes"));
 }
 
-/// Each home agent counts the occupancy of one tier only. Together the home agents count both tiers
-/// on both sockets.
+/// Each home agent must count the occupancy of only one tier, and the home agents together must
+/// count both tiers on both sockets.
 #[test]
 fn home_agents_take_turns() {
     let plan = planned(&captured(XEON)).unwrap();
@@ -142,8 +143,8 @@ fn home_agents_take_turns() {
     assert!(occupancy.iter().all(|event| event.scale == 2.0), "one of two agents stands for both");
 }
 
-/// Every field of every row of a table exists in the format of the machine's PMU, and has enough
-/// bits for the value.
+/// Every field of every row of a table must exist in the format of the machine's PMU, and must have
+/// enough bits for the value.
 #[test]
 fn rows_fit_the_formats() {
     for (name, table) in [(XEON, "Intel Granite Rapids"), (EPYC, "AMD Zen 5")] {
@@ -201,7 +202,7 @@ fn missing_units_are_reported_with_alternatives() {
                 255 (0xff))";
     assert_eq!(why, text);
 
-    // Events of a CXL device that has its own counters are planned on a machine with any CPU.
+    // On a machine with any CPU, events of a CXL device that has its own counters must be planned.
     let device = devices(machine.path()).join("cxl_pmu_mem0.0");
     fs::create_dir_all(device.join("format")).unwrap();
     let files = [

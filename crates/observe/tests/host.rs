@@ -1,4 +1,4 @@
-//! `Host`, the real machine under the control loop, with a simulated root, source, clock and
+//! Tests `Host`, the real machine under the control loop, with a simulated root, source, clock and
 //! actuator.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -44,8 +44,8 @@ fn move_pages(folder: &tempfile::TempDir, moved: u64) {
     fs::write(folder.path().join("proc/vmstat"), format!("pgmigrate_success {moved}\n")).unwrap();
 }
 
-/// Two sockets, each with DRAM and an expander: nodes 0 and 2, and nodes 1 and 3. The layout's only
-/// scope runs on the second socket.
+/// Returns a layout of two sockets, each with DRAM and an expander: nodes 0 and 2, and nodes 1 and
+/// 3. The layout's only scope runs on the second socket.
 fn layout() -> HostLayout {
     let tier = |node: usize| TierLayout {
         name: format!("node{node}"),
@@ -66,7 +66,7 @@ fn layout() -> HostLayout {
     HostLayout { layout, nodes: vec![0, 1, 2, 3], unrated: IdList::default() }
 }
 
-/// A source that returns one reading for each span of its list, in order.
+/// A source whose readings cover the spans of its list, in order, and have no counts.
 struct Spans(Vec<Duration>);
 
 impl Source for Spans {
@@ -83,8 +83,8 @@ impl Source for Spans {
     }
 }
 
-/// A clock that sleeps. The number is the number of waits that remain; the last wait requests a
-/// stop.
+/// A clock that sleeps for each wait. The number is that of the remaining waits; the last wait
+/// requests a stop.
 struct Waits(u32);
 
 impl Clock for Waits {
@@ -96,7 +96,7 @@ impl Clock for Waits {
 }
 
 /// An actuator that records its goals. Its first, third, fifth ... updates report a placement and a
-/// note; the other updates report nothing.
+/// note; the other updates report neither.
 struct Noting {
     goals: Rc<RefCell<Vec<Goal>>>,
     samples: u64,
@@ -154,13 +154,13 @@ fn a_sample_is_of_the_time_that_was_counted() {
     let mut host = Host::new(&root, layout(), source, Box::new(Waits(9)), vec![None]).unwrap();
     let wait = Duration::from_millis(5);
     assert_eq!(observed(&mut host, wait).unwrap().span, counted);
-    // A reading that covers no time gets the waited time as its span, because rates are divided by
-    // the span.
+    // A reading that covers no time must get the time waited as its span, because rates are divided
+    // by the span.
     move_pages(&folder, 1003);
     let sample = observed(&mut host, wait).unwrap();
     assert!(sample.span >= wait && sample.span < counted, "{:?}", sample.span);
-    // The kernel counts migrations only for the whole machine. The first tier of each socket gets
-    // the whole count.
+    // The kernel counts migrations only for the whole machine. The first tier of each socket must
+    // get the whole count.
     let page = rustix::param::page_size() as u64;
     let moved: Vec<_> = sample.tier_memory.iter().map(|memory| memory.migrated_in_bytes).collect();
     assert_eq!(moved, [Some(3 * page), Some(3 * page), None, None]);

@@ -1,4 +1,5 @@
-//! Tests that odd values in any file of a captured machine are refused or ignored, without a panic.
+//! Tests that commands refuse or ignore odd values in any file of a captured machine, without a
+//! panic.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -16,7 +17,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Values that replace the whole text of a file, or each number in the text.
+/// The odd values. Each of them replaces the whole text of a file, or each number in the text.
 const ODD: [&str; 9] =
     ["", "0", "1", "-1", "500000000", "1000000000", "18446744073709551615", "1e308", "NaN\u{1b}"];
 
@@ -45,7 +46,7 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
 }
 
 /// Reads all files that commands read from a captured machine, and builds a layout and a platform
-/// from these files.
+/// from them.
 fn read(folder: &Path) {
     let root = Root::captured(folder);
     let _ = Hardware::read(&root);
@@ -96,8 +97,8 @@ fn odd_values_do_not_panic() {
         assert!(all.len() > 20, "{name}");
         let mut alike: BTreeMap<String, u32> = BTreeMap::new();
         for path in all {
-            // Files whose paths differ only in numbers have the same format, such as the files of
-            // CPUs. The test changes only two files of the same format.
+            // Files whose paths differ only in numbers, such as the files of CPUs, have the same
+            // format. The test changes only two files of each format.
             let shape = path.to_string_lossy().replace(|c: char| c.is_ascii_digit(), "");
             let seen = alike.entry(shape).or_default();
             *seen += 1;
@@ -117,8 +118,8 @@ fn odd_values_do_not_panic() {
     }
 }
 
-/// An impossible rating, such as a latency of half a second, is ignored. Without a read bandwidth,
-/// a node counts as unrated. Two of the tested ratings once crashed `balance`.
+/// An impossible rating, such as a latency of half a second, must be ignored. A node without a read
+/// bandwidth must count as unrated. Two of the tested ratings once crashed `balance`.
 #[test]
 fn ratings_that_no_memory_has_count_as_unrated() {
     let folder = tempfile::tempdir().unwrap();

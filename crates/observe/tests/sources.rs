@@ -1,4 +1,4 @@
-//! Tests of the sources other than counters: a recording that is replayed, and a feed with its
+//! Tests the sources other than counters: a recording that is replayed, and a feed with its
 //! clients.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -71,7 +71,7 @@ fn readings() -> impl Strategy<Value = Vec<Reading>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Readings that are recorded to a file and replayed from it do not change, to the last bit.
+    /// Readings that are recorded to a file and replayed from it must not change, to the last bit.
     #[test]
     fn recorded_and_replayed(readings in readings()) {
         let (_folder, mut replay) = recorded(&readings);
@@ -140,7 +140,7 @@ fn invalid_recordings_are_refused() {
     assert!(why.starts_with("/nowhere/a.csv: cannot be read: "), "{why}");
 }
 
-/// A feed of two domains with two tiers each, and the folder of its socket.
+/// Returns a feed of two domains with two tiers each, and the folder of its socket.
 fn feed() -> (tempfile::TempDir, Feed) {
     let folder = tempfile::tempdir().unwrap();
     let feed = Feed::listen(&folder.path().join("feed"), Access::default(), 2, 2).unwrap();
@@ -176,8 +176,8 @@ fn programs_are_summed() {
     assert_eq!(reading.traffic[1][0], expected);
     assert!(reading.span > Duration::ZERO);
     assert_eq!(feed.read().unwrap().traffic, nothing(2, 2), "each is read once");
-    // A client closes its connection after a line without a newline. The line is still counted, and
-    // the feed continues to read the second client.
+    // A client closes its connection after a line without a newline. The line must still be
+    // counted, and the feed must continue to read the second client.
     one.write_all(b"{\"domain\":0,\"tier\":0,\"inserts\":1}").unwrap();
     drop(one);
     until(&feed, |state| state.lines == 4 && state.clients == 1);
@@ -201,7 +201,7 @@ fn a_reading_ends_with_its_last_line() {
         std::thread::sleep(Duration::from_millis(40));
         program.write_all(b"{\"domain\":0,\"tier\":0,\"read_bytes\":7}\n").unwrap();
         until(&feed, |state| state.lines == line);
-        // The time between the last line and a reading belongs to the next reading.
+        // The time between the last line and a reading must belong to the next reading.
         std::thread::sleep(Duration::from_millis(20));
         spans.push(feed.read().unwrap().span);
         assert_eq!(feed.read().unwrap().span, Duration::ZERO, "nothing covers no time");
@@ -211,8 +211,8 @@ fn a_reading_ends_with_its_last_line() {
     assert!(all <= connected.elapsed() - Duration::from_millis(20), "the time before is none");
 }
 
-/// A line ends at its `time_ns`. If this time is in the future or before the end of the last line,
-/// the line ends when it arrives.
+/// A line must end at its `time_ns`. If this time is in the future or before the end of the last
+/// line, the line must end when it arrives.
 #[test]
 fn lines_may_have_a_time() {
     let (folder, mut feed) = feed();
@@ -237,11 +237,11 @@ fn lines_may_have_a_time() {
         let bytes: f64 = reading.traffic[0].iter().filter_map(|tier| tier.read_bytes).sum();
         (reading.span, bytes)
     };
-    // The first line covers traffic that began at an unknown time, so it is not counted. The time
-    // stamp of this line may be earlier than the connection.
+    // The first line covers traffic that began at an unknown time, so it must not be counted. The
+    // time stamp of this line may be earlier than the connection.
     assert_eq!(read(begun - Duration::from_millis(2)), (Duration::ZERO, 0.0));
     assert_eq!(read(begun + Duration::from_millis(5)), (Duration::from_millis(7), 14.0));
-    // Time stamps in the distant past or in the future are replaced by the arrival time.
+    // Time stamps in the distant past or in the future must be replaced by the arrival time.
     assert!(read(Duration::ZERO).0 > Duration::from_millis(20));
     let came = read(begun + Duration::from_secs(1 << 30)).0;
     assert!(came > Duration::ZERO && came < Duration::from_secs(1 << 20), "{came:?}");
@@ -271,7 +271,7 @@ fn wrong_lines_are_reported_and_ignored() {
     }
     assert!(feed.describe().contains("7 lines, 7 wrong, the last one "), "{}", feed.describe());
     assert_eq!(feed.read().unwrap().traffic[0][0].read_bytes, Some(7.0));
-    // A line that is too long is discarded; later lines are still read.
+    // A line that is too long must be discarded; later lines must still be read.
     for _ in 0..64 {
         program.write_all(&[b'x'; 65_536]).unwrap();
     }
@@ -291,7 +291,7 @@ fn a_socket_of_its_own() {
     drop(feed);
     assert!(!path.exists(), "it is removed, though a program is connected");
     drop(program);
-    // A socket without a listener is replaced; any other file is left alone.
+    // A socket without a listener must be replaced; any other file must be left alone.
     drop(UnixListener::bind(&path).unwrap());
     assert!(path.exists());
     drop(Feed::listen(&path, Access::default(), 1, 1).unwrap());

@@ -1,4 +1,4 @@
-//! The documents of `interleaf balance` as text, pages and CSV: control periods
+//! Renders the documents of `interleaf balance` as text, pages and CSV: control periods
 //! (`interleaf.balance/1`), the advice for a domain (`interleaf.balance.advice/1`), and the plan of
 //! a dry run (`interleaf.balance.plan/1`).
 
@@ -14,9 +14,9 @@ use interleaf_record::balance::{
 };
 use interleaf_sim::machine::Outcome;
 
-/// A period in one line:
-/// `    12.0 s  cpu0  431.2 GB/s  node0 92 (91.8), node1 8 (8.2)  step: bandwidth rose`.
-/// `92 (91.8)` is the target and the reached share of the pages, percent.
+/// Formats a period of a domain in one line: `    12.0 s  cpu0  431.2 GB/s  node0 92 (91.8), node1
+/// 8 (8.2)  step: bandwidth rose`. In `92 (91.8)`, 92 is the target share and 91.8 the reached
+/// share of the pages, percent.
 pub fn line(period: &BalancePeriod) -> String {
     let nodes = period.nodes.iter().zip(&period.target_weights).enumerate();
     let nodes: Vec<String> = nodes
@@ -42,8 +42,8 @@ pub fn line(period: &BalancePeriod) -> String {
     )
 }
 
-/// The advice in one line: `advised 63:37, predicted 1.34 times the bandwidth, 17.8 GiB would
-/// move`.
+/// Formats the advice in one line: `advised 63:37, predicted 1.34 times the bandwidth, 17.8 GiB
+/// would move`.
 fn advice(advice: &AdviceDocument) -> String {
     let weights = advice.advised_weights.as_ref().map(|points| {
         let points: Vec<String> = points.iter().map(u16::to_string).collect();
@@ -58,8 +58,8 @@ fn advice(advice: &AdviceDocument) -> String {
     format!("{weights}, {}{moves}", gain(advice))
 }
 
-/// Gains below this fraction are shown as no gain: with two decimals they would be shown as 1.00
-/// times the bandwidth.
+/// A gain of bandwidth below this fraction is shown as no gain: with two decimals it would be shown
+/// as 1.00 times the bandwidth.
 const NO_GAIN: f64 = 0.005;
 
 fn gain(advice: &AdviceDocument) -> String {
@@ -75,7 +75,7 @@ fn gain(advice: &AdviceDocument) -> String {
     }
 }
 
-/// The advice for a domain as text for a terminal.
+/// Renders the advice for a domain as text for a terminal.
 pub fn summary(summary: &SummaryDocument) -> String {
     let of = |points: &[u16]| {
         let nodes = summary.nodes.iter().zip(points);
@@ -110,7 +110,7 @@ pub fn summary(summary: &SummaryDocument) -> String {
     )
 }
 
-/// The result of a policy on a simulated machine, in one line.
+/// Formats the result of a policy on a simulated machine, in one line.
 pub fn simulated(outcome: &Outcome) -> String {
     let mut text = String::from("interleaf: simulated");
     for task in &outcome.tasks {
@@ -128,7 +128,7 @@ pub fn simulated(outcome: &Outcome) -> String {
     text + &format!("; {} moved; this machine was left alone", Bytes::new(outcome.moved_bytes))
 }
 
-/// The plan of a dry run as text for a terminal.
+/// Renders the plan of a dry run as text for a terminal.
 pub fn plan(plan: &BalancePlanDocument) -> String {
     let mut text = String::new();
     let domains = plan.domains.iter().map(|domain| {
@@ -179,8 +179,8 @@ fn processes(plan: &BalancePlanDocument) -> String {
     }
 }
 
-/// The target of each domain in one line, as percentages of the pages: `node0 75, node2 25; node1
-/// 75, node3 25`.
+/// Formats the target of each domain in one line, as percentages of the pages: `node0 75, node2 25;
+/// node1 75, node3 25`.
 fn points(domains: &[PointsDocument]) -> String {
     let domains = domains.iter().map(|domain| {
         let nodes = domain.nodes.iter().map(|node| format!("node{} {}", node.node, node.points));
@@ -200,7 +200,7 @@ fn writes(writes: &[WriteDocument]) -> String {
     [":\n".into()].into_iter().chain(writes.iter().map(line)).collect()
 }
 
-/// The control periods of the last run in the log, as a page of a report.
+/// Renders the control periods of the last run in the log as a page of a report.
 pub fn page(log: &BalanceLog) -> Page {
     let periods = log.last_periods();
     let mut lines = last_targets(periods).into_iter();
@@ -218,7 +218,8 @@ pub fn page(log: &BalanceLog) -> Page {
     Page { title, answer, facts, ..Page::default() }.with_table("All periods", table(periods))
 }
 
-/// A line for each domain: its last target, and the number of periods in which pages migrated.
+/// Returns a line for each domain, with its last target and the number of its periods in which
+/// pages migrated.
 pub(super) fn last_targets(periods: &[BalancePeriod]) -> Vec<String> {
     let mut domains: Vec<&BalancePeriod> = vec![];
     for period in periods {
@@ -237,14 +238,15 @@ pub(super) fn last_targets(periods: &[BalancePeriod]) -> Vec<String> {
     lines.collect()
 }
 
-/// The target of a period in one line: `node0 92 %, node1 8 %`.
+/// Formats the target of a period in one line: `node0 92 %, node1 8 %`.
 fn target(period: &BalancePeriod) -> String {
     let nodes = period.nodes.iter().zip(&period.target_weights);
     let nodes: Vec<String> = nodes.map(|(node, points)| format!("node{node} {points} %")).collect();
     nodes.join(", ")
 }
 
-/// A table of control periods. An entry of `periods` has one period of one domain, and is a row.
+/// Returns a table of control periods. Each entry of `periods` is one period of one domain, and
+/// becomes a row.
 pub(super) fn table(periods: &[BalancePeriod]) -> Table {
     let mut table = Table::new(&[
         "time s", "domain", "GB/s", "target", "reached", "migrated", "decision", "reason",
@@ -269,7 +271,7 @@ pub(super) fn table(periods: &[BalancePeriod]) -> Table {
     table
 }
 
-/// The control periods as CSV, a row for each period, domain and node.
+/// Renders the control periods as CSV, with a row for each combination of period, domain and node.
 pub fn csv(periods: &[BalancePeriod]) -> String {
     let mut table = Table::new(&[
         "time_s",
@@ -306,7 +308,7 @@ pub fn csv(periods: &[BalancePeriod]) -> String {
     table.csv()
 }
 
-/// The advice for a domain, as a page of a report.
+/// Renders the advice for a domain, as a page of a report.
 pub fn advice_page(document: &SummaryDocument) -> Page {
     let text = summary(document);
     let mut lines = text.lines().map(|line| line.trim().to_string());
@@ -335,7 +337,7 @@ fn advised_nodes(document: &SummaryDocument) -> Table {
     table
 }
 
-/// The advice as CSV, a row for each domain and node.
+/// Renders the advice as CSV, with a row for each combination of domain and node.
 pub fn advice_csv(documents: &[SummaryDocument]) -> String {
     let mut table = Table::new(&[
         "domain",
@@ -367,7 +369,7 @@ pub fn advice_csv(documents: &[SummaryDocument]) -> String {
     table.csv()
 }
 
-/// The plan of a dry run, as a page of a report.
+/// Renders the plan of a dry run, as a page of a report.
 pub fn plan_page(document: &BalancePlanDocument) -> Page {
     let BalancePlanDocument { policy, way, way_description, .. } = document;
     let answer = match (document.source.is_there, way) {
@@ -402,8 +404,8 @@ fn written_files(writes: &[WriteDocument]) -> Table {
     table
 }
 
-/// The plan as CSV, a row for each write to a file of the kernel: first the writes for the first
-/// target, then the writes for a later decision.
+/// Renders the plan as CSV, with a row for each value that would be written to a file of the
+/// kernel: first the rows for the first target (`start`), then those for a later decision (`next`).
 pub fn plan_csv(document: &BalancePlanDocument) -> String {
     let mut table = Table::new(&["target", "path", "text", "was"]);
     for (target, writes) in [("start", &document.writes), ("next", &document.next_writes)] {

@@ -1,5 +1,5 @@
-//! A run of a workload (`interleaf.bench/1`) as text, Markdown, HTML and CSV, and the list of
-//! workloads.
+//! Renders a run of a workload (`interleaf.bench/1`) as text, Markdown, HTML and CSV, and the list
+//! of workloads.
 
 use super::{
     number,
@@ -12,7 +12,7 @@ use interleaf_record::{
     measure::size_text,
 };
 
-/// The document as text for a terminal.
+/// Renders the document as text for a terminal.
 pub fn text(document: &BenchDocument) -> String {
     format!(
         "{}\n\n{}\n{}\n{}\n",
@@ -23,14 +23,14 @@ pub fn text(document: &BenchDocument) -> String {
     )
 }
 
-/// The setting in one line: `stream, 512 MiB (heap), 2 threads`.
+/// Formats the setting of the run in one line: `stream, 512 MiB (heap), 2 threads`.
 fn setting(document: &BenchDocument) -> String {
     let BenchDocument { workload, threads, memory, .. } = document;
     let footprint = size_text(document.footprint_bytes);
     format!("{workload}, {footprint} ({memory}), {}", counted(threads, "thread"))
 }
 
-/// A table with the rate of the workload, and with the rate of each of its loops.
+/// Returns a table with the rate of the workload, and with the rate of each of its loops.
 fn rates(document: &BenchDocument) -> Table {
     let BenchDocument { workload, rate, rate_unit, .. } = document;
     let mut table = Table::new(&["", "rate", "unit", "seconds"]);
@@ -44,10 +44,10 @@ fn rates(document: &BenchDocument) -> Table {
     table
 }
 
-/// The time, the arithmetic intensity and the drive traffic of the run, a text each.
+/// Returns texts with the time, the arithmetic intensity and the drive traffic of the run.
 fn costs(document: &BenchDocument) -> Vec<String> {
     let rounds = counted(document.round_seconds.len(), "round");
-    // `cpu_s` is 0 in records of recipes from versions that did not measure it.
+    // In records of recipes, `cpu_s` is 0 if the version that wrote them did not measure it.
     let cpu = match document.cpu_s > 0.0 {
         true => format!(", {} s of processor time", number(document.cpu_s)),
         false => String::new(),
@@ -66,7 +66,7 @@ fn verified(document: &BenchDocument) -> &'static str {
     if document.verified { "the result is right" } else { "not verified" }
 }
 
-/// The document as a page of a report.
+/// Renders the document as a page of a report.
 pub fn page(document: &BenchDocument) -> Page {
     let (rate, unit) = (number(document.rate), &document.rate_unit);
     let answer = format!("{rate} {unit}; {}", verified(document));
@@ -88,7 +88,7 @@ pub fn page(document: &BenchDocument) -> Page {
         .with_table("Rates", rates(document))
 }
 
-/// The document as CSV: a row for the workload, then a row for each of its loops.
+/// Renders the document as CSV: a row for the workload, then a row for each of its loops.
 pub fn csv(document: &BenchDocument) -> String {
     let header = ["workload", "footprint_bytes", "threads", "rate", "rate_unit", "seconds"];
     let mut table = Table::new(&header);
@@ -110,7 +110,7 @@ pub fn csv(document: &BenchDocument) -> String {
     table.csv()
 }
 
-/// The list of workloads as text for a terminal.
+/// Renders the list of workloads as text for a terminal.
 pub fn list(document: &ListDocument) -> String {
     let mut table = Table::new(&["workload", "rate in", "what it does"]);
     for entry in &document.workloads {

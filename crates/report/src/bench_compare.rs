@@ -1,5 +1,5 @@
-//! A comparison of DRAM, pager, swap and mapped files (`interleaf.bench.compare/1`) as text,
-//! Markdown, HTML and CSV.
+//! Renders a comparison of DRAM, pager, swap and mapped files (`interleaf.bench.compare/1`) as
+//! text, Markdown, HTML and CSV.
 
 use super::{
     number,
@@ -10,12 +10,12 @@ use interleaf_record::{
     measure::size_text,
 };
 
-/// The title of the document's page.
+/// Returns the title of the document's page.
 pub fn title(document: &BenchCompareDocument) -> String {
     format!("DRAM of {} extended by a drive", size_text(document.dram_bytes))
 }
 
-/// The budget, the number of threads, and the machine, in one line.
+/// Formats the budget, the number of threads, and the machine, in one line.
 fn machine(document: &BenchCompareDocument) -> String {
     let machine = &document.machine;
     let read_ahead = machine.read_ahead_kb.map_or("?".into(), |kb| kb.to_string());
@@ -32,7 +32,7 @@ fn machine(document: &BenchCompareDocument) -> String {
     )
 }
 
-/// The document as text for a terminal.
+/// Renders the document as text for a terminal.
 pub fn text(document: &BenchCompareDocument) -> String {
     let (rows, ceilings) = (table(document).text(), ceilings(document).text());
     let lines = [verdicts(document), memory(document)].concat().join("\n");
@@ -46,7 +46,7 @@ pub fn markdown(document: &BenchCompareDocument) -> String {
     format!("# {title}\n\n{machine}\n\n- {verdicts}\n\n{rows}\n{ceilings}")
 }
 
-/// The document as HTML, for the body of a page. `figures` is the HTML of its figures.
+/// Renders the document as HTML, for the body of a page. `figures` is the HTML of its figures.
 pub fn html(document: &BenchCompareDocument, figures: &str) -> String {
     let machine = escaped(&machine(document));
     let line = |verdict: &String| format!("<li>{}</li>\n", escaped(verdict));
@@ -59,8 +59,8 @@ pub fn html(document: &BenchCompareDocument, figures: &str) -> String {
     )
 }
 
-/// A line for each pattern and ratio of footprint to budget: the speed of the pager relative to
-/// swap, mapped files, DRAM and the ceiling.
+/// Returns a line for each pattern and ratio of footprint to budget: the speed of the pager
+/// relative to swap, mapped files, DRAM and the ceiling.
 fn verdicts(document: &BenchCompareDocument) -> Vec<String> {
     let pager = document.rows.iter().filter(|row| row.way == "pager" && row.rate.is_some());
     let others = |row: &BenchRow, names: &[&str]| {
@@ -89,8 +89,8 @@ fn verdicts(document: &BenchCompareDocument) -> Vec<String> {
                 part(row.of_ceiling, "the ceiling"),
             ];
             let parts: Vec<String> = parts.into_iter().flatten().collect();
-            // Without runs on other kinds of memory there is nothing to compare, so the pattern has
-            // no line.
+            // Without runs on other kinds of memory there is nothing to compare the pager with, so
+            // this pattern and ratio have no line.
             (!parts.is_empty()).then_some(())?;
             let parts: Vec<String> =
                 parts.into_iter().chain(row.pager.as_ref().map(waste)).collect();
@@ -99,9 +99,9 @@ fn verdicts(document: &BenchCompareDocument) -> Vec<String> {
         .collect()
 }
 
-/// A line for each pattern and ratio of footprint to budget: the peak memory of the program on each
-/// kind of memory except DRAM. The peaks should be equal, because the runs on swap and on mapped
-/// files are limited to the memory that the run with the pager used.
+/// Returns a line for each pattern and ratio of footprint to budget: the peak memory of the program
+/// on each kind of memory except DRAM. These peaks should be equal, because the runs on swap and on
+/// mapped files are limited to the memory that the run with the pager used.
 fn memory(document: &BenchCompareDocument) -> Vec<String> {
     let extended = document.rows.iter().filter(|row| row.way != "dram" && row.rate.is_some());
     let extended: Vec<&BenchRow> = extended.collect();
@@ -126,14 +126,15 @@ fn memory(document: &BenchCompareDocument) -> Vec<String> {
     extended.chunk_by(is_same).filter_map(of_group).collect()
 }
 
-/// The end of a verdict: the fraction of the prefetched pages that were wasted (evicted untouched).
+/// Returns the end of a verdict: the percentage of the prefetched pages that were wasted (evicted
+/// untouched).
 fn waste(pager: &PagerDocument) -> String {
     let part = pager.prefetch_wasted as f64 / pager.prefetched_pages.max(1) as f64;
     format!("and {:.1} % of its prefetched pages were wasted", 100.0 * part)
 }
 
-/// The table of ceilings. A ceiling is the speed that the drive allows for the bytes that an
-/// optimal cache would transfer.
+/// Returns the table of ceilings. A ceiling is the speed that the drive allows for the bytes that
+/// an optimal cache would transfer.
 fn ceilings(document: &BenchCompareDocument) -> Table {
     let header =
         ["ceiling of", "F/B", "of DRAM", "s a round", "drive GB/s", "reads", "least MiB", "by"];
@@ -156,12 +157,13 @@ fn ceilings(document: &BenchCompareDocument) -> Table {
     table
 }
 
-/// The text that is printed in place of the drive's speed: the reason why `ceiling` has none.
+/// Returns the text that is printed in place of the drive's speed if `ceiling` has no such speed:
+/// the reason why.
 fn without_drive(ceiling: &CeilingDocument) -> &'static str {
     match (ceiling.least_read_bytes, ceiling.least_written_bytes) {
         (Some(0), Some(0)) => "nothing has to be carried",
-        // If the footprint is within the budget (a ratio up to 1), the drive is not measured,
-        // although the kind of memory may transfer bytes.
+        // If the footprint is within the budget (a ratio up to 1), the drive's speed is not
+        // measured, although some kinds of memory may transfer bytes.
         _ if ceiling.ratio <= 1.0 => "the budget holds the footprint",
         _ => "the drive was not measured (--no-drive)",
     }

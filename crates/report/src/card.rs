@@ -1,4 +1,5 @@
-//! The simulated load of NVRAM cards (`interleaf.simulate.card/1`) as text, Markdown, HTML and CSV.
+//! Renders the simulated load of NVRAM cards (`interleaf.simulate.card/1`) as text, Markdown, HTML
+//! and CSV.
 
 mod latency;
 
@@ -16,20 +17,20 @@ use interleaf_record::{
     distinct, rounded,
 };
 
-/// A text for a terminal has the latencies of each point, as fio prints them, if the document has
-/// at most this many points. With more points, it has charts instead.
+/// Maximum number of points for which a text for a terminal lists the latencies of each point, as
+/// fio prints them. With more points, the text has charts instead.
 const DETAILED_MAX: usize = 4;
 
 /// Maximum number of lost or torn blocks that the text lists for a card and a load; the document
-/// may have more.
+/// may have more blocks.
 const BLOCKS_MAX: usize = 8;
 
-/// A sentence on the provenance of the figures, which follows the tables.
+/// A sentence on the provenance of the figures, which is printed below the tables.
 const SOURCES: &str = "simulated from card files (devices/cards), which have the source of each \
                        figure of a card, or \"assumed\" with a reason; docs/validation.md has the \
                        errors against published figures";
 
-/// The document as text for a terminal.
+/// Renders the document as text for a terminal.
 pub fn text(document: &CardDocument) -> String {
     let mut text = format!("{}\n\n", verdict(document));
     text += &document.cards.iter().map(|card| setting(card) + "\n").collect::<String>();
@@ -54,7 +55,7 @@ pub fn text(document: &CardDocument) -> String {
     text
 }
 
-/// The title of the document's page.
+/// Returns the title of the document's page.
 pub fn title(document: &CardDocument) -> String {
     let cards: Vec<&str> = document.cards.iter().map(|card| card.name.as_str()).collect();
     let loads = document.loads();
@@ -64,8 +65,8 @@ pub fn title(document: &CardDocument) -> String {
     }
 }
 
-/// The result in one line: the lost and torn writes if power failures were simulated; without lost
-/// or torn writes, also the comparison of the cards.
+/// Returns the result in one line. If power failures were simulated, this is the number of lost and
+/// torn writes. If there are none, or no power failures, the line compares the cards.
 pub fn verdict(document: &CardDocument) -> String {
     let Some(sum) = &document.power_failure else { return comparison(document) };
     match sum.lost_writes + sum.torn_writes {
@@ -84,8 +85,8 @@ pub fn verdict(document: &CardDocument) -> String {
     }
 }
 
-/// For a single card, the point with the most IOPS. For several cards, the point at which the IOPS
-/// of each further card differ most from those of the first card.
+/// Returns, for a single card, the point with the most IOPS. For several cards, returns for each
+/// further card the point at which its IOPS differ most from those of the first card.
 fn comparison(document: &CardDocument) -> String {
     let Some(first) = document.cards.first() else { return "no card was simulated".into() };
     let of = |card: &CardSettings| {
@@ -149,7 +150,7 @@ fn beside(point: &CardPoint, first: &CardPoint) -> String {
     )
 }
 
-/// IOPS with a unit: `850 IOPS`, `131k IOPS`, `1.31 million IOPS`.
+/// Formats IOPS with a unit: `850 IOPS`, `131k IOPS`, `1.31 million IOPS`.
 fn iops(value: f64) -> String {
     match value {
         _ if value >= 1e6 => format!("{:.2} million IOPS", 1e-6 * value),
@@ -183,7 +184,7 @@ pub fn markdown(document: &CardDocument) -> String {
     text + &lines.map(|line| format!("\n{line}\n")).collect::<String>()
 }
 
-/// The tables of the document as HTML.
+/// Renders the tables of the document as HTML.
 pub fn html_tables(document: &CardDocument) -> String {
     let cards = document.cards.iter().map(|card| format!("<li>{}</li>\n", escaped(&setting(card))));
     let mut html = format!("<ul class=\"source\">\n{}</ul>\n", cards.collect::<String>());
@@ -248,8 +249,8 @@ fn table(document: &CardDocument) -> Table {
     table
 }
 
-/// A table of the utilisation of the cards' components: a row for each point, a column for each
-/// component.
+/// Returns a table of the utilisation of the cards' components, with a row for each point and a
+/// column for each component.
 fn utilisation(document: &CardDocument) -> Table {
     let components = document.points.iter().flat_map(|point| &point.utilisation);
     let names = distinct(components.map(|it| it.component.as_str()));
@@ -297,8 +298,8 @@ fn power_table(document: &CardDocument) -> Table {
     table
 }
 
-/// A line for each lost or torn block, at most [`BLOCKS_MAX`] for a card and a load, and a line for
-/// each fault in the save or the restore.
+/// Returns a line for each lost or torn block, at most [`BLOCKS_MAX`] for a card and a load, and a
+/// line for each fault in the save or the restore.
 fn findings(document: &CardDocument) -> Vec<String> {
     let of = |failure: &CardPowerFailure| {
         let harmed = failure.blocks.iter().take(BLOCKS_MAX).map(|block| {
@@ -312,7 +313,7 @@ fn findings(document: &CardDocument) -> Vec<String> {
     document.power_failures.iter().flat_map(of).collect()
 }
 
-/// The points as CSV, a row for each point.
+/// Renders the points as CSV, with a row for each point.
 pub fn csv(document: &CardDocument) -> String {
     let header = [
         "card",
@@ -357,9 +358,9 @@ pub fn csv(document: &CardDocument) -> String {
     table.csv()
 }
 
-/// The points as a file of curves for a tier of a platform. A point of a curve has the bandwidth of
-/// the I/Os, and their mean latency as the latency of a cache line. `commands` has the command that
-/// simulates each point.
+/// Renders the points as a file of curves for a tier of a platform. A point of a curve has the
+/// bandwidth of the I/Os, and their mean latency, which stands for the latency of a cache line.
+/// `commands` has the command that simulates each point.
 pub fn curves_csv(document: &CardDocument, commands: &[String]) -> String {
     let mut file = CurveFile::new();
     for load in document.loads() {
@@ -373,7 +374,7 @@ pub fn curves_csv(document: &CardDocument, commands: &[String]) -> String {
     file.csv()
 }
 
-/// The mix of a point: its read share, and `/random` for random accesses.
+/// Returns the mix of a point as text: its read share, and `/random` for random accesses.
 fn mix(point: &CardPoint) -> String {
     let read_share = match (point.rwmixread, point.rw.as_str()) {
         (Some(percent), _) => f64::from(percent.min(100)) / 100.0,

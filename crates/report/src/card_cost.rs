@@ -1,18 +1,18 @@
-//! Energy, endurance and price of NVRAM cards (`interleaf.simulate.card.cost/1`) as text, Markdown,
-//! HTML and CSV.
+//! Renders energy, endurance and price of NVRAM cards (`interleaf.simulate.card.cost/1`) as text,
+//! Markdown, HTML and CSV.
 
 use super::{number, page::Page, table::Table};
 use interleaf_model::units::Bytes;
 use interleaf_record::card_cost::{CardCostDocument, PriceDocument};
 
-/// The document as text for a terminal.
+/// Renders the document as text for a terminal.
 pub fn text(document: &CardCostDocument) -> String {
     let mut text = format!("{}\n\n{}", load(document), table(document, &number).text());
     document.prices.iter().for_each(|it| text += &format!("\n{}", price(it)));
     text + if document.prices.is_empty() { "" } else { "\n" }
 }
 
-/// The load for which the cards are compared, in one line.
+/// Formats the load for which the cards are compared, in one line.
 fn load(document: &CardCostDocument) -> String {
     let place = match (document.hot_share, document.hot_bytes) {
         (Some(share), Some(bytes)) => {
@@ -32,7 +32,7 @@ fn price(it: &PriceDocument) -> String {
     format!("{}: {} {} ({}, {})", it.item, number(it.amount), it.unit, it.source, it.date)
 }
 
-/// The document as a page of a report.
+/// Renders the document as a page of a report.
 pub fn page(document: &CardCostDocument) -> Page {
     let title = format!("Energy, endurance and price: {}", document.cards.join(", "));
     let notes = document.prices.iter().map(price).collect();
@@ -40,7 +40,7 @@ pub fn page(document: &CardCostDocument) -> Page {
         .with_table("Cards", table(document, &number))
 }
 
-/// The document as CSV, a row for each quantity.
+/// Renders the document as CSV, with a row for each quantity.
 pub fn csv(document: &CardCostDocument) -> String {
     table(document, &|value| value.to_string()).csv()
 }

@@ -1,5 +1,5 @@
-//! The memory test of NVRAM cards (`interleaf.simulate.card.test/1`) as text, Markdown, HTML and
-//! CSV.
+//! Renders the memory test of NVRAM cards (`interleaf.simulate.card.test/1`) as text, Markdown,
+//! HTML and CSV.
 
 use super::{
     number,
@@ -8,17 +8,18 @@ use super::{
 };
 use interleaf_record::card_test::{CardTestDocument, CardTestResult};
 
-/// Maximum number of mismatches of a card in the text; the document may have more.
+/// Maximum number of mismatches of a card that the text lists; the document may have more.
 const LISTED_MAX: usize = 16;
 
-/// The document as text for a terminal.
+/// Renders the document as text for a terminal.
 pub fn text(document: &CardTestDocument) -> String {
     let settings = settings(document).into_iter().map(|line| line + "\n");
     let text = format!("{}\n{}", settings.collect::<String>(), table(document).text());
     text + &document.cards.iter().map(details).collect::<String>()
 }
 
-/// The algorithm of the memory test with its addresses and cycles, and the injected faults.
+/// Returns lines with the algorithm of the memory test, its addresses and cycles, and the injected
+/// faults.
 fn settings(document: &CardTestDocument) -> Vec<String> {
     let mut lines = vec![format!(
         "{} from {} to {}, {}{}",
@@ -35,7 +36,7 @@ fn settings(document: &CardTestDocument) -> Vec<String> {
     lines
 }
 
-/// The document as a page of a report.
+/// Renders the document as a page of a report.
 pub fn page(document: &CardTestDocument) -> Page {
     let failed: Vec<&str> =
         document.cards.iter().filter(|it| !it.passed).map(|it| it.card.as_str()).collect();
@@ -95,7 +96,7 @@ fn mismatches(card: &CardTestResult) -> Table {
     table
 }
 
-/// The first mismatches of a card that failed the test, and the card's log of operations.
+/// Formats the first mismatches of a card that failed the test, and the card's log of operations.
 fn details(card: &CardTestResult) -> String {
     let mut text = String::new();
     if !card.passed {
@@ -111,7 +112,7 @@ fn details(card: &CardTestResult) -> String {
     text
 }
 
-/// The document as CSV, a row for each card.
+/// Renders the document as CSV, with a row for each card.
 pub fn csv(document: &CardTestDocument) -> String {
     let mut table = Table::new(&[
         "card",

@@ -1,4 +1,5 @@
-//! A comparison of two measurements (`interleaf.compare/1`) as text, Markdown, HTML and CSV.
+//! Renders a comparison of two measurements (`interleaf.compare/1`) as text, Markdown, HTML and
+//! CSV.
 
 use super::{
     number,
@@ -14,7 +15,7 @@ pub fn title(document: &CompareDocument) -> String {
     format!("{} against {}", document.second.name, document.first.name)
 }
 
-/// The document as text for a terminal.
+/// Renders the document as text for a terminal.
 pub fn text(document: &CompareDocument) -> String {
     let (first, second) = (&document.first, &document.second);
     let mut text = painted(Meaning::Answer, &verdict(document)) + "\n\n";
@@ -63,8 +64,8 @@ fn rows(document: &CompareDocument) -> Table {
     table
 }
 
-/// The verdict in words. A difference below the noise may exist, so it is called `within noise`,
-/// not `same`.
+/// Formats a verdict. A verdict of no difference is printed as `within noise`, not as `same`,
+/// because a difference below the noise may exist.
 fn within_noise(verdict: Verdict) -> String {
     match verdict {
         Verdict::Same => "within noise".into(),
@@ -72,8 +73,8 @@ fn within_noise(verdict: Verdict) -> String {
     }
 }
 
-/// The result in one line: the verdict, the number of better, worse and equal points, and the
-/// largest difference.
+/// Returns the result in one line: the verdict, the number of better, worse and equal points, and
+/// the largest difference.
 fn verdict(document: &CompareDocument) -> String {
     let count =
         |verdict: Verdict| document.rows.iter().filter(|row| row.verdict == verdict).count();
@@ -124,7 +125,7 @@ pub fn markdown(document: &CompareDocument) -> String {
     text
 }
 
-/// The document as HTML, for the body of a page. `figures` is the HTML of its figures.
+/// Renders the document as HTML, for the body of a page. `figures` is the HTML of its figures.
 pub fn html(document: &CompareDocument, figures: &str) -> String {
     let verdict = escaped(&verdict(document));
     let record = |which: &str, own: &RecordDocument| {

@@ -1,5 +1,5 @@
-//! A comparison of configurations by runs (`interleaf.compare.runs/1`) as text, Markdown, HTML
-//! and CSV.
+//! Renders a comparison of configurations by runs (`interleaf.compare.runs/1`) as text, Markdown,
+//! HTML and CSV.
 
 use super::{
     number,
@@ -12,20 +12,20 @@ use interleaf_record::compare_runs::{
     SpeedupDocument,
 };
 
-/// The title of the document's page.
+/// Returns the title of the document's page.
 pub fn title(document: &CompareRunsDocument) -> String {
     let names: Vec<&str> = document.configurations.iter().map(|it| it.name.as_str()).collect();
     names.join(" against ")
 }
 
-/// The line of progress after a finished run of a workload. `name` is the name of the
+/// Formats the line of progress after a finished run of a workload. `name` is the name of the run's
 /// configuration.
 pub fn run(workload: &ComparedWorkload, name: &str, run: &ComparedRun) -> String {
     let unit = if workload.unit.is_empty() { String::new() } else { format!(" {}", workload.unit) };
     format!("{}, round {}, {name}: {}{unit}", workload.name, run.round, number(run.value))
 }
 
-/// The document as text for a terminal.
+/// Renders the document as text for a terminal.
 pub fn text(document: &CompareRunsDocument) -> String {
     let lines = [configurations(document), measured(document)].concat().join("\n");
     if document.stopped == RunsStop::DryRun {
@@ -49,14 +49,15 @@ pub fn markdown(document: &CompareRunsDocument) -> String {
     format!("# {title}\n\n{verdicts}\n{results}\n{about}")
 }
 
-/// The document as HTML, for the body of a page. `figures` is the HTML of its figures.
+/// Renders the document as HTML, for the body of a page. `figures` is the HTML of its figures.
 pub fn html(document: &CompareRunsDocument, figures: &str) -> String {
     let list = |lines: Vec<String>| {
         let items = lines.iter().map(|line| format!("<li>{}</li>\n", escaped(line)));
         format!("<ul>\n{}</ul>\n", items.collect::<String>())
     };
     let lines = verdicts(document);
-    // The verdicts on the geometric means, which are the last lines, stand for all workloads.
+    // The last lines are the verdicts on the geometric means over all workloads. If there are such
+    // lines, they are the answer of the page.
     let answer = match document.means.len() {
         0 => &lines[..],
         count => &lines[lines.len().saturating_sub(count)..],
@@ -82,7 +83,7 @@ pub fn html(document: &CompareRunsDocument, figures: &str) -> String {
     )
 }
 
-/// The runs as CSV.
+/// Renders the runs as CSV.
 pub fn csv(document: &CompareRunsDocument) -> String {
     runs(document).csv()
 }
@@ -98,13 +99,13 @@ fn configurations(document: &CompareRunsDocument) -> Vec<String> {
     document.configurations.iter().enumerate().map(line).collect()
 }
 
-/// The letter by which the command line names the configuration with the index `at`: `A` for the
-/// first. The letters repeat after `Z`.
+/// Returns the letter by which the command line names the configuration with the index `at`: `A`
+/// for the first. The letters repeat after `Z`.
 pub fn letter(at: usize) -> String {
     char::from(b'A' + (at % 26) as u8).to_string()
 }
 
-/// The metric of each workload, a line each.
+/// Returns a line for each workload, with its metric.
 fn measured(document: &CompareRunsDocument) -> Vec<String> {
     let line = |workload: &ComparedWorkload| {
         let unit =
@@ -116,7 +117,7 @@ fn measured(document: &CompareRunsDocument) -> Vec<String> {
     document.workloads.iter().map(line).collect()
 }
 
-/// A table of the commands that would run, for a dry run.
+/// Returns a table of the commands that the comparison would run, for a dry run.
 fn plan(document: &CompareRunsDocument) -> Table {
     let mut table = Table::new(&["workload", "configuration", "command"]);
     for workload in &document.workloads {
@@ -225,9 +226,9 @@ fn runs(document: &CompareRunsDocument) -> Table {
     table
 }
 
-/// For each workload, a line for each configuration after the first: the difference from the first
-/// configuration, and whether the difference is significant. With several workloads, lines on the
-/// geometric means follow.
+/// Returns, for each workload, a line for each configuration after the first: its difference from
+/// the first configuration, and whether the difference is significant. With several workloads,
+/// lines on the geometric means follow.
 pub fn verdicts(document: &CompareRunsDocument) -> Vec<String> {
     let first = document.configurations.first().map_or("", |first| &first.name);
     let line = |what: &str, rounds: usize, it: &SpeedupDocument| {
@@ -251,10 +252,10 @@ pub fn verdicts(document: &CompareRunsDocument) -> Vec<String> {
     lines
 }
 
-/// The result in words: `faster by 3.1 % (2.2 to 4.0)`.
+/// Formats a speed-up and its interval: `faster by 3.1 % (2.2 to 4.0)`.
 fn verdict(it: &SpeedupDocument, rounds: usize, min_difference: f64) -> String {
     let more = |ratio: f64| format!("{:.1}", 100.0 * (ratio - 1.0));
-    // `Slower by 3 %` means that the run takes 3 % longer.
+    // `slower by 3 %` means that the run takes 3 % longer.
     let faster = format!(
         "faster by {} % ({} to {})",
         more(it.speedup),
@@ -293,8 +294,8 @@ fn verdict(it: &SpeedupDocument, rounds: usize, min_difference: f64) -> String {
     }
 }
 
-/// Notes: outliers, configurations whose results differ from those of the first configuration, and
-/// the reason why the comparison ended.
+/// Returns notes on outliers, on configurations whose results differ from those of the first
+/// configuration, and on the reason why the comparison ended.
 fn notes(document: &CompareRunsDocument) -> Vec<String> {
     let mut lines = vec![];
     let of = |result: &ComparedResult| &document.configurations[result.configuration].name;

@@ -2,10 +2,10 @@
 
 use super::table::Table;
 
-/// The rows of the file, curve by curve.
+/// The rows of a file of curves, curve by curve.
 pub(crate) struct CurveFile {
     table: Table,
-    /// Bandwidth times latency of the last added point of the curve, bytes.
+    /// Bytes in flight (bandwidth times latency) at the last added point of the curve.
     in_flight: f64,
 }
 
@@ -15,13 +15,14 @@ impl CurveFile {
         Self { table: Table::new(&header), in_flight: 0.0 }
     }
 
-    /// Begins another curve, whose points the next calls of `add` give.
+    /// Begins another curve. The next calls of `add` add its points.
     pub(crate) fn begin(&mut self) {
         self.in_flight = 0.0;
     }
 
-    /// Adds a point of the curve if its bytes in flight exceed those of the last added point by
-    /// more than 1 %. Other points are at the maximum of the curve, and differ only by noise.
+    /// Adds a point to the curve, but only if its bytes in flight exceed those of the last added
+    /// point by more than 1 %. A point that adds fewer bytes in flight is at the maximum of the
+    /// curve like the last added point, and differs from it only by noise.
     pub(crate) fn add(&mut self, mix: String, gbps: f64, latency_ns: f64, source: String) {
         let in_flight = gbps * latency_ns;
         if in_flight <= 1.01 * self.in_flight {

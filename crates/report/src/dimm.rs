@@ -1,5 +1,5 @@
-//! Simulated memory modules (`interleaf.simulate.dimm/1`) as text, Markdown, HTML and CSV, and as
-//! the curves of a platform.
+//! Renders simulated memory modules (`interleaf.simulate.dimm/1`) as text, Markdown, HTML and CSV,
+//! and as the curves of a platform.
 
 use super::{
     curve_file::CurveFile,
@@ -10,7 +10,7 @@ use super::{
 };
 use interleaf_record::dimm::{DimmDocument, LatencyDocument};
 
-/// The document as text for a terminal.
+/// Renders the document as text for a terminal.
 pub fn text(document: &DimmDocument) -> String {
     let answer = painted(Meaning::Answer, &verdict(document));
     let mut text = format!("{answer}\n\n{}\n\n{}", setting(document), table(document).text());
@@ -30,7 +30,7 @@ pub fn text(document: &DimmDocument) -> String {
     text
 }
 
-/// The title of the document's page.
+/// Returns the title of the document's page.
 pub fn title(document: &DimmDocument) -> String {
     format!("{} x {}, simulated", document.channels, document.device)
 }
@@ -42,7 +42,7 @@ pub fn markdown(document: &DimmDocument) -> String {
     format!("# {title}\n\n{verdict}\n\n{}\n\n{table}{remarks}", setting(document))
 }
 
-/// The tables of the document as HTML.
+/// Renders the tables of the document as HTML.
 pub fn html_tables(document: &DimmDocument) -> String {
     let table = table(document).html();
     let remark = |remark: &String| format!("\n<p>{}</p>", escaped(remark));
@@ -50,7 +50,7 @@ pub fn html_tables(document: &DimmDocument) -> String {
     format!("<p class=\"source\">{}</p>\n{table}{remarks}", escaped(&setting(document)))
 }
 
-/// The highest bandwidth, and the latency at this bandwidth, in one line.
+/// Returns the highest bandwidth, and the latency at this bandwidth, in one line.
 pub fn verdict(document: &DimmDocument) -> String {
     let points = document.points.iter();
     let most = points.max_by(|a, b| a.bandwidth_gbps.total_cmp(&b.bandwidth_gbps));
@@ -70,7 +70,7 @@ pub fn verdict(document: &DimmDocument) -> String {
     })
 }
 
-/// The simulated modules, controller and load, in one line.
+/// Formats the simulated modules, controller and load, in one line.
 fn setting(document: &DimmDocument) -> String {
     let row_policy = document.row_policy.iter().map(|name| format!(", {name} rows"));
     let refresh = document.refresh.iter().map(|name| match name.as_str() {
@@ -139,7 +139,7 @@ fn table(document: &DimmDocument) -> Table {
     table
 }
 
-/// The power of the tier and the notes of the simulation, a line each.
+/// Returns lines with the power of the tier, if it is known, and with the notes of the simulation.
 fn remarks(document: &DimmDocument) -> Vec<String> {
     let power = document.tier_power.as_ref().map(|power| {
         format!(
@@ -157,7 +157,7 @@ fn remarks(document: &DimmDocument) -> Vec<String> {
     power.into_iter().chain(notes).chain([sources.into()]).collect()
 }
 
-/// The points as CSV, a row for each point.
+/// Renders the points as CSV, with a row for each point.
 pub fn csv(document: &DimmDocument) -> String {
     let mut table = Table::new(&[
         "device",
@@ -212,8 +212,8 @@ fn outstanding_per_channel(document: &DimmDocument) -> u64 {
     document.outstanding / u64::from(document.channels.max(1))
 }
 
-/// The points as a file of curves for a tier of a platform. With the random pattern, the mixes of
-/// the curves have the suffix `/random`.
+/// Renders the points as a file of curves for a tier of a platform. With the random pattern, the
+/// mixes of the curves have the suffix `/random`.
 pub fn curves_csv(document: &DimmDocument) -> String {
     let mut file = CurveFile::new();
     let mut mix = "";

@@ -1,6 +1,6 @@
-//! Markdown and CSV of a document of any schema. Most documents have a [`Page`](crate::page::Page),
-//! from which both Markdown and HTML are made; the modules of the other documents make Markdown and
-//! HTML themselves.
+//! Renders a document of any schema as Markdown and CSV. Most documents have a
+//! [`Page`](crate::page::Page), from which both Markdown and HTML are made; the modules of the
+//! other documents make Markdown and HTML themselves.
 
 use super::{
     balance, bench, bench_compare, card, card_cost, card_test, compare_records, compare_runs, dimm,
@@ -9,7 +9,7 @@ use super::{
 };
 use interleaf_record::Document;
 
-/// The document as Markdown.
+/// Renders the document as Markdown.
 pub fn markdown(document: &Document) -> String {
     match document {
         Document::Predict(document) => predict::markdown(document),
@@ -42,7 +42,7 @@ pub fn markdown(document: &Document) -> String {
     }
 }
 
-/// The main table of the document as CSV.
+/// Renders the main table of the document as CSV.
 pub fn csv(document: &Document) -> String {
     match document {
         Document::Predict(document) => predict::csv(document),

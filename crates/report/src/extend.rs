@@ -1,4 +1,4 @@
-//! The documents of `interleaf extend` as text, pages and CSV: the counts of a command
+//! Renders the documents of `interleaf extend` as text, pages and CSV: the counts of a command
 //! (`interleaf.extend/1`), the plan of a dry run (`interleaf.extend.plan/1`), and the forecast for
 //! other budgets and drives (`interleaf.extend.forecast/1`).
 
@@ -14,8 +14,8 @@ use interleaf_record::extend::{
 };
 use std::collections::BTreeMap;
 
-/// The text after the command has ended: the counts of all processes, and the memory outside the
-/// budget.
+/// Formats the text that is printed after the command has ended: the counts of all processes, and
+/// the memory outside the budget.
 pub fn ended(document: &ExtendDocument) -> String {
     if document.processes.is_empty() && document.total.faults == 0 {
         return nothing(document);
@@ -35,7 +35,7 @@ pub fn ended(document: &ExtendDocument) -> String {
     )
 }
 
-/// A table with the counts of each process, and with the sum over all processes.
+/// Returns a table with the counts of each process, and with the sum over all processes.
 fn counts(document: &ExtendDocument) -> Table {
     let mut table = Table::new(&[
         "process",
@@ -59,8 +59,8 @@ fn counts(document: &ExtendDocument) -> Table {
     table
 }
 
-/// True if the total has counts that no process of the document has: a process may end before its
-/// counts are read the first time.
+/// True if the document's total has counts that are missing in the counts of its processes. This
+/// occurs if a process ends before its counts are read the first time.
 fn has_more_than_rows(document: &ExtendDocument) -> bool {
     let counts = document.processes.iter().map(|process| process.counts);
     let sum = counts.fold(CountsDocument::default(), |sum, counts| sum + counts);
@@ -70,7 +70,7 @@ fn has_more_than_rows(document: &ExtendDocument) -> bool {
     key(&document.total) != key(&sum)
 }
 
-/// The counts of a command, as a page of a report.
+/// Renders the counts of a command, as a page of a report.
 pub fn page(document: &ExtendDocument) -> Page {
     let total = &document.total;
     let title = format!(
@@ -104,7 +104,7 @@ pub fn page(document: &ExtendDocument) -> Page {
     Page { title, answer, facts, ..Page::default() }.with_table("Processes", counts(document))
 }
 
-/// The time that threads waited for pages, relative to the runtime.
+/// Formats the time for which threads waited for pages, relative to the runtime.
 fn stalls(document: &ExtendDocument) -> String {
     let (stall_s, elapsed_s) = (document.total.stall_s, document.elapsed_s);
     let text = format!("the threads together waited {} s for pages", number(stall_s));
@@ -126,7 +126,7 @@ fn prefetches(counts: &CountsDocument) -> String {
     )
 }
 
-/// The command, the stores, and the failure of the command if it failed, a line each.
+/// Returns lines with the command, the stores, and, if the command failed, the failure.
 fn ending(document: &ExtendDocument) -> Vec<String> {
     let stores: Vec<String> = document.stores.iter().map(|it| it.display().to_string()).collect();
     let stores = (!stores.is_empty()).then(|| format!("stores: {}", stores.join(", ")));
@@ -134,7 +134,7 @@ fn ending(document: &ExtendDocument) -> Vec<String> {
     page::command(&document.command).into_iter().chain(stores).chain(failure).collect()
 }
 
-/// The counts as CSV: a row for each process, and a row for the sum over all processes.
+/// Renders the counts as CSV: a row for each process, and a row for the sum over all processes.
 pub fn csv(document: &ExtendDocument) -> String {
     let mut table = Table::new(&[
         "process",
@@ -177,8 +177,8 @@ pub fn csv(document: &ExtendDocument) -> String {
     table.csv()
 }
 
-/// Resident pages of all processes by node, such as `node0 4 GiB, node1 3 GiB`; `None` if the
-/// budget is not divided among nodes.
+/// Formats the resident pages of all processes by node: `node0 4 GiB, node1 3 GiB`. Returns `None`
+/// if the budget is not divided among nodes.
 pub fn nodes(document: &ExtendDocument) -> Option<String> {
     let mut sums = BTreeMap::new();
     for node in document.processes.iter().flat_map(|process| &process.nodes) {
@@ -189,7 +189,7 @@ pub fn nodes(document: &ExtendDocument) -> Option<String> {
     (!all.is_empty()).then(|| all.join(", "))
 }
 
-/// The text for a command of which no process used the budget.
+/// Formats the text for a command of which no process used the budget.
 fn nothing(document: &ExtendDocument) -> String {
     let least = Bytes::new(document.min_alloc_bytes);
     let resident = document.resident_max_bytes.map_or(String::new(), |bytes| {
@@ -213,7 +213,7 @@ fn nothing(document: &ExtendDocument) -> String {
     )
 }
 
-/// The memory of the processes outside the budget, in one line.
+/// Formats the memory of the processes outside the budget, in one line.
 fn outside(document: &ExtendDocument) -> String {
     let all = || document.processes.iter();
     if !all().any(|process| process.outside_bytes.is_some()) {
@@ -240,7 +240,7 @@ fn outside(document: &ExtendDocument) -> String {
     )
 }
 
-/// A size rounded down to whole MiB; a size below 1 MiB is not rounded.
+/// Rounds a size down to whole MiB; a size below 1 MiB is not rounded.
 fn rounded(bytes: u64) -> Bytes {
     Bytes::new(if bytes < 1 << 20 { bytes } else { bytes & !0xF_FFFF })
 }
@@ -264,7 +264,7 @@ fn part(of: u64, all: u64) -> String {
     if all == 0 { "-".into() } else { format!("{:.1} %", 100.0 * of as f64 / all as f64) }
 }
 
-/// The counts of a running session, in one line.
+/// Formats the counts of a running session, in one line.
 pub fn line(document: &ExtendDocument) -> String {
     let CountsDocument { faults, read_bytes, written_bytes, stall_s, .. } = document.total;
     let held: u64 = document.processes.iter().map(|process| process.dram_bytes).sum();
@@ -280,7 +280,7 @@ pub fn line(document: &ExtendDocument) -> String {
     )
 }
 
-/// The checks and the estimate of a dry run, as text for a terminal.
+/// Renders the checks and the estimate of a dry run as text for a terminal.
 pub fn plan(document: &ExtendPlanDocument) -> String {
     let mut text = String::new();
     for check in &document.checks {
@@ -328,7 +328,7 @@ fn store_speeds(estimate: &EstimateDocument) -> Table {
     drives
 }
 
-/// A table of the speeds that the stores allow a program, by footprint.
+/// Returns a table of the speeds that the stores allow a program to reach, by footprint.
 fn speed_limits(estimate: &EstimateDocument) -> Table {
     let many = estimate.drives.first().and_then(|drive| drive.random.last());
     let many = format!("from {} threads", many.map_or(0, |random| random.depth));
@@ -350,7 +350,7 @@ fn speed_limits(estimate: &EstimateDocument) -> Table {
     rows
 }
 
-/// The plan of a dry run or an estimate, as a page of a report.
+/// Renders the plan of a dry run or an estimate, as a page of a report.
 pub fn plan_page(document: &ExtendPlanDocument) -> Page {
     let budget = Bytes::new(document.dram_bytes);
     let program = page::program(&document.command);
@@ -391,7 +391,7 @@ fn checks(document: &ExtendPlanDocument) -> Table {
     table
 }
 
-/// The estimate as CSV, or the checks if there is no estimate.
+/// Renders the estimate as CSV, or the checks if there is no estimate.
 pub fn plan_csv(document: &ExtendPlanDocument) -> String {
     let Some(estimate) = &document.estimate else { return checks(document).csv() };
     let mut table = Table::new(&[
@@ -411,7 +411,7 @@ pub fn plan_csv(document: &ExtendPlanDocument) -> String {
     table.csv()
 }
 
-/// The forecast for other budgets and drives, as text for a terminal.
+/// Renders the forecast for other budgets and drives, as text for a terminal.
 pub fn forecast(document: &ForecastDocument) -> String {
     let mut text = format!(
         "{}\n\n{}\n{}:\n{}",
@@ -425,7 +425,7 @@ pub fn forecast(document: &ForecastDocument) -> String {
     text
 }
 
-/// The forecast as a page of a report.
+/// Renders the forecast as a page of a report.
 pub fn forecast_page(document: &ForecastDocument) -> Page {
     let title = format!("Forecast with extended memory: {}", needs(document));
     let answer =
@@ -438,8 +438,8 @@ pub fn forecast_page(document: &ForecastDocument) -> Page {
         .with_table("Traffic of the drive", traffic(document))
 }
 
-/// Returns the footprint, the runtime in DRAM, the software time of the pager, and the overlap of
-/// computing and traffic, in one line.
+/// Returns the requirements of the program in one line: the footprint, the runtime in DRAM, the
+/// software time of the pager, and the overlap of computing and traffic.
 fn needs(document: &ForecastDocument) -> String {
     let compute = document.compute_s.map(|it| format!(", {} s in DRAM", number(it)));
     let software = document
@@ -452,8 +452,8 @@ fn needs(document: &ForecastDocument) -> String {
     format!("footprint {}{parts}", rounded(document.footprint_bytes))
 }
 
-/// A table with a row for each budget: the bytes that the drive reads and writes, and the miss
-/// ratio of an LRU cache.
+/// Returns a table with a row for each budget: the bytes that the drive reads and writes, and the
+/// miss ratio of an LRU cache.
 fn traffic(document: &ForecastDocument) -> Table {
     let mut curve = Table::new(&["DRAM", "read", "written", "LRU misses"]);
     for row in &document.curve {
@@ -464,7 +464,7 @@ fn traffic(document: &ForecastDocument) -> Table {
     curve
 }
 
-/// The title of the table that [`efficiency`] returns.
+/// Returns the title of the table that [`efficiency`] returns.
 fn forecast_of(document: &ForecastDocument) -> &'static str {
     match document.compute_s {
         Some(_) => "Efficiency: speed divided by the speed in DRAM",
@@ -472,8 +472,8 @@ fn forecast_of(document: &ForecastDocument) -> &'static str {
     }
 }
 
-/// A table of efficiencies, or of the drives' times if the compute time is unknown: a row for each
-/// budget, a column for each drive.
+/// Returns a table of efficiencies, or of the drives' times if the compute time is unknown, with a
+/// row for each budget and a column for each drive.
 fn efficiency(document: &ForecastDocument) -> Table {
     let mut drives: Vec<&str> = document.rows.iter().map(|row| row.drive.as_str()).collect();
     drives.dedup();
@@ -496,8 +496,8 @@ fn efficiency(document: &ForecastDocument) -> Table {
     table
 }
 
-/// A line for each drive: the smallest budget with which the program reaches the requested
-/// efficiency.
+/// Returns a line for each drive, with the smallest budget at which the program reaches the
+/// requested efficiency.
 fn enough(document: &ForecastDocument) -> Vec<String> {
     let line = |row: &EnoughRow| {
         format!(
@@ -513,8 +513,8 @@ fn enough(document: &ForecastDocument) -> Vec<String> {
     document.enough.iter().map(line).collect()
 }
 
-/// The smallest budgets in one line: `90 % of the speed in DRAM takes a budget of 27 MiB
-/// (nvme-gen5), 4 MiB (cxl)`; `None` without a run.
+/// Formats the smallest budgets in one line: `90 % of the speed in DRAM takes a budget of 27 MiB
+/// (nvme-gen5), 4 MiB (cxl)`. Returns `None` if the forecast has no run.
 fn least_budgets(document: &ForecastDocument) -> Option<String> {
     let percent = 100.0 * document.enough.first()?.efficiency;
     let drives = document.enough.iter();
@@ -526,7 +526,7 @@ fn least_budgets(document: &ForecastDocument) -> Option<String> {
     Some(format!("{percent:.0} % of the speed in DRAM takes a budget of {drives}"))
 }
 
-/// The forecast as CSV, a row for each drive and budget.
+/// Renders the forecast as CSV, with a row for each drive and budget.
 pub fn forecast_csv(document: &ForecastDocument) -> String {
     let mut table = Table::new(&["drive", "dram_bytes", "seconds", "efficiency"]);
     for row in &document.rows {

@@ -1,5 +1,6 @@
-//! A self-contained HTML page. Figures are SVG; the page loads no other file and runs no script. It
-//! has light and dark colours, and a second set of narrow pictures for telephones.
+//! Renders a document as a self-contained HTML page. Figures are SVG; the page loads no other file
+//! and runs no script. It has light and dark colours, and a second set of narrow pictures for
+//! telephones.
 
 use super::{
     balance, bench, bench_compare, card, card_cost, card_test, compare_records, compare_runs, dimm,
@@ -19,7 +20,7 @@ use interleaf_record::{
 
 const STYLE: &str = include_str!("html/page.css");
 
-/// The HTML page of a document.
+/// Renders the HTML page of a document.
 pub fn page(document: &Document) -> String {
     let (title, body) = contents(document);
     format!(
@@ -33,8 +34,8 @@ pub fn page(document: &Document) -> String {
     )
 }
 
-/// The foot of the page: the origin of the document, its schema, and the version of the program
-/// that made the page.
+/// Renders the foot of the page: the origin of the document, its schema, and the version of the
+/// program that made the page.
 fn foot(document: &Document) -> String {
     let facts = origin::facts(document);
     let facts = facts.iter().map(|(name, text)| format!("{name}: {}<br>\n", escaped(text)));
@@ -43,12 +44,12 @@ fn foot(document: &Document) -> String {
     format!("<p class=\"source\">{facts}document: {schema}<br>\nMade by interleaf {version}.</p>\n")
 }
 
-/// The warnings of a document as paragraphs.
+/// Renders the warnings of a document as paragraphs.
 fn warned(warnings: &[String]) -> String {
     warnings.iter().map(|text| format!("<p>Warning: {}</p>\n", escaped(text))).collect()
 }
 
-/// The title of the page of a document, as plain text, and the HTML below it.
+/// Returns the title of a document's page as plain text, and the HTML below the title.
 pub fn contents(document: &Document) -> (String, String) {
     match document {
         Document::Predict(document) => {
@@ -126,7 +127,7 @@ pub fn contents(document: &Document) -> (String, String) {
     }
 }
 
-/// The HTML of all studies, a section for each study.
+/// Renders all studies as HTML, with a section for each study.
 fn studies(document: &ReproduceDocument) -> String {
     let section = |study: &StudyDocument| {
         format!(

@@ -1,4 +1,4 @@
-//! Records as text, HTML, Markdown, CSV and SVG.
+//! Renders records as text, HTML, Markdown, CSV and SVG.
 //!
 //! Each module renders the documents of one command (from `interleaf_record`), and uses nothing but
 //! the document. A record of another machine, or an old record, is therefore rendered like a new
@@ -43,7 +43,7 @@ pub mod tune;
 pub const PALETTE: [&str; 7] =
     ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000"];
 
-/// The colour of a group of series; colours repeat after seven groups.
+/// Returns the colour of a group of series; colours repeat after seven groups.
 pub fn colour(group: usize) -> &'static str {
     PALETTE[group % PALETTE.len()]
 }
@@ -73,9 +73,9 @@ pub fn short_number(value: f64) -> String {
     }
 }
 
-/// Formats the fraction `part` as a percentage with one decimal and a sign: `+3.1 %`.
+/// Formats the fraction `part` as a percentage with a sign and one decimal: `+3.1 %`.
 pub fn signed_percent(part: f64) -> String {
-    // Adding 0 turns -0 into 0, so a value rounded to zero is not shown as "-0.0".
+    // Adding 0 turns -0 into 0, so that a value that rounds to zero is not shown as "-0.0".
     let tenths = (1000.0 * part).round() + 0.0;
     format!("{:+.1} %", tenths / 10.0)
 }

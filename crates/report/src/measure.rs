@@ -1,4 +1,4 @@
-//! A measurement (`interleaf.measure/1`) as text, Markdown, HTML and CSV.
+//! Renders a measurement (`interleaf.measure/1`) as text, Markdown, HTML and CSV.
 
 use super::{
     number, signed_percent,
@@ -9,7 +9,7 @@ use interleaf_record::measure::{
     MeasureDocument, MeasureStop, MeasuredPoint, PointKind, SpreadDocument, size_text, weights_text,
 };
 
-/// The record as text for a terminal.
+/// Renders the record as text for a terminal.
 pub fn text(document: &MeasureDocument) -> String {
     let mut text = machine(document);
     if document.dry_run {
@@ -20,8 +20,8 @@ pub fn text(document: &MeasureDocument) -> String {
         text += &format!("\n{title}\n{}", table.text());
     }
     for figure in document.figures() {
-        // Only these figures are drawn. The other figures have bars or many lines, so their tables
-        // are easier to read.
+        // Only these figures are drawn as charts. The other figures have bars or many lines, so
+        // their tables are easier to read.
         if ["curves", "best-weights", "caches", "histogram"].contains(&figure.id.as_str()) {
             let drawn = terminal_chart::text(&figure);
             if !drawn.is_empty() {
@@ -35,18 +35,18 @@ pub fn text(document: &MeasureDocument) -> String {
     text + "\n"
 }
 
-/// The machine and the settings, for the text above the tables.
+/// Formats the machine and the settings, for the text above the tables.
 fn machine(document: &MeasureDocument) -> String {
     let mut table = Table::new(&["", ""]);
     for (name, value) in facts(document) {
         table.row([name.to_string(), value]);
     }
-    // The header of this table is empty, so its line is skipped.
+    // The header of this table is empty, so the first line of its text is skipped.
     table.text().lines().skip(1).map(|line| format!("{line}\n")).collect()
 }
 
-/// Properties of the machine, and settings. For a record of another tool, only the name of the
-/// tool.
+/// Returns properties of the machine, and settings, as pairs of a name and a text. For a record of
+/// another tool, returns only the name of the tool.
 fn facts(document: &MeasureDocument) -> Vec<(&'static str, String)> {
     if let Some(source) = &document.source {
         return vec![("measured by", source.clone())];
@@ -90,8 +90,8 @@ fn dry_run(document: &MeasureDocument) -> String {
     text
 }
 
-/// The results that are derived from the points (end of the last cache, knees, best weights), then
-/// the notes and the quality, a line each.
+/// Returns lines with the results that are derived from the points (end of the last cache, knees,
+/// best weights), then with the notes and the quality.
 pub fn findings(document: &MeasureDocument) -> Vec<String> {
     let mut lines = vec![];
     if let Some(caches) = &document.caches {
@@ -141,8 +141,8 @@ pub fn findings(document: &MeasureDocument) -> Vec<String> {
     lines
 }
 
-/// All tables with their titles. The table of latencies by buffer size has a row per size if
-/// `every_size`, otherwise a row per cache level.
+/// Returns all tables with their titles. If `every_size`, the table of latencies by buffer size has
+/// a row for each size, otherwise for each cache level.
 fn tables(document: &MeasureDocument, every_size: bool) -> Vec<(String, Table)> {
     let mut all = vec![];
     for (kind, title, value) in [
@@ -193,8 +193,9 @@ fn bandwidth(point: &MeasuredPoint) -> Option<f64> {
     point.program_gbps
 }
 
-/// A table with the `value` of the first point of a kind, for each pair of the CPUs' node and the
-/// memory's node. `None` for a machine with a single memory node.
+/// Returns a table of the quantity `value` at the points of the kind `kind`, with a row for each
+/// node of CPUs and a column for each node of memory. If several points have the same pair of
+/// nodes, the first counts. Returns `None` for a machine with a single memory node.
 fn matrix(document: &MeasureDocument, kind: PointKind, value: Value) -> Option<Table> {
     let mut from: Vec<u32> = document.points_of_kind(kind).map(|point| point.cpu_node).collect();
     let mut to: Vec<u32> = document.points_of_kind(kind).filter_map(|it| it.memory_node).collect();
@@ -228,7 +229,7 @@ fn spread(point: &MeasuredPoint) -> String {
     if point.repeats < 2 { "-".into() } else { format!("± {:.1} %", 50.0 * point.spread) }
 }
 
-/// The node of the CPUs, and the node or the weights of the memory: `0 -> 1`, `0 -> 3:1`.
+/// Formats the node of the CPUs, and the node or the weights of the memory: `0 -> 1`, `0 -> 3:1`.
 fn place(point: &MeasuredPoint) -> String {
     let memory = match (&point.weights, point.memory_node) {
         (Some(weights), _) => weights_text(weights),
@@ -364,7 +365,7 @@ fn histograms(points: &[&MeasuredPoint]) -> Table {
     table
 }
 
-/// A table of bandwidths, with a row for each mix and a column for each choice of weights.
+/// Returns a table of bandwidths, with a row for each mix and a column for each choice of weights.
 fn weights(document: &MeasureDocument) -> Option<Table> {
     let mut choices: Vec<&[u16]> = vec![];
     let mut mixes: Vec<&str> = vec![];
@@ -412,7 +413,7 @@ fn best_by_load(document: &MeasureDocument) -> Option<Table> {
     (!document.best_by_load.is_empty()).then_some(table)
 }
 
-/// The title of the document's page.
+/// Returns the title of the document's page.
 pub fn title(document: &MeasureDocument) -> String {
     let machine = &document.machine;
     let names = [&machine.cpu, &machine.product, &document.source];
@@ -420,7 +421,8 @@ pub fn title(document: &MeasureDocument) -> String {
     format!("Memory of {name}")
 }
 
-/// The lowest idle latency, the highest bandwidth and the quality of all points, in one line.
+/// Returns the lowest idle latency, the highest bandwidth and the quality of all points, in one
+/// line.
 fn verdict(document: &MeasureDocument) -> String {
     let idle = document.points_of_kind(PointKind::Idle).filter_map(latency);
     let idle = idle.min_by(f64::total_cmp).map(|ns| format!("{} ns idle", number(ns)));
@@ -433,7 +435,7 @@ fn verdict(document: &MeasureDocument) -> String {
     }
 }
 
-/// The body of the page of the document, with `figures` below the findings.
+/// Renders the document as HTML, for the body of a page, with `figures` below the findings.
 pub fn html(document: &MeasureDocument, figures: &str) -> String {
     let findings = findings(document);
     let findings = findings.iter().map(|line| format!("<li>{}</li>\n", escaped(line)));
@@ -470,7 +472,7 @@ pub fn markdown(document: &MeasureDocument) -> String {
     text
 }
 
-/// The points as CSV, a row for each point.
+/// Renders the points as CSV, with a row for each point.
 pub fn csv(document: &MeasureDocument) -> String {
     let mut table = Table::new(&[
         "kind",
@@ -529,7 +531,7 @@ pub fn csv(document: &MeasureDocument) -> String {
     table.csv()
 }
 
-/// The line of progress after a finished point.
+/// Formats the line of progress after a finished point.
 pub fn point(point: &MeasuredPoint) -> String {
     let value = match (point.program_gbps, point.latency_ns) {
         (Some(gbps), Some(ns)) => format!("{} ns at {} GB/s", number(ns), number(gbps)),

@@ -1,4 +1,5 @@
-//! A profile of an application (`interleaf.measure/1` with `app`) as text, Markdown, HTML and CSV.
+//! Renders a profile of an application (`interleaf.measure/1` with `app`) as text, Markdown, HTML
+//! and CSV.
 
 use super::{
     number,
@@ -11,11 +12,12 @@ use interleaf_record::{
 };
 use std::time::Duration;
 
-/// The text for a value that was not counted.
+/// The text that is printed for a value that was not counted.
 const UNKNOWN: &str = "-";
 
-/// The document's names of the second level of the top-down analysis of pipeline slots. There is a
-/// pair for each name of the first level: retiring, bad speculation, frontend bound, backend bound.
+/// Names in the document of the second level of the top-down analysis of pipeline slots: a pair for
+/// each name of the first level. The first level is: retiring, bad speculation, frontend bound,
+/// backend bound.
 const SECOND: [[&str; 2]; 4] = [
     ["heavy_operations", "light_operations"],
     ["branch_mispredicts", "machine_clears"],
@@ -23,7 +25,7 @@ const SECOND: [[&str; 2]; 4] = [
     ["memory_bound", "core_bound"],
 ];
 
-/// The title of the document's page.
+/// Returns the title of the document's page.
 pub fn title(document: &ProfileDocument) -> String {
     let command = document.app.command.join(" ");
     match command.char_indices().nth(120) {
@@ -32,8 +34,8 @@ pub fn title(document: &ProfileDocument) -> String {
     }
 }
 
-/// The line of progress while the command runs: `age` is the time since its start, `last` the last
-/// sample.
+/// Formats the line of progress while the command runs. `age` is the time since the command's
+/// start, `last` the last sample.
 pub fn line(age: Duration, last: &SampleDocument) -> String {
     let mut parts = vec![format!("{:.1} s", age.as_secs_f64())];
     parts.extend(last.gbps().map(|gbps| format!("{} GB/s", number(gbps))));
@@ -42,7 +44,8 @@ pub fn line(age: Duration, last: &SampleDocument) -> String {
     parts.join(", ")
 }
 
-/// The result of a dry run: for each quantity, whether it can be counted, and how, or why not.
+/// Formats the result of a dry run: for each quantity, whether it can be counted. If so, the text
+/// says how, and otherwise why not.
 pub fn dry_run(document: &ProfileDocument) -> String {
     let app = &document.app;
     let mut text = String::new();
@@ -58,7 +61,7 @@ pub fn dry_run(document: &ProfileDocument) -> String {
     text + &format!("would run: {}\n", app.command.join(" "))
 }
 
-/// The document as text for a terminal.
+/// Renders the document as text for a terminal.
 pub fn text(document: &ProfileDocument) -> String {
     let mut text = String::new();
     for (name, what) in lines(document) {
@@ -89,7 +92,7 @@ pub fn markdown(document: &ProfileDocument) -> String {
     text + &notes.map(|note| format!("- {note}\n")).collect::<String>()
 }
 
-/// The document as HTML, for the body of a page. `figures` is the HTML of its figures.
+/// Renders the document as HTML, for the body of a page. `figures` is the HTML of its figures.
 pub fn html(document: &ProfileDocument, figures: &str) -> String {
     let mut overview = Table::new(&["", "the run as a whole"]);
     for (name, what) in lines(document) {
@@ -118,12 +121,12 @@ pub fn html(document: &ProfileDocument, figures: &str) -> String {
     html + "</details>\n"
 }
 
-/// The samples as CSV, a row for each sample.
+/// Renders the samples as CSV, with a row for each sample.
 pub fn csv(document: &ProfileDocument) -> String {
     samples(&document.app, |value| rounded(value).to_string()).csv()
 }
 
-/// The machine in one line.
+/// Formats the machine in one line.
 fn machine(document: &ProfileDocument) -> String {
     let machine = &document.machine;
     let parts = [
@@ -134,7 +137,7 @@ fn machine(document: &ProfileDocument) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// The figures of the whole run, as pairs of a name and a text.
+/// Returns the figures of the whole run, as pairs of a name and a text.
 fn lines(document: &ProfileDocument) -> Vec<(String, String)> {
     let app = &document.app;
     let Some(whole) = &app.whole else { return vec![] };
@@ -222,8 +225,8 @@ fn latency(app: &AppDocument, whole: &WholeDocument) -> Option<String> {
     (!known.is_empty()).then(|| known.join(", "))
 }
 
-/// Both levels of the top-down analysis of pipeline slots, in one line: `backend bound 55.0 %
-/// (memory bound 40.0 %, core bound 15.0 %), ...`.
+/// Formats both levels of the top-down analysis of pipeline slots, in one line: `backend bound 55.0
+/// % (memory bound 40.0 %, core bound 15.0 %), ...`.
 fn topdown(topdown: &TopdownDocument) -> String {
     let percent = |part: f64| format!("{:.1} %", 100.0 * part);
     let parts = [
@@ -299,10 +302,11 @@ fn phases(app: &AppDocument) -> Table {
     table
 }
 
-/// The warnings of the document, and hints on how to count the quantities that are not available.
+/// Returns the warnings of the document, and hints on how to count the quantities that are not
+/// available.
 fn notes(app: &AppDocument) -> Vec<String> {
     let mut notes = warnings(app);
-    // Quantities with the same hint share a line.
+    // Quantities with the same hint share one line.
     let mut hints: Vec<(&str, Vec<&str>)> = vec![];
     for quantity in app.quantities.iter().filter(|quantity| !quantity.is_available) {
         let Some(hint) = &quantity.remedy else { continue };
@@ -320,7 +324,7 @@ fn warnings(app: &AppDocument) -> Vec<String> {
     app.warnings.iter().map(|warning| format!("note: {warning}")).collect()
 }
 
-/// The source of each quantity, or the reason why it is missing.
+/// Returns a line for each quantity, with its source, or the reason why it is missing.
 fn sources(app: &AppDocument) -> Vec<String> {
     let source = app.quantities.iter().map(|it| match (it.is_available, &it.remedy) {
         (true, _) => format!("{}: {}", it.name, it.what),
@@ -334,8 +338,8 @@ fn shown(value: f64) -> String {
     number(value)
 }
 
-/// A table of all samples. `number` formats the values. The cell of a value that was not counted is
-/// empty.
+/// Returns a table of all samples. `number` formats the values. A value that was not counted has an
+/// empty cell.
 fn samples(app: &AppDocument, number: impl Fn(f64) -> String) -> Table {
     let words = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
     let mut header = words(&["time_s", "span_s", "counted_s"]);

@@ -1,9 +1,9 @@
-//! The origin of a document, for the foot of its page: the command and the machine. No document
-//! has a date.
+//! Describes the origin of a document, for the foot of its page: the command and the machine. No
+//! document has a date.
 
 use interleaf_record::{Document, measure::MeasuredMachine};
 
-/// The known parts of the origin, as pairs of a name and a text.
+/// Returns the known parts of the origin, as pairs of a name and a text.
 pub(crate) fn facts(document: &Document) -> Vec<(&'static str, String)> {
     let mut facts = vec![];
     let command = command(document);
@@ -14,7 +14,8 @@ pub(crate) fn facts(document: &Document) -> Vec<(&'static str, String)> {
     facts
 }
 
-/// The command that was run, or that repeats a simulation; empty if the document has none.
+/// Returns the command whose run the document describes, or the command that repeats the document's
+/// simulation; empty if the document has neither.
 fn command(document: &Document) -> String {
     match document {
         Document::Profile(document) => document.app.command.join(" "),
@@ -33,7 +34,8 @@ fn command(document: &Document) -> String {
     }
 }
 
-/// The machine on which the document was measured, or the tool that measured it.
+/// Returns the machine on which the document was measured, or the name of the tool that measured
+/// it.
 fn machine(document: &Document) -> Option<String> {
     let measured = |machine: &MeasuredMachine| {
         let cpus = Some(machine.cpus).filter(|cpus| *cpus > 0);
@@ -57,7 +59,7 @@ fn machine(document: &Document) -> Option<String> {
     }
 }
 
-/// The known properties of a machine in a line.
+/// Formats the known properties of a machine in one line.
 fn joined(cpu: Option<&str>, cpus: Option<usize>, kernel: Option<&str>) -> Option<String> {
     let parts = [
         cpu.map(String::from),

@@ -1,5 +1,5 @@
-//! A report in parts: an answer, facts, figures, tables and notes. Its Markdown and its HTML are
-//! made from these parts.
+//! A page is a report in parts: an answer, facts, figures, tables and notes. Its Markdown and its
+//! HTML are made from these parts.
 
 use super::table::{Table, escaped};
 use core::fmt::Display;
@@ -10,15 +10,15 @@ const ROWS_MAX: usize = 40;
 /// The parts of a report, in the order in which they are shown. Figures are shown after the facts.
 #[derive(Debug, Default)]
 pub struct Page {
-    /// The title. All texts of a page are plain text, neither HTML nor Markdown.
+    /// The title. All texts of a page are plain, without HTML and Markdown.
     pub title: String,
-    /// The result of the report in a sentence.
+    /// The result of the report, in a sentence.
     pub answer: String,
     /// Sentences below the answer.
     pub facts: Vec<String>,
     /// Pairs of a heading and a table; a table without rows is left out.
     pub tables: Vec<(String, Table)>,
-    /// Sources and assumptions, at the end.
+    /// Sources and assumptions, which are shown at the end.
     pub notes: Vec<String>,
 }
 
@@ -32,7 +32,7 @@ impl Page {
         self.tables.iter().filter(|(_, table)| table.row_count() > 0)
     }
 
-    /// The report as Markdown, without figures.
+    /// Renders the report as Markdown, without figures.
     pub fn markdown(&self) -> String {
         let mut text = format!("# {}\n\n{}\n", self.title, self.answer);
         let list = |lines: &[String]| format!("\n- {}\n", lines.join("\n- "));
@@ -48,7 +48,8 @@ impl Page {
         text
     }
 
-    /// The HTML below the title. `figures` is the HTML of the figures, which follow the facts.
+    /// Renders the HTML below the title. `figures` is the HTML of the figures, which follow the
+    /// facts.
     pub fn html(&self, figures: &str) -> String {
         let mut html = format!("<p class=\"answer\">{}</p>\n", escaped(&self.answer));
         let list = |lines: &[String]| {
@@ -74,14 +75,14 @@ impl Page {
     }
 }
 
-/// `count` with its noun: `1 fault`, `2 faults`.
+/// Formats `count` with its noun: `1 fault`, `2 faults`.
 pub fn counted(count: impl Display, noun: &str) -> String {
     let count = count.to_string();
     format!("{count} {noun}{}", if count == "1" { "" } else { "s" })
 }
 
-/// The lines of a text as sentences. An indented line, which is a hint, is appended to the line
-/// before it.
+/// Converts the lines of a text to sentences. An indented line, which is a hint, is appended to the
+/// sentence before it.
 pub fn sentences(text: &str) -> Vec<String> {
     let mut found: Vec<String> = vec![];
     for line in text.lines().filter(|line| !line.trim().is_empty()) {
@@ -93,19 +94,20 @@ pub fn sentences(text: &str) -> Vec<String> {
     found
 }
 
-/// The program of a command, without its folder.
+/// Returns the name of a command's program, without its folder.
 pub fn program(command: &[String]) -> String {
     let path = command.first().map_or("", String::as_str);
     let name = path.rsplit('/').next().unwrap_or_default();
     if name.is_empty() { "no command".into() } else { name.into() }
 }
 
-/// A command as a fact: `command: ./solver input.dat`.
+/// Formats a command as a fact: `command: ./solver input.dat`. Returns `None` without a command.
 pub fn command(words: &[String]) -> Option<String> {
     (!words.is_empty()).then(|| format!("command: {}", words.join(" ")))
 }
 
-/// The failure of a command: `the command ended with exit status 3`. `None` after a success.
+/// Formats the failure of a command: `the command ended with exit status 3`. Returns `None` after a
+/// success.
 pub fn failure(exit_code: Option<i32>, signal: Option<i32>) -> Option<String> {
     match (exit_code, signal) {
         (Some(0), _) => None,

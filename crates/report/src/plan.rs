@@ -1,4 +1,5 @@
-//! A comparison of server configurations (`interleaf.plan/1`) as text, Markdown, CSV and HTML.
+//! Renders a comparison of server configurations (`interleaf.plan/1`) as text, Markdown, CSV and
+//! HTML.
 
 use super::{
     number,
@@ -14,10 +15,9 @@ use interleaf_record::{
     predict::weights_text,
 };
 
-/// Number of bytes in a GiB.
 const GIB: f64 = (1_u64 << 30) as f64;
 
-/// The title of the table that has the results of each demand alone, for several demands.
+/// The title of the table that, for several demands, has the results of each demand alone.
 const ALONE: &str = "Each demand alone, with its own best weights";
 
 pub fn title(document: &PlanDocument) -> String {
@@ -28,7 +28,7 @@ pub fn title(document: &PlanDocument) -> String {
     format!("{}{threads} on {configurations} configurations", document.demand)
 }
 
-/// The document as text for a terminal.
+/// Renders the document as text for a terminal.
 pub fn text(document: &PlanDocument) -> String {
     let close = close(document).map_or(String::new(), |close| format!("{close}\n"));
     let mut text = format!(
@@ -78,7 +78,7 @@ pub fn markdown(document: &PlanDocument) -> String {
     text
 }
 
-/// The document as HTML, for the body of a page. `figures` is the HTML of its figures.
+/// Renders the document as HTML, for the body of a page. `figures` is the HTML of its figures.
 pub fn html(document: &PlanDocument, figures: &str) -> String {
     let mut html = format!("<p class=\"answer\">{}</p>\n", escaped(&verdict(document)));
     if let Some(close) = close(document) {
@@ -105,8 +105,8 @@ pub fn html(document: &PlanDocument, figures: &str) -> String {
     html
 }
 
-/// The document as CSV, a row for each configuration, with every field. If there are several
-/// demands, each demand has its own columns.
+/// Renders the document as CSV, with a row for each configuration, with every field. If there are
+/// several demands, each demand has its own columns.
 pub fn csv(document: &PlanDocument) -> String {
     let mut header = [
         "configuration",
@@ -172,7 +172,7 @@ pub fn csv(document: &PlanDocument) -> String {
     table.csv()
 }
 
-/// The columns that the CSV has for each of several demands.
+/// The columns of the CSV that each of several demands has for itself.
 const OF_DEMAND: [&str; 12] = [
     "weights",
     "threads",
@@ -205,7 +205,7 @@ fn csv_of_demand(own: &PlanDemandRow) -> [String; OF_DEMAND.len()] {
     ]
 }
 
-/// The recommendation in a sentence.
+/// Returns the recommendation in a sentence.
 pub fn verdict(document: &PlanDocument) -> String {
     let found = document.rows.iter().find(|row| is_recommended(document, row));
     let Some(row) = found else { return format!("recommended: none, because {}", none(document)) };
@@ -232,7 +232,7 @@ pub fn verdict(document: &PlanDocument) -> String {
     text
 }
 
-/// The reason why no configuration is recommended.
+/// Returns the reason why no configuration is recommended.
 fn none(document: &PlanDocument) -> String {
     // Without `--future`, a configuration that is not on sale yet is not recommended.
     let future = document.rows.iter().filter(|row| row.fits && row.future);
@@ -247,15 +247,16 @@ fn none(document: &PlanDocument) -> String {
     }
 }
 
-/// A configuration is reported as nearly as good as the recommended one if it is worse by at most
-/// this fraction. The goal decides which figure is compared: cost for the work, speed, energy or
+/// A configuration is reported as nearly as good as the recommended configuration if it is worse by
+/// at most this fraction in the figure that the goal selects: cost for the work, speed, energy or
 /// cost.
 const CLOSE: f64 = 0.05;
 
-/// The configurations that are nearly as good as the recommended one.
+/// Returns a sentence with the configurations that are nearly as good as the recommended one
+/// (`CLOSE`); `None` if there are no such configurations.
 fn close(document: &PlanDocument) -> Option<String> {
     let best = document.rows.iter().find(|row| is_recommended(document, row))?;
-    // The fraction by which a row is worse than the recommended row: 0.02 for 2 %.
+    // Returns the fraction by which a row is worse than the recommended row: 0.02 for 2 %.
     let loss = |row: &PlanRow| {
         let ratio = match document.goal {
             Goal::Value => ratio(row.work_cost, best.work_cost),
@@ -289,7 +290,7 @@ fn is_recommended(document: &PlanDocument, row: &PlanRow) -> bool {
     document.recommended.as_ref() == Some(&row.configuration)
 }
 
-/// Columns that a narrow terminal leaves out first, in this order.
+/// The columns that a narrow terminal leaves out first, in this order.
 const MINOR: [&str; 7] = ["GiB", "W", "ns", "GB/s", "J", "bound by", "weights"];
 
 fn table(document: &PlanDocument) -> Table {
@@ -340,8 +341,8 @@ fn table(document: &PlanDocument) -> Table {
     table.with_minor(&MINOR)
 }
 
-/// The table for several demands: for each configuration, the combined speed, and beside it the
-/// speed of each demand.
+/// Returns the table for several demands: for each configuration the combined speed, and in further
+/// columns the speed of each demand.
 fn combined(document: &PlanDocument) -> Table {
     let mut header = vec!["configuration".into(), "speed".into()];
     header.extend(document.demands.iter().map(|demand| demand.name.clone()));
@@ -355,7 +356,8 @@ fn combined(document: &PlanDocument) -> Table {
     ]);
     let mut table = Table::with_header(header);
     for row in &document.rows {
-        // Speed and energy of a configuration that lacks memory for a demand have no meaning.
+        // The speed and the energy of a configuration have no meaning if it lacks memory for a
+        // demand.
         let known = |text: String| if row.fits { text } else { "-".into() };
         let optional = |value: Option<f64>| known(value.map_or(String::new(), number));
         let speed = known(interval(row.speed, row.speed_interval));
@@ -424,8 +426,9 @@ fn interval(speed: f64, [low, high]: [f64; 2]) -> String {
     format!("{speed:.2} ({low:.2} to {high:.2})")
 }
 
-/// Returns the name of a row's configuration. The mark of the recommended configuration follows its
-/// name, because a narrow terminal never leaves out the column of the names.
+/// Returns the name of a row's configuration, followed by "(recommended)" for the recommended
+/// configuration. The mark is beside the name, because a narrow terminal never leaves out this
+/// column.
 fn name(document: &PlanDocument, row: &PlanRow) -> String {
     match is_recommended(document, row) {
         true => format!("{} (recommended)", row.configuration),
@@ -470,7 +473,8 @@ fn legend(document: &PlanDocument) -> String {
     text
 }
 
-/// The notes of the configurations, a line each, which begins with the name of the configuration.
+/// Formats the notes of the configurations, a line for each note. A line has the name of the
+/// configuration before the note.
 fn notes(document: &PlanDocument) -> String {
     let notes = document.rows.iter().flat_map(|row| {
         row.notes.iter().map(|note| format!("note: {}: {note}\n", row.configuration))
@@ -515,8 +519,8 @@ fn sensitivity(document: &PlanDocument, only_changes: bool) -> Table {
     table.with_minor(&["lower", "higher"])
 }
 
-/// Returns a text with the figures whose variation changes the recommendation, and the number of
-/// figures that change it at no factor from a tenth to 10. `place` names the output that lists all
+/// Returns a text that names the figures whose variation changes the recommendation, and says how
+/// many figures change it at no factor from a tenth to 10. `place` names the output that lists all
 /// figures.
 fn unchanged(document: &PlanDocument, place: &str) -> String {
     let of = |row: &&SensitivityRow| !row.changes && !row.has_factor();

@@ -1,5 +1,5 @@
-//! Predicted bandwidth, latency and speed-up by weights (`interleaf.predict/1`) as text, Markdown,
-//! HTML and CSV.
+//! Renders predicted bandwidth, latency and speed-up by weights (`interleaf.predict/1`) as text,
+//! Markdown, HTML and CSV.
 
 use super::{
     number,
@@ -14,15 +14,16 @@ use interleaf_record::{
     predict::{PredictDocument, PredictRow, weights_text},
 };
 
-/// Weights of the first and the second tier whose rows are shown by default, on a platform with two
-/// tiers.
+/// Pairs of weights (first tier, second tier) whose rows are shown by default, on a platform with
+/// two tiers.
 const SHOWN: [[u16; 2]; 10] =
     [[1, 0], [9, 1], [5, 1], [4, 1], [3, 1], [5, 2], [2, 1], [3, 2], [1, 1], [0, 1]];
 
-/// Maximum number of rows that a table shows completely without `--weights all`.
+/// Maximum number of rows of a document for which a table shows every row, even without `--weights
+/// all`.
 const ROWS_MAX: usize = 32;
 
-/// The document as text for a terminal.
+/// Renders the document as text for a terminal.
 pub fn text(document: &PredictDocument, every_row: bool) -> String {
     let shown = shown_rows(document, every_row);
     let mut text = format!(
@@ -78,12 +79,12 @@ pub fn markdown(document: &PredictDocument) -> String {
     text
 }
 
-/// The title of the document: the workload, the platform, and the threads.
+/// Returns the title of the document: the workload, the platform, and the number of threads.
 pub fn title(document: &PredictDocument) -> String {
     format!("{} on {}, {}, predicted", document.workload, document.platform, threads(document))
 }
 
-/// The number of threads, in all or by domain.
+/// Formats the number of threads, and on several domains also the number in each domain.
 fn threads(document: &PredictDocument) -> String {
     let domains = document.domain_threads.iter();
     let domains: Vec<String> =
@@ -95,7 +96,7 @@ fn threads(document: &PredictDocument) -> String {
     }
 }
 
-/// The document as CSV, a row for each choice of weights, with every field.
+/// Renders the document as CSV, with a row for each choice of weights, and with every field.
 pub fn csv(document: &PredictDocument) -> String {
     let mut header: Vec<String> = vec!["weights".into()];
     for (what, unit) in [("share", ""), ("bandwidth", "_gbps"), ("latency", "_ns")] {
@@ -141,8 +142,8 @@ pub fn csv(document: &PredictDocument) -> String {
     table.csv()
 }
 
-/// The tables of the document as HTML: the shown rows; all rows, if not all are shown; and the best
-/// weights by load, if the document has them.
+/// Renders the tables of the document as HTML: the shown rows; if these are not all rows, all rows;
+/// and the best weights by load, if the document has them.
 pub fn html_tables(document: &PredictDocument) -> String {
     let all: Vec<&PredictRow> = document.rows.iter().collect();
     let shown: Vec<&PredictRow> = shown_rows(document, false);
@@ -174,7 +175,7 @@ fn shown_rows(document: &PredictDocument, every_row: bool) -> Vec<&PredictRow> {
 
 fn is_shown(document: &PredictDocument, row: &PredictRow) -> bool {
     let is_best = document.best.as_ref().is_some_and(|best| best.weights == row.weights);
-    // The table shows the undecided weights, because a warning names them.
+    // The undecided weights are shown, because a warning names them.
     let is_undecided = document.undecided.as_ref() == Some(&row.weights);
     let shown = |weights: &[u16; 2]| row.weights == weights;
     let one_tier = row.weights.iter().filter(|weight| **weight > 0).count() == 1;
@@ -190,8 +191,9 @@ fn table(document: &PredictDocument, rows: &[&PredictRow]) -> Table {
     }
     header.extend(["speed-up".into(), String::new()]);
     let uncertain = rows.iter().any(|row| row.speedup_interval[0] < row.speedup_interval[1]);
-    // The table leaves out minor columns in this order. The columns of the last tier come first, so
-    // that columns disappear from the right.
+    // The order in which a narrow terminal leaves out the columns of the tiers: first those of
+    // latency, then those of bandwidth. The last tier comes first, so that columns disappear from
+    // the right.
     let of_tiers =
         |unit: &'static str| document.tiers.iter().rev().map(move |tier| format!("{tier} {unit}"));
     let minor: Vec<String> = of_tiers("ns").chain(of_tiers("GB/s")).collect();
@@ -221,7 +223,7 @@ fn table(document: &PredictDocument, rows: &[&PredictRow]) -> Table {
     table
 }
 
-/// The notes of all rows, a line each. A note of several rows is listed once.
+/// Formats the notes of all rows, a line for each note. A note of several rows is listed once.
 fn notes(document: &PredictDocument) -> String {
     let mut notes: Vec<&String> = document.rows.iter().flat_map(|row| &row.notes).collect();
     notes.sort_unstable();
@@ -233,14 +235,14 @@ fn warnings(document: &PredictDocument) -> String {
     document.warnings.iter().map(|warning| format!("warning: {warning}\n")).collect()
 }
 
-/// The best weights and their speed-up, in one line.
+/// Returns the best weights and their speed-up, in one line.
 pub fn verdict(document: &PredictDocument) -> String {
     let first = &document.tiers[0];
     let Some(best) = &document.best else {
         return "no choice of weights fits".into();
     };
     let weights = weights_text(&best.weights);
-    // If there is only one choice of weights, it is not called best.
+    // A single choice of weights is not called best.
     let is = if document.rows.len() == 1 { "" } else { " is best" };
     if best.weights == Weights::first_tier(document.tiers.len()).as_slice() {
         return format!("{weights}{is}: all pages on {first}");
@@ -253,12 +255,12 @@ pub fn verdict(document: &PredictDocument) -> String {
     }
 }
 
-/// The provenance of the inputs, in one line.
+/// Formats the provenance of the document's inputs, in one line.
 pub fn provenance(document: &PredictDocument) -> String {
     provenance_lists(&document.provenance)
 }
 
-/// The inputs of a prediction by their provenance, in one line.
+/// Formats lists of the inputs of a prediction by their provenance, in one line.
 pub fn provenance_lists(inputs: &ProvenanceDocument) -> String {
     let lists = [
         ("measured", &inputs.measured),

@@ -1,12 +1,12 @@
-//! Published studies, compared with our figures (`interleaf.reproduce/1`), as text, Markdown, HTML
-//! and CSV.
+//! Renders published studies, compared with our figures (`interleaf.reproduce/1`), as text,
+//! Markdown, HTML and CSV.
 
 use super::{number, signed_percent, table::Table};
 use interleaf_record::reproduce::{
     Published, ReproduceDocument, ReproduceRow, StudyDocument, TableDocument,
 };
 
-/// The document as text for a terminal.
+/// Renders the document as text for a terminal.
 pub fn text(document: &ReproduceDocument) -> String {
     let study = |study: &StudyDocument| {
         let mut text = format!("{}\n{}\n", study.title, study.source);
@@ -39,7 +39,7 @@ pub fn markdown(document: &ReproduceDocument) -> String {
     document.studies.iter().map(study).collect::<Vec<_>>().join("\n")
 }
 
-/// All rows of all studies as CSV, in one table.
+/// Renders all rows of all studies as CSV, in one table.
 pub fn csv(document: &ReproduceDocument) -> String {
     let mut table = Table::new(&[
         "study",
@@ -72,7 +72,7 @@ pub fn csv(document: &ReproduceDocument) -> String {
     table.csv()
 }
 
-/// A study as HTML, without its figures.
+/// Renders a study as HTML, without its figures.
 pub fn html_tables(study: &StudyDocument) -> String {
     let mut html = summary(study).html();
     let items = lines(study);
@@ -151,8 +151,8 @@ fn summary(study: &StudyDocument) -> Table {
     table
 }
 
-/// The number of published figures that were not used for fitting, and their mean and largest
-/// error, in one line.
+/// Returns a line with the number of published figures that were not used for fitting, and with the
+/// mean and the largest error of these figures.
 pub fn verdict(study: &StudyDocument) -> String {
     let printed = study.rows.iter().filter(|row| row.published != Published::NotPrinted);
     let printed = printed.filter(|row| !row.uncounted);
@@ -166,7 +166,7 @@ pub fn verdict(study: &StudyDocument) -> String {
     )
 }
 
-/// The fitted constants and the remarks, a line each.
+/// Returns lines with the fitted constants and the remarks.
 fn lines(study: &StudyDocument) -> Vec<String> {
     let fitted = study.fitted_constants.iter().map(|constant| format!("fitted: {constant}"));
     fitted.chain(study.remarks.iter().cloned()).collect()

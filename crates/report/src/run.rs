@@ -1,4 +1,4 @@
-//! A command under a placement (`interleaf.run/1`) as text, Markdown, HTML and CSV.
+//! Renders a command under a placement (`interleaf.run/1`) as text, Markdown, HTML and CSV.
 
 use super::{
     balance,
@@ -12,14 +12,15 @@ use interleaf_record::run::{
 };
 use std::collections::BTreeMap;
 
-/// Minimum fraction of the memory for bypassed allocations to be shown. A smaller fraction bypasses
-/// the policy in every program, because of its libraries.
+/// Minimum size of the bypassed allocations, as a fraction of the memory, at which they are shown.
+/// Smaller bypassed allocations occur in every program, because of its libraries.
 const REPORTED_SHARE: f64 = 0.01;
-/// Minimum size for bypassed allocations to be shown, bytes; the minimum fraction must be reached
-/// as well. Pages of libraries bypass the policy, and are most of the memory of a small program.
+/// Minimum size of the bypassed allocations, bytes, at which they are shown; `REPORTED_SHARE` must
+/// be reached as well. Pages of libraries bypass the policy, and are most of the memory of a small
+/// program.
 const REPORTED_BYTES: u64 = 8 << 20;
 
-/// The command's placement (nodes and weights) in one line.
+/// Formats the command's placement (nodes and weights) in one line.
 pub fn placement(document: &RunDocument) -> String {
     let nodes = document.nodes.iter();
     let nodes: Vec<String> =
@@ -27,8 +28,8 @@ pub fn placement(document: &RunDocument) -> String {
     format!("{}, {} (as {})", document.means, nodes.join(", "), document.numactl)
 }
 
-/// The policy in one line: `pages are steered by the policy dmi, every 6 s; they move by vaddr
-/// (...); counted by: ...`.
+/// Formats the policy in one line: `pages are steered by the policy dmi, every 6 s; they move by
+/// vaddr (...); counted by: ...`.
 pub fn balanced(balanced: &BalancedDocument) -> String {
     let BalancedDocument { policy, way, way_reason, source, period_s, .. } = balanced;
     format!(
@@ -70,7 +71,7 @@ pub fn dry_run(document: &RunDocument) -> String {
     text
 }
 
-/// The outcome of restoring a setting, in one line.
+/// Formats the outcome of restoring a setting, in one line.
 pub fn restored(undone: &PutBackDocument) -> String {
     let PutBackDocument { path, outcome, value } = undone;
     match outcome {
@@ -88,7 +89,8 @@ pub fn restored(undone: &PutBackDocument) -> String {
     }
 }
 
-/// The placement audit as text: memory by node, and the allocations that bypassed the policy.
+/// Renders the placement audit as text: memory by node, and the allocations that bypassed the
+/// policy.
 pub fn memory(memory: &MemoryDocument) -> String {
     let placed: u64 = memory.placed_bytes.values().sum();
     let share = |bytes: u64, of: u64| 100.0 * bytes as f64 / of.max(1) as f64;
@@ -112,7 +114,7 @@ pub fn memory(memory: &MemoryDocument) -> String {
     if !hidden.is_empty() {
         text += &format!("\n{hidden}");
     }
-    // Processes with the same reason share a line.
+    // Processes whose allocations bypassed the policy for the same reason share a line.
     let mut reasons: Vec<(&str, &str, Vec<String>, u64)> = vec![];
     for escape in &memory.escapes {
         let bytes = escape.bytes.values().sum::<u64>();
@@ -139,15 +141,15 @@ pub fn memory(memory: &MemoryDocument) -> String {
     text
 }
 
-/// The result of a migration as text: the migrated pages, or in a dry run the pages that would
-/// migrate.
+/// Renders the result of a migration as text: the migrated pages, or in a dry run the pages that
+/// would migrate.
 pub fn moved(document: &RunDocument) -> String {
     let Some(moved) = &document.moved else { return String::new() };
     let lines = migration(document, moved);
     moved_nodes(document, moved).text() + &lines.join("\n") + "\n"
 }
 
-/// A table with the share of each node in the pages before and after the migration.
+/// Returns a table with the share of each node in the pages before and after the migration.
 fn moved_nodes(document: &RunDocument, moved: &MovedDocument) -> Table {
     let share = |bytes: &BTreeMap<u32, u64>, node: u32| {
         let total: u64 = bytes.values().sum();
@@ -171,7 +173,7 @@ fn moved_nodes(document: &RunDocument, moved: &MovedDocument) -> Table {
     table
 }
 
-/// The migrated bytes, and the bytes that could not be migrated, a line each.
+/// Returns lines with the migrated bytes, and with the bytes that could not be migrated.
 fn migration(document: &RunDocument, moved: &MovedDocument) -> Vec<String> {
     let total = Bytes::new(moved.after_bytes.values().sum());
     let bytes = Bytes::new(moved.moved_bytes);
@@ -194,7 +196,7 @@ fn migration(document: &RunDocument, moved: &MovedDocument) -> Vec<String> {
     lines
 }
 
-/// The run as a page of a report.
+/// Renders the run as a page of a report.
 pub fn page(document: &RunDocument) -> Page {
     let program = match &document.moved {
         Some(moved) if document.command.is_empty() => moved.processes.join(", "),
@@ -232,7 +234,8 @@ pub fn page(document: &RunDocument) -> Page {
         .with_table("Periods", balance::table(periods))
 }
 
-/// A table with the requested share of each node, and its share of the pages under the policy.
+/// Returns a table with the requested share of each node, and with the share of the pages that was
+/// found on the node.
 fn placed_nodes(document: &RunDocument) -> Table {
     let mut table = Table::new(&["node", "weight", "requested %", "found %", "found"]);
     let found = document.memory.as_ref().map(|it| &it.placed_bytes);
@@ -259,8 +262,8 @@ fn settings(document: &RunDocument) -> Table {
     table
 }
 
-/// The run as CSV: for a run that a policy steered, a row for each control period, domain and node;
-/// otherwise a row for each node.
+/// Renders the run as CSV. A run that a policy steered has a row for each control period, domain
+/// and node; any other run has a row for each node.
 pub fn csv(document: &RunDocument) -> String {
     if let Some(balanced) = &document.balance {
         return balance::csv(&balanced.periods);

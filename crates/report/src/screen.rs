@@ -1,13 +1,14 @@
-//! The terminal that texts are written for: its width, characters and colours. The program sets
-//! these properties once, at its start. A pipe or a file gets neither charts nor colours. Without a
-//! width, tables are as wide as their cells.
+//! Describes the terminal for which texts are written: its width, characters and colours. The
+//! program sets these properties once, at its start. A pipe or a file gets neither charts nor
+//! colours. Without a width, tables are as wide as their cells.
 
 use std::sync::OnceLock;
 
 /// The capabilities of a terminal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Screen {
-    /// Width in characters; `None` for a pipe or a file, unless `COLUMNS` has a width.
+    /// Width in characters; `None` for a pipe or a file, unless the environment variable `COLUMNS`
+    /// has a width.
     pub width: Option<usize>,
     /// True if charts are drawn below tables.
     pub has_charts: bool,
@@ -18,7 +19,7 @@ pub struct Screen {
 
 static SCREEN: OnceLock<Screen> = OnceLock::new();
 
-/// The meaning of a text, shown by its colour. The colour only repeats the meaning of the words.
+/// The meaning of a text, which its colour shows. The colour only repeats what the words say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Meaning {
     Answer,
@@ -28,12 +29,12 @@ pub enum Meaning {
     Doubtful,
 }
 
-/// Sets the terminal of this process. Only the first call counts.
+/// Sets the properties of the terminal of this process. Only the first call has an effect.
 pub fn set(screen: Screen) {
     let _ = SCREEN.set(screen);
 }
 
-/// The terminal of this process.
+/// Returns the properties of the terminal of this process.
 pub fn current() -> Screen {
     SCREEN.get().copied().unwrap_or_default()
 }

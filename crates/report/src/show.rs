@@ -1,10 +1,10 @@
-//! A platform (`interleaf.show/1`) as text, Markdown, HTML and CSV.
+//! Renders a platform (`interleaf.show/1`) as text, Markdown, HTML and CSV.
 
 use super::{number, page::Page, table::Table};
 use interleaf_model::units::Bytes;
 use interleaf_record::show::ShowDocument;
 
-/// The document as text for a terminal.
+/// Renders the document as text for a terminal.
 pub fn text(document: &ShowDocument) -> String {
     format!(
         "{}: {}\n{}\n\n{}\n{}",
@@ -16,7 +16,8 @@ pub fn text(document: &ShowDocument) -> String {
     )
 }
 
-/// The names of the built-in platforms, workloads and scenarios, and commands that use them.
+/// Returns a text with the names of the built-in platforms, workloads and scenarios, and with
+/// commands that use them.
 pub fn catalogue(platforms: &[String], workloads: &[String], scenarios: &[String]) -> String {
     let known = |names: &[String], name: &str| {
         names.iter().find(|own| *own == name).map_or("NAME".into(), String::clone)
@@ -41,7 +42,7 @@ fn cores(document: &ShowDocument) -> String {
     format!("{cores} cores, {outstanding_lines_per_core} outstanding lines each")
 }
 
-/// The document as a page of a report.
+/// Renders the document as a page of a report.
 pub fn page(document: &ShowDocument) -> Page {
     let (title, answer) = (document.platform.clone(), cores(document));
     let facts = vec![document.source.clone()];
@@ -49,7 +50,7 @@ pub fn page(document: &ShowDocument) -> Page {
         .with_table("Tiers", tiers(document))
 }
 
-/// The curves of all tiers as CSV, a row for each point of each curve.
+/// Renders the curves of all tiers as CSV, with a row for each point of each curve.
 pub fn csv(document: &ShowDocument) -> String {
     let mut table = Table::new(&[
         "tier",
@@ -107,8 +108,8 @@ fn tiers(document: &ShowDocument) -> Table {
     tiers
 }
 
-/// The constants of the platform (links, couplings, streams, power) with their sources, a line
-/// each.
+/// Returns a line for each constant of the platform (links, couplings, streams, power) with its
+/// source.
 fn constants(document: &ShowDocument) -> Vec<String> {
     let constant =
         |what: String, provenance: &str, source: &str| format!("{what} ({provenance}: {source})");

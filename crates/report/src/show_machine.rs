@@ -1,5 +1,5 @@
-//! The documents of `interleaf show` (a machine: processor, nodes, kernel settings) and of
-//! `interleaf doctor` (the capabilities of a machine) as text, pages and CSV.
+//! Renders as text, pages and CSV the documents of `interleaf show` (a machine: processor, nodes,
+//! kernel settings) and of `interleaf doctor` (the capabilities of a machine).
 
 mod verdict;
 
@@ -12,7 +12,7 @@ use super::{
 use interleaf_model::units::Bytes;
 use interleaf_record::show_machine::{CapabilityStatus, DoctorDocument, MachineDocument};
 
-/// The document as text for a terminal.
+/// Renders the document as text for a terminal.
 pub fn text(document: &MachineDocument) -> String {
     let huge_pages: String = huge_pages(document).into_iter().map(|line| line + "\n").collect();
     format!(
@@ -24,7 +24,7 @@ pub fn text(document: &MachineDocument) -> String {
     )
 }
 
-/// The processor and the kernel, in one line.
+/// Formats the processor and the kernel, in one line.
 fn system(document: &MachineDocument) -> String {
     let unknown = || "unknown".to_string();
     let cpu = document.cpu.clone().unwrap_or_else(unknown);
@@ -41,7 +41,7 @@ fn sockets(document: &MachineDocument) -> String {
     sockets.join("; ")
 }
 
-/// The kernel settings that affect placement, in one line.
+/// Formats the kernel settings that affect placement, in one line.
 fn switches(document: &MachineDocument) -> String {
     let on = |on: bool| if on { "on" } else { "off" };
     let switches = [
@@ -57,7 +57,7 @@ fn switches(document: &MachineDocument) -> String {
     switches.join("; ")
 }
 
-/// A line for each node and page size with reserved huge pages.
+/// Returns a line for each node and size of huge pages that has reserved pages.
 fn huge_pages(document: &MachineDocument) -> Vec<String> {
     let of_node = document.nodes.iter().flat_map(|node| {
         node.huge_pages.iter().map(move |pages| {
@@ -102,7 +102,7 @@ fn nodes(document: &MachineDocument) -> Table {
     table
 }
 
-/// The machine as a page of a report.
+/// Renders the machine as a page of a report.
 pub fn page(document: &MachineDocument) -> Page {
     let capacity = document.nodes.iter().map(|node| node.capacity_bytes);
     let capacity = Bytes::new(capacity.fold(0, u64::saturating_add));
@@ -114,7 +114,7 @@ pub fn page(document: &MachineDocument) -> Page {
         .with_table("Nodes, the fastest first", nodes(document))
 }
 
-/// The machine as CSV, a row for each node.
+/// Renders the machine as CSV, with a row for each node.
 pub fn csv(document: &MachineDocument) -> String {
     let mut table = Table::new(&[
         "node",
@@ -146,7 +146,7 @@ pub fn csv(document: &MachineDocument) -> String {
     table.csv()
 }
 
-/// The capabilities of a machine as a page of a report.
+/// Renders the capabilities of a machine as a page of a report.
 pub fn doctor_page(document: &DoctorDocument) -> Page {
     let kernel = document.kernel.as_deref().unwrap_or("an unknown version");
     let facts = verdict::lines(document).into_iter().map(|(_, line)| line).collect();
@@ -168,7 +168,7 @@ fn capabilities(document: &DoctorDocument) -> Table {
     table
 }
 
-/// The capabilities of a machine as CSV, a row for each capability.
+/// Renders the capabilities of a machine as CSV, with a row for each capability.
 pub fn doctor_csv(document: &DoctorDocument) -> String {
     let mut table = Table::new(&["capability", "status", "what", "remedy"]);
     for capability in &document.capabilities {
@@ -182,7 +182,7 @@ pub fn doctor_csv(document: &DoctorDocument) -> String {
     table.csv()
 }
 
-/// The word that is printed for a status, and the meaning that gives the word its colour.
+/// Returns the word that is printed for a status, and the meaning that gives the word its colour.
 fn mark(status: CapabilityStatus) -> (&'static str, Meaning) {
     match status {
         CapabilityStatus::Present => ("yes", Meaning::Good),
@@ -192,10 +192,10 @@ fn mark(status: CapabilityStatus) -> (&'static str, Meaning) {
     }
 }
 
-/// The column at which the text of a capability begins, after its mark and its name.
+/// The column at which the text of a capability begins, after the capability's mark and name.
 const NAME_END: usize = 36;
 
-/// The capabilities of a machine as text for a terminal.
+/// Renders the capabilities of a machine as text for a terminal.
 pub fn doctor(document: &DoctorDocument) -> String {
     let mut text = painted(Meaning::Answer, &verdict::summary(document)) + "\n\n";
     for capability in &document.capabilities {

@@ -1,5 +1,5 @@
-//! A policy on a simulated machine (`interleaf.simulate.machine/1`) as text, Markdown, HTML and
-//! CSV.
+//! Renders a policy on a simulated machine (`interleaf.simulate.machine/1`) as text, Markdown, HTML
+//! and CSV.
 
 use super::{
     number,
@@ -16,16 +16,16 @@ use interleaf_record::{
     simulate_machine::{SimulateDocument, SimulatedPeriod, WorkloadDocument, notable_periods},
 };
 
-/// Minimum end of the chart of the shares, s, unless the run is shorter. The chart shows the
-/// policy's search for its target.
+/// Minimum time at which the chart of the shares ends, s; a shorter run ends the chart earlier. The
+/// chart shows how the policy searches its target.
 const SEARCH_MIN_S: f64 = 60.0;
 
-/// The title of the document's page.
+/// Returns the title of the document's page.
 pub fn title(document: &SimulateDocument) -> String {
     format!("{} under {} on {}", document.scenario, document.policy, document.platform)
 }
 
-/// The document as text for a terminal.
+/// Renders the document as text for a terminal.
 pub fn text(document: &SimulateDocument) -> String {
     let mut text = painted(Meaning::Answer, &verdict(document)) + "\n";
     text += &format!("\n{}\n{}\n", title(document), setting(document));
@@ -49,8 +49,8 @@ pub fn text(document: &SimulateDocument) -> String {
     text + &lines(document).iter().map(|line| format!("{line}\n")).collect::<String>()
 }
 
-/// The end of the chart of the shares, s: twice the time of the last change of the target. It is at
-/// least [`SEARCH_MIN_S`], and at most the end of the run.
+/// Returns the time at which the chart of the shares ends, s: twice the time of the last change of
+/// the target, but at least [`SEARCH_MIN_S`] and at most the end of the run.
 fn searched_until(document: &SimulateDocument) -> f64 {
     let end_s = document.periods.last().map_or(0.0, |period| period.time_s);
     let changes = document.periods.windows(2);
@@ -64,8 +64,8 @@ fn cut(mut figure: Figure, until_s: f64) -> Figure {
     for series in &mut figure.series {
         let kept = series.x.iter().filter(|x| **x <= until_s).count();
         if series.kind == SeriesKind::Line && series.x.len() == 2 {
-            // A line of two points is the horizontal line of the best static weights. Its end is
-            // moved to `until_s`, because without the second point there is no line.
+            // A line of two points is the horizontal line of the best static weights. Its second
+            // point is moved to `until_s`, because without this point there is no line.
             series.x[1] = until_s;
             continue;
         }
@@ -89,7 +89,7 @@ pub fn markdown(document: &SimulateDocument) -> String {
     text + &lines(document).iter().map(|line| format!("- {line}\n")).collect::<String>()
 }
 
-/// The tables of the document as HTML.
+/// Renders the tables of the document as HTML.
 pub fn html_tables(document: &SimulateDocument) -> String {
     let mut html =
         format!("<p class=\"source\">{}</p>\n", super::table::escaped(&setting(document)));
@@ -108,7 +108,7 @@ pub fn html_tables(document: &SimulateDocument) -> String {
     html + &format!("<ul class=\"source\">\n{}</ul>\n", items.collect::<String>())
 }
 
-/// The control periods as CSV, a row for each period.
+/// Renders the control periods as CSV, with a row for each period.
 pub fn csv(document: &SimulateDocument) -> String {
     let mut header: Vec<String> = vec!["time_s".into(), "target_weights".into()];
     for (what, unit) in [("hot_share", ""), ("bandwidth", "_gbps"), ("latency", "_ns")] {
@@ -133,7 +133,7 @@ pub fn csv(document: &SimulateDocument) -> String {
     table.csv()
 }
 
-/// The parameters of the simulation, in one line.
+/// Formats the parameters of the simulation, in one line.
 fn setting(document: &SimulateDocument) -> String {
     let setting = &document.setting;
     let footprints: Vec<String> = document
@@ -161,8 +161,8 @@ fn setting(document: &SimulateDocument) -> String {
     )
 }
 
-/// A table of control periods, a row for each: of all periods if `all` is set, otherwise of those
-/// that [`notable_periods`] selects.
+/// Returns a table of control periods, with a row for each: of all periods if `all` is set,
+/// otherwise of the periods that [`notable_periods`] selects.
 fn periods(document: &SimulateDocument, all: bool) -> Table {
     let mut header: Vec<String> = vec!["s".into(), "GB/s".into()];
     header.extend(document.tiers.iter().map(|tier| format!("{tier} ns")));
@@ -188,8 +188,8 @@ fn periods(document: &SimulateDocument, all: bool) -> Table {
     table
 }
 
-/// The target shares of a period as weights in percent; with several domains, the target of each
-/// domain.
+/// Formats the target shares of a period as weights in percent; with several domains, the target of
+/// each domain.
 fn target(document: &SimulateDocument, period: &SimulatedPeriod) -> String {
     if document.domains.is_empty() || period.domain_weights.len() != document.domains.len() {
         return weights_text(&period.target_weights);
@@ -226,7 +226,7 @@ fn workloads(document: &SimulateDocument) -> Table {
     table
 }
 
-/// The time of the first run of a workload in s, or the reason why it is unknown.
+/// Formats the time of a workload's first run, s, or the reason why it is unknown.
 fn ended(workload: &WorkloadDocument) -> String {
     match (workload.runtime_s, workload.speedup) {
         (Some(seconds), _) => number(seconds),
@@ -235,8 +235,8 @@ fn ended(workload: &WorkloadDocument) -> String {
     }
 }
 
-/// A table that compares the policies: a row for each policy and workload, sorted by workload and
-/// then by decreasing speed-up.
+/// Returns a table that compares the policies. It has a row for each policy and workload, sorted by
+/// workload and then by decreasing speed-up.
 fn comparison(document: &SimulateDocument) -> Table {
     let columns =
         ["policy", "workload", "s", "speed-up", "slowdown", "settled s", "weights", "moved GB"];
@@ -283,7 +283,7 @@ fn comparison(document: &SimulateDocument) -> Table {
     table
 }
 
-/// The result of the simulation in a sentence.
+/// Returns the result of the simulation in a sentence.
 pub fn verdict(document: &SimulateDocument) -> String {
     let last = document.periods.last().map(|period| target(document, period));
     let last = last.unwrap_or_default();
@@ -324,8 +324,8 @@ pub fn verdict(document: &SimulateDocument) -> String {
     )
 }
 
-/// The best of the compared policies, by the geometric mean of the workloads' speed-ups; empty
-/// without a comparison.
+/// Returns a text on the best of the compared policies, by the geometric mean of the workloads'
+/// speed-ups; an empty text without a comparison.
 fn best_policy(document: &SimulateDocument) -> String {
     let mean = |workloads: &[WorkloadDocument]| {
         let speedups: Option<Vec<f64>> = workloads.iter().map(|it| it.speedup).collect();
@@ -343,7 +343,7 @@ fn best_policy(document: &SimulateDocument) -> String {
     format!("{policy} is best of {count} policies: {speedup:.2} times {first} alone; ")
 }
 
-/// The first local tier of the domain of `workload`; without domains, the first tier of the
+/// Returns the first local tier of the domain of `workload`; without domains, the first tier of the
 /// platform.
 fn first_tier<'a>(document: &'a SimulateDocument, workload: &WorkloadDocument) -> &'a str {
     let own = document.domains.iter().find(|domain| workload.domain.as_ref() == Some(&domain.name));

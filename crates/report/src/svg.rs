@@ -1,4 +1,4 @@
-//! Figures as SVG pictures: files for papers and parts of pages.
+//! Draws figures as SVG pictures: files for papers, and parts of pages.
 //!
 //! From the top, a picture has: title, label of the vertical axis, plot, label of the horizontal
 //! axis, legend. Colours are attributes, so that a style sheet can override them: a page has light
@@ -18,8 +18,8 @@ const TEXT: f64 = 14.0;
 const TITLE: f64 = 18.0;
 const LINE: f64 = 20.0;
 
-/// Mean width of a character as a fraction of the font size, rounded up. The width of a text is
-/// estimated with it; a text with many wide letters is wider.
+/// Mean width of a character as a fraction of the font size, rounded up, from which the width of a
+/// text is estimated. A text with many wide letters is wider than its estimate.
 const CHARACTER: f64 = 0.56;
 
 const MARGIN: f64 = 16.0;
@@ -27,13 +27,14 @@ const MARGIN: f64 = 16.0;
 /// Approximate number of labels along the vertical axis.
 const LABELS: usize = 5;
 
-/// Maximum number of points of a series whose labels and markers are drawn.
+/// Maximum number of points of a series for which labels and markers are drawn.
 const MARKED: usize = 45;
 
 /// Maximum number of points of a series that show their values on hover.
 const HINTS: usize = 60;
 
-/// Dash patterns (`stroke-dasharray`). The lines that share a colour take them in this order.
+/// Dash patterns (`stroke-dasharray`) of lines. The lines that share a colour take the patterns in
+/// this order.
 const DASHES: [&str; 4] = ["", "7 4", "2 3", "9 3 2 3"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +46,7 @@ pub enum Width {
 }
 
 impl Width {
-    /// The width of the picture and the height of its plot, SVG units.
+    /// Returns the width of a picture and the height of its plot, SVG units.
     fn size(self) -> (f64, f64) {
         match self {
             Self::Wide => (960.0, 380.0),
@@ -54,18 +55,18 @@ impl Width {
     }
 }
 
-/// The figure as an SVG file.
+/// Draws the figure as an SVG file.
 ///
 /// # Errors
-/// A text that says why the figure cannot be drawn.
+/// When the figure cannot be drawn. The error is a text with the reason.
 pub fn picture(figure: &Figure) -> Result<String, String> {
     drawn(figure, Width::Wide, true)
 }
 
-/// The figure as a part of a page, without background.
+/// Draws the figure as a part of a page, without background.
 ///
 /// # Errors
-/// A text that says why the figure cannot be drawn.
+/// When the figure cannot be drawn. The error is a text with the reason.
 pub fn part(figure: &Figure, width: Width) -> Result<String, String> {
     drawn(figure, width, false)
 }
@@ -93,20 +94,20 @@ fn drawn(figure: &Figure, width: Width, is_file: bool) -> Result<String, String>
     ))
 }
 
-/// Positions of the parts of a picture.
+/// Positions and sizes of the parts of a picture.
 struct Sheet {
     width: f64,
     height: f64,
     title: Vec<String>,
     x: Axis,
     y: Axis,
-    /// The series, with positions along the axes instead of values.
+    /// The series of the figure, with positions along the axes in place of values.
     series: Vec<Series>,
     names: Names,
     with_hints: bool,
 }
 
-/// The layout of the names of categories below the horizontal axis.
+/// The layout of the categories' names below the horizontal axis.
 struct Names {
     is_turned: bool,
     height: f64,
@@ -158,7 +159,8 @@ impl Sheet {
         let mut bar = 0;
         let mut labels = vec![];
         for kind in [SeriesKind::Bars, SeriesKind::Line, SeriesKind::Points] {
-            // Draw the first series of points last, so that its points cover those of the others.
+            // The first series of points is drawn last, so that its points cover those of the
+            // others.
             let is_point = |it: &&Series| it.kind == kind && kind == SeriesKind::Points;
             for series in self.series.iter().rev().filter(is_point) {
                 let _ = writeln!(svg, "<g {}>", colour_of(series.group));
@@ -258,7 +260,7 @@ impl Sheet {
         }
     }
 
-    /// Draws the interval of a point, if the series has intervals.
+    /// Draws the interval of the point at the index `at` of `series`, if the series has intervals.
     fn draw_whisker(&self, svg: &mut String, x: f64, series: &Series, at: usize) {
         let (Some(low), Some(high)) = (series.low.get(at), series.high.get(at)) else { return };
         let (low, high, left) = (self.y.at(*low), self.y.at(*high), x - 3.0);
@@ -286,8 +288,8 @@ impl Sheet {
         );
     }
 
-    /// The attribute `d` of a path through `points`. Successive points with the same coordinates
-    /// are drawn once.
+    /// Returns the attribute `d` of an SVG path through `points`. Successive points with the same
+    /// rounded coordinates are drawn once.
     fn path(&self, points: impl Iterator<Item = (f64, f64)>) -> String {
         let (mut path, mut last) = (String::new(), String::new());
         for (x, y) in points {
@@ -310,11 +312,11 @@ impl Sheet {
         svg.push('\n');
     }
 
-    /// Returns the boxes (left, top, right, bottom) at which a label of a point can be drawn, the
-    /// best first: below right, below left, above right and above left of the point.
+    /// Returns the boxes (left, top, right, bottom) in which a point's label can be drawn, the best
+    /// box first: below right, below left, above right and above left of the point.
     fn places(&self, (x, y): (f64, f64), label: &str) -> Vec<[f64; 4]> {
         // Labels are often names of hardware parts, which have more wide letters than other texts.
-        // Their width is therefore increased by 10 %.
+        // Their estimated width is therefore increased by 10 %.
         let width = 1.1 * text_width(label, TEXT - 1.0);
         let [right, left] = [x + 6.0, x - 6.0 - width];
         let [below, above] = [y + 14.0, y - 8.0];
@@ -327,9 +329,9 @@ impl Sheet {
     }
 
     /// Draws the labels of a series with few points, and the markers of a line. A label that equals
-    /// the label of the point before it is not drawn. `taken` has the boxes of drawn labels, which
-    /// a new label must not cover. The label of a point in a [`SeriesKind::Points`] series also
-    /// avoids all points, if a free box allows it.
+    /// the label of the previous point is not drawn. `taken` has the boxes of the labels that are
+    /// already drawn, which a new label must not cover. A label in a [`SeriesKind::Points`] series
+    /// also avoids all points, if a free box allows it.
     fn draw_labels(&self, svg: &mut String, series: &Series, taken: &mut Vec<[f64; 4]>) {
         if series.x.len() > MARKED {
             return;
@@ -370,8 +372,8 @@ impl Sheet {
         svg.push('\n');
     }
 
-    /// Draws invisible circles around points, which show the values on hover. `series` has the
-    /// positions of the points, and `figure` the values.
+    /// Draws invisible circles around points. A circle shows the values of its point on hover.
+    /// `series` has the positions of the points, and `figure` the values.
     fn draw_hints(&self, svg: &mut String, series: &Series, figure: &Series) {
         if !self.with_hints {
             return;
@@ -406,8 +408,8 @@ impl Names {
     }
 }
 
-/// Returns the range of the horizontal axis, the range of the vertical axis, and the range of the
-/// values along the vertical axis.
+/// Returns the range of the horizontal axis, the range of the vertical axis, and the range that the
+/// values cover along the vertical axis.
 fn ranges(figure: &Figure, series: &[Series]) -> Result<[[f64; 2]; 3], String> {
     let least = |values: &[f64]| values.iter().copied().fold(f64::INFINITY, f64::min);
     let most = |values: &[f64]| values.iter().copied().fold(f64::NEG_INFINITY, f64::max);
@@ -432,8 +434,8 @@ fn ranges(figure: &Figure, series: &[Series]) -> Result<[[f64; 2]; 3], String> {
     Ok([across, [bottom, most(&y).max(bottom)], [least(&y), most(&y)]])
 }
 
-/// Returns the series with positions along the axes instead of values: on a logarithmic axis, the
-/// logarithms of the values. Intervals are left out if an axis is logarithmic.
+/// Returns the series with positions along the axes in place of values. On a logarithmic axis, a
+/// position is the logarithm of the value. If an axis is logarithmic, intervals are left out.
 fn positions(series: &Series, scale: Scale) -> Series {
     if !scale.is_x_log() && !scale.is_y_log() {
         return series.clone();
@@ -461,13 +463,13 @@ fn overlap(a: &[f64; 4], b: &[f64; 4]) -> bool {
     a[0] <= b[2] && b[0] <= a[2] && a[1] <= b[3] && b[1] <= a[3]
 }
 
-/// The attributes `class` and `color` of a group of series.
+/// Returns the attributes `class` and `color` of a group of series.
 fn colour_of(group: usize) -> String {
     format!("class=\"s{}\" color=\"{}\"", group % super::PALETTE.len(), colour(group))
 }
 
-/// Returns the dash pattern of the line at index `at`. The n-th line of a colour has the n-th
-/// pattern.
+/// Returns the dash pattern of the line at the index `at` of `series`. The n-th line of a colour
+/// has the n-th pattern.
 fn dash(series: &[Series], at: usize) -> &'static str {
     let is_alike =
         |it: &&Series| it.kind == SeriesKind::Line && colour(it.group) == colour(series[at].group);
@@ -518,7 +520,8 @@ fn draw_legend(svg: &mut String, figure: &Figure, width: f64, top: f64) {
     }
 }
 
-/// The entries of the legend by row: index of the series, x coordinate, name.
+/// Returns the entries of the legend by row. An entry has the index of the series, the x
+/// coordinate, and the name.
 fn legend_rows(figure: &Figure, width: f64) -> Vec<Vec<(usize, f64, String)>> {
     let mut rows: Vec<Vec<(usize, f64, String)>> = vec![];
     let mut end = f64::INFINITY;
@@ -595,7 +598,7 @@ mod tests {
         Series::new(name, SeriesKind::Line, group, [(0.0, 100.0), (40.0, 120.0), (50.0, 400.0)])
     }
 
-    /// The x coordinates of all texts and circles.
+    /// Returns the x coordinates of all texts and circles.
     fn places(svg: &str) -> Vec<f64> {
         let of = |key: &str| {
             let parts = svg.split(key).skip(1).map(|rest| rest.split('"').next());

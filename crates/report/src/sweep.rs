@@ -1,4 +1,4 @@
-//! A report on a sweep of the simulated machine, which compares its policies.
+//! Renders a report on a sweep of the simulated machine, which compares the sweep's policies.
 
 pub mod dimm;
 
@@ -11,7 +11,7 @@ use interleaf_record::{
     sweep::{Metric, Spread, SweepDocument, SweepRow},
 };
 
-/// The sweep as a page of a report.
+/// Renders the sweep as a page of a report.
 pub fn page(document: &SweepDocument) -> Page {
     let cases = counted(document.cases(), "case");
     let mut facts = vec![format!("{cases}, {}", counted(document.rows.len(), "row"))];
@@ -21,7 +21,8 @@ pub fn page(document: &SweepDocument) -> Page {
     }));
     let rows = || document.rows.iter();
     facts.push(names("platforms", rows().map(|row| row.platform.clone()).collect()));
-    // A scenario with a single workload has the name of the workload, so it is not listed again.
+    // A scenario with a single workload has the name of the workload, so the scenarios are not
+    // listed if all have one workload.
     if rows().any(|row| row.scenario != row.workload) {
         facts.push(names("scenarios", rows().map(|row| row.scenario.clone()).collect()));
     }
@@ -60,9 +61,9 @@ pub fn page(document: &SweepDocument) -> Page {
     Page { notes: notes.into_iter().chain(partial).collect(), ..page }
 }
 
-/// Returns a sentence with the policy whose mean of the first metric is best, and the means of the
-/// other policies. The best static weights are the reference of the regret. They are left out of a
-/// comparison by regret, unless they are the only policy.
+/// Returns a sentence with the policy whose mean of the first metric is best, and with the means of
+/// the other policies. In a comparison by regret, the best static weights are left out, because
+/// regret is relative to them; but they are not left out if they are the only policy.
 fn answer(document: &SweepDocument) -> String {
     let Some(metric) = document.metrics().into_iter().next() else {
         return "no case has a result: no workload had started when its simulation ended".into();
@@ -86,7 +87,7 @@ fn answer(document: &SweepDocument) -> String {
     format!("{first} has the {which} {name}: {}{unit} in the mean{others}", mean(spread))
 }
 
-/// The main table as CSV: the first metric by policy and workload.
+/// Renders the main table as CSV: the first metric by policy and workload.
 pub fn csv(document: &SweepDocument) -> String {
     let metric = document.metrics().into_iter().next();
     metric.map_or(String::new(), |metric| by_workload(document, metric).csv())
@@ -127,10 +128,10 @@ fn names(what: &str, mut names: Vec<String>) -> String {
     format!("{what}: {}", shortened(&names))
 }
 
-/// Maximum number of names in a list.
+/// Maximum number of names that a list shows.
 const NAMES_MAX: usize = 8;
 
-/// Joins names to a list. A list of more than `NAMES_MAX` names has the first names, and the
+/// Joins names to a list. A list of more than `NAMES_MAX` names shows the first names, and the
 /// number of the remaining names.
 fn shortened(names: &[String]) -> String {
     match names.len() {
@@ -144,12 +145,13 @@ mod tests {
     use super::*;
     use interleaf_record::sweep::COLUMNS;
 
-    /// Columns of names. A name such as `NaN` or `inf` is valid, so a page may show it.
+    /// Columns of names. A name such as `NaN` or `inf` is valid, so a page may show it in these
+    /// columns.
     const TEXTS: [&str; 5] = ["platform", "scenario", "workload", "policy", "weights"];
 
     /// Reads files of two rows: a valid row, and a copy of this row with one cell replaced by an
-    /// unusual value. Each cell is replaced in turn. The test passes if reading fails with an error
-    /// that names the line, or if the page shows neither NaN nor infinity in place of a number.
+    /// unusual value. Each cell is replaced in turn. The reading must fail with an error that names
+    /// the line, or the page must show neither NaN nor infinity in place of a number.
     #[test]
     fn altered_rows_are_refused_or_rendered() {
         let header = interleaf_record::sweep::header(&COLUMNS);

@@ -1,4 +1,5 @@
-//! Tables: a single set of cells, rendered for a terminal, as Markdown, as HTML or as CSV.
+//! Renders a table is a single set of cells, which is rendered for a terminal, as Markdown, as HTML
+//! or as CSV.
 
 mod layout;
 
@@ -25,7 +26,7 @@ impl Table {
         }
     }
 
-    /// Like [`Table::new`], for a computed header.
+    /// Like [`Table::new`], for a header that is computed.
     pub fn with_header(header: Vec<String>) -> Self {
         Self { header, rows: vec![], minor: vec![] }
     }
@@ -34,20 +35,20 @@ impl Table {
         self.rows.push(cells.into_iter().collect());
     }
 
-    /// The number of rows below the header.
+    /// Returns the number of rows below the header.
     pub fn row_count(&self) -> usize {
         self.rows.len()
     }
 
-    /// Returns the table with `columns` as the columns that a narrow terminal leaves out first, in
-    /// the order of `columns`. After them, the other columns are left out from the right.
+    /// Returns the table with `columns` as its minor columns, which a narrow terminal leaves out
+    /// first, in the order of `columns`. After them, the other columns are left out from the right.
     pub fn with_minor(self, columns: &[&str]) -> Self {
         Self { minor: columns.iter().map(ToString::to_string).collect(), ..self }
     }
 
-    /// The table as lines of text, with columns of numbers aligned to the right. On a terminal the
-    /// table fits the width: texts are wrapped, and if this does not suffice, columns are left out.
-    /// A line below the table names the columns that were left out.
+    /// Renders the table as lines of text, with columns of numbers aligned to the right. On a
+    /// terminal the table fits the width: texts are wrapped, and if this does not suffice, columns
+    /// are left out. A line below the table names the columns that were left out.
     pub fn text(&self) -> String {
         match screen::current().width {
             Some(width) => self.text_within(width),
@@ -80,7 +81,7 @@ impl Table {
         }
     }
 
-    /// The indices of the columns by decreasing importance.
+    /// Returns the indices of the columns by decreasing importance.
     fn by_importance(&self) -> Vec<usize> {
         let minor = |at: &usize| self.minor.iter().position(|name| *name == self.header[*at]);
         let mut order: Vec<usize> = (0..self.header.len()).collect();
@@ -101,8 +102,8 @@ impl Table {
         Column { natural, least }
     }
 
-    /// The table as Markdown. A row is one line, so control characters of a cell, such as line
-    /// breaks, become spaces. The character `|`, which ends a cell, is escaped.
+    /// Renders the table as Markdown. A row is one line, so control characters of a cell, such as
+    /// line breaks, become spaces. The character `|`, which ends a cell, is escaped.
     pub fn markdown(&self) -> String {
         let cell = |text: &String| text.replace(char::is_control, " ").replace('|', "\\|");
         let cells = |row: &Vec<String>| row.iter().map(cell).collect::<Vec<_>>();
@@ -111,7 +112,7 @@ impl Table {
         table.drawn(presets::ASCII_MARKDOWN, &vec![None; table.header.len()])
     }
 
-    /// The table as text in the style `preset`. `widths` has the width of each column in
+    /// Renders the table as text in the style `preset`. `widths` has the width of each column in
     /// characters; a column without a width is as wide as its texts.
     fn drawn(&self, preset: comfy_table::TableStyle, widths: &[Option<usize>]) -> String {
         let mut table = comfy_table::Table::new();
@@ -137,7 +138,7 @@ impl Table {
         lines.join("\n") + "\n"
     }
 
-    /// The table as HTML, for the body of a page.
+    /// Renders the table as HTML, for the body of a page.
     pub fn html(&self) -> String {
         let cell = |tag: &str, at: usize, text: &str| {
             let class = if self.is_numeric(at) { " class=\"n\"" } else { "" };
@@ -157,14 +158,14 @@ impl Table {
     pub fn csv(&self) -> String {
         let mut writer = csv::Writer::from_writer(vec![]);
         for row in std::iter::once(&self.header).chain(&self.rows) {
-            // Writing to memory does not fail, and all rows are as long as the header.
+            // Writing to memory does not fail, and each row is as long as the header.
             let _ = writer.write_record(row);
         }
         let bytes = writer.into_inner().unwrap_or_default();
         String::from_utf8_lossy(&bytes).into_owned()
     }
 
-    /// True if each cell of a column begins like a number or is empty.
+    /// True if each cell of the column `column` is empty or begins like a number.
     fn is_numeric(&self, column: usize) -> bool {
         let begins = |text: &String| {
             text.is_empty() || text.starts_with(|c: char| c.is_ascii_digit() || "+-.".contains(c))
@@ -173,14 +174,13 @@ impl Table {
     }
 }
 
-/// The cell of a number in CSV; empty if the number is unknown.
+/// Formats a number as a cell of CSV; an unknown number becomes an empty cell.
 pub fn csv_number(value: Option<impl ToString>) -> String {
     value.map_or(String::new(), |value| value.to_string())
 }
 
-/// Returns `text` for HTML and XML: special characters are escaped. Characters that XML 1.0
-/// forbids, such as most control characters, are left out: with one of them, no viewer opens an SVG
-/// file.
+/// Escapes the special characters of `text` for HTML and XML. Characters that XML 1.0 forbids, such
+/// as most control characters, are left out: no viewer opens an SVG file with one of them.
 pub fn escaped(text: &str) -> String {
     let is_allowed = |c: &char| matches!(*c, '\t' | '\n' | '\r' | ' '..='\u{fffd}' | '\u{10000}'..);
     let text: String = text.chars().filter(is_allowed).collect();

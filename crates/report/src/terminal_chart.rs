@@ -1,6 +1,6 @@
-//! Figures as charts for a terminal. Charts are drawn with coloured braille characters. Letters
-//! replace the braille characters on a terminal with ASCII only, and for several series on a
-//! terminal without colours. Pipes and files get tables without charts.
+//! Draws figures as charts for a terminal, with coloured braille characters. Letters replace the
+//! braille characters on a terminal with ASCII only, and for several series on a terminal without
+//! colours. Pipes and files get tables without charts.
 
 use super::{
     screen::{self, Screen},
@@ -20,15 +20,16 @@ use ratatui::{
 const WIDTH_MAX: u16 = 100;
 const HEIGHT: u16 = 16;
 
-/// Number of labels along each axis, including both ends.
+/// Number of labels along each axis, including the labels at both ends.
 const LABELS: usize = 3;
 
-/// Colours of series: indices of the 16 colours of terminals, readable on black and on white.
+/// Colours of series: indices of those of the 16 terminal colours that are readable on black and on
+/// white.
 const COLOURS: [u8; 6] = [4, 1, 2, 5, 6, 3];
 
-/// Returns a figure with numeric axes as a text, without the labels of points. The text is empty if
-/// an axis has no range, if the terminal is narrower than 32 characters, or if the output is a pipe
-/// or a file.
+/// Draws a figure with numeric axes as text, without the labels of points. The text is empty if an
+/// axis has no range, if the terminal is narrower than 32 characters, or if the output is a pipe or
+/// a file.
 pub fn text(figure: &Figure) -> String {
     drawn_on(figure, screen::current())
 }
@@ -60,8 +61,8 @@ fn drawn_on(figure: &Figure, screen: Screen) -> String {
             SeriesKind::Line => GraphType::Line,
             SeriesKind::Points | SeriesKind::Bars => GraphType::Scatter,
         };
-        // The chart is drawn with the index of a series as its colour. `Pen::character` replaces
-        // the index by a colour or a letter.
+        // The chart is drawn with the index of a series in place of its colour. `Pen` later
+        // replaces the index by a colour or a letter.
         let style = Style::new().fg(Color::Indexed(at as u8));
         Dataset::default().marker(Marker::Braille).graph_type(kind).style(style).data(points)
     });
@@ -87,7 +88,7 @@ struct Pen {
 }
 
 impl Pen {
-    /// True if letters (for a single series, `*`) replace the braille characters.
+    /// True if letters, or `*` for a single series, replace the braille characters.
     fn has_letters(&self) -> bool {
         !self.screen.has_unicode || (self.series > 1 && !self.screen.has_colour)
     }
@@ -124,8 +125,8 @@ impl Pen {
         }
     }
 
-    /// The names of the series, in lines that fit the width of the terminal; empty for a single
-    /// series.
+    /// Formats the names of the series in lines that fit the width of the terminal; empty for a
+    /// single series.
     fn legend(&self, figure: &Figure) -> String {
         if self.series < 2 {
             return String::new();
@@ -147,8 +148,8 @@ impl Pen {
     }
 }
 
-/// The positions of the points of a series. A point at or below 0 has no position on a logarithmic
-/// axis.
+/// Returns the positions of the points of a series. A point at or below 0 has no position on a
+/// logarithmic axis, and is left out.
 fn drawn(series: &Series, scale: Scale) -> Vec<(f64, f64)> {
     let points = series.x.iter().copied().zip(series.y.iter().copied());
     points.filter_map(|point| scale.position(point)).collect()

@@ -1,4 +1,5 @@
-//! The search for the best static weights (`interleaf.tune/1`) as text, Markdown, HTML and CSV.
+//! Renders the search for the best static weights (`interleaf.tune/1`) as text, Markdown, HTML and
+//! CSV.
 
 use super::{
     number,
@@ -11,14 +12,14 @@ use interleaf_record::{
     weights_text,
 };
 
-/// The line of progress after a finished run.
+/// Formats the line of progress after a finished run.
 pub fn trial(trial: &TrialDocument) -> String {
     let value = trial.value.map(|value| format!(", {}", number(value))).unwrap_or_default();
     let (weights, seconds) = (weights_text(&trial.weights), number(trial.seconds));
     format!("{weights} ({}): {seconds} s{value}", trial.why)
 }
 
-/// The document as text for a terminal.
+/// Renders the document as text for a terminal.
 pub fn text(document: &TuneDocument) -> String {
     let proposal = &document.proposal;
     let answer = document.best.as_ref().map(|best| conclusion(document, best));
@@ -43,7 +44,7 @@ fn runs(count: usize) -> String {
     counted(count, "run")
 }
 
-/// The plan of a dry run as text: the first runs, their settings, and the command.
+/// Renders the plan of a dry run as text: the first runs, their settings, and the command.
 fn plan(document: &TuneDocument) -> String {
     let mut text = String::from("would be run first:\n");
     for plan in &document.plan {
@@ -64,8 +65,8 @@ fn plan(document: &TuneDocument) -> String {
     text + &document.command.join(" ") + "\n"
 }
 
-/// A table of the results, a row for each choice of weights, sorted by decreasing share of the
-/// first tier.
+/// Returns a table of the results, with a row for each choice of weights, sorted by decreasing
+/// share of the first tier.
 fn table(document: &TuneDocument) -> Table {
     let what = if document.metric.is_some() { "metric" } else { "seconds" };
     let header = ["weights", "first tier %", "runs", what, "least", "most", "speed-up"];
@@ -92,7 +93,7 @@ fn table(document: &TuneDocument) -> Table {
     table
 }
 
-/// The search as a page of a report.
+/// Renders the search as a page of a report.
 pub fn page(document: &TuneDocument) -> Page {
     let answer = match &document.best {
         Some(best) => conclusion(document, best),
@@ -137,8 +138,8 @@ fn runs_table(document: &TuneDocument) -> Table {
     table
 }
 
-/// A table of the kernel settings that the runs would change; without rows unless the document is
-/// of a dry run.
+/// Returns a table of the kernel settings that the runs would change. The table has no rows unless
+/// the document is of a dry run.
 fn settings(document: &TuneDocument) -> Table {
     let mut table = Table::new(&["weights", "means", "file", "value", "set to"]);
     for plan in document.plan.iter().filter(|_| document.dry_run) {
@@ -155,7 +156,7 @@ fn settings(document: &TuneDocument) -> Table {
     table
 }
 
-/// The runs as CSV.
+/// Renders the runs as CSV.
 pub fn csv(document: &TuneDocument) -> String {
     let mut table = Table::new(&[
         "weights",
@@ -184,8 +185,8 @@ pub fn csv(document: &TuneDocument) -> String {
     table.csv()
 }
 
-/// Returns a sentence on the best weights with their speed-up and its uncertainty. If no weights
-/// are better, the sentence says so.
+/// Returns a sentence on the best weights, with their speed-up and its uncertainty. If no weights
+/// are better than the first tier alone, the sentence says so.
 fn conclusion(document: &TuneDocument, best: &TuneBest) -> String {
     let (name, min_gain) = (weights_text(&best.weights), 100.0 * document.min_gain);
     let around = (best.speedup_high - best.speedup_low) / 2.0;

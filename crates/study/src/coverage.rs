@@ -1,9 +1,10 @@
-//! Coverage: the fraction of measured speed-ups within the 90 % interval of the prediction.
+//! Computes the coverage: the fraction of the measured speed-ups that lie within the 90 % interval
+//! of their prediction.
 //!
 //! The interval has two parts: the spread of the behaviours that agree with a workload's runs, and
-//! the error of the model ([`MODEL_SPREAD`]). A model error computed from the same rows that are
-//! tested would make the coverage too high. Therefore each workload is also tested with the root
-//! mean square error of the *other* workloads in place of [`MODEL_SPREAD`].
+//! the error of the model ([`MODEL_SPREAD`]). If the model error were computed from the same
+//! speed-ups that are tested, the coverage would be too high. Therefore each workload is also
+//! tested with the root mean square error of the *other* workloads in place of [`MODEL_SPREAD`].
 
 use super::published::mean_and_max;
 use interleaf_model::{
@@ -12,10 +13,10 @@ use interleaf_model::{
 };
 use interleaf_record::reproduce::{Published, ReproduceRow};
 
-/// The title of the section that has the coverage rows in the document of a study.
+/// The title of the section of a study's document that has the coverage rows.
 pub(super) const SECTION: &str = "coverage of the 90 % interval";
 
-/// The coverages (as fractions) that count as equal to 90 %. The studies have a few dozen
+/// The range of coverages, as fractions, that count as equal to 90 %. The studies have a few dozen
 /// speed-ups, many of the same workload, which are too few to distinguish a coverage in this range
 /// from 90 %.
 const RANGE: (f64, f64) = (0.86, 0.94);
@@ -25,7 +26,7 @@ pub(super) struct Case {
     pub(super) workload: String,
     pub(super) measured: f64,
     pub(super) ours: Estimate,
-    /// True for a measured speed-up that no term of the model explains. Such a case counts for the
+    /// True if no term of the model explains the measured speed-up. Such a case counts for the
     /// coverage, but is left out of the model error.
     pub(super) is_outlier: bool,
 }
@@ -35,8 +36,8 @@ impl Case {
         self.ours.mean / self.measured - 1.0
     }
 
-    /// True if the measured speed-up lies within the 90 % interval that the prediction has if the
-    /// error of the model is `spread` (a relative standard deviation).
+    /// True if the measured speed-up lies within the 90 % interval that the prediction would have
+    /// with the model error `spread` (a relative standard deviation).
     fn is_covered(&self, spread: f64) -> bool {
         let Estimate { mean, low, high } = self.ours;
         let variance =
@@ -55,9 +56,9 @@ pub(super) fn row(cases: &[Case]) -> ReproduceRow {
     coverage(format!("{} speed-ups", cases.len()), covered, cases.len())
 }
 
-/// Returns a row with the coverage of `cases` if the interval of each workload has the model error
-/// of the other workloads in place of [`MODEL_SPREAD`]. Also returns a remark with the range of
-/// these model errors.
+/// Returns a row with the coverage of `cases` if the interval of each workload has the root mean
+/// square error of the other workloads in place of [`MODEL_SPREAD`]. Also returns a remark with the
+/// range of these model errors.
 pub(super) fn left_out(cases: &[Case]) -> (ReproduceRow, String) {
     let mut workloads: Vec<&str> = cases.iter().map(|case| case.workload.as_str()).collect();
     workloads.sort_unstable();
@@ -121,8 +122,9 @@ mod tests {
     #[test]
     fn a_workload_does_not_widen_its_own_interval() {
         // The forecast of workload a is 1 % too low, the forecast of workload b 9.1 %. The interval
-        // of a uses the error of b, so this interval is wide and covers a. The interval of b uses
-        // the error of a, so this interval is narrow and does not cover b.
+        // of a uses the error of b, so it is wide and covers the measured speed-up of a. The
+        // interval of b uses the error of a, so it is narrow and does not cover the measured
+        // speed-up of b.
         let cases = [case("a", 1.01), case("b", 1.1)];
         let (row, remark) = left_out(&cases);
         assert_eq!(row.ours, 0.5, "{remark}");

@@ -1,10 +1,10 @@
-//! "Optimizing System Memory Bandwidth with Micron CXL Memory Expansion Modules on Intel Xeon 6
-//! Processors" (CCM004-676576390-11778, 12/2024): weighted interleaving of DRAM and CXL.
+//! Reproduces "Optimizing System Memory Bandwidth with Micron CXL Memory Expansion Modules on Intel
+//! Xeon 6 Processors" (CCM004-676576390-11778, 12/2024): weighted interleaving of DRAM and CXL.
 //!
 //! The study fits the two constants of interleaving (`constants`) to MLC's points with pages on
 //! both tiers. It compares published and predicted figures of MLC's bandwidth, of the best weights
 //! by load (figure 4), and of the speed-ups of six workloads. To test the fit, each mix is also
-//! predicted with constants fitted to the other mixes.
+//! predicted with constants that are fitted to the other mixes.
 
 mod constants;
 mod figures;
@@ -29,8 +29,8 @@ use serde::Deserialize;
 
 pub(super) const NAME: &str = "cxl-interleaving";
 
-/// Progress steps: five fits of the model's constants (one to all four mixes, and one
-/// without each mix), six workloads, and two steps for the curve of the study's figure 4.
+/// Number of progress steps: five fits of the model's constants (one to all four mixes, and one
+/// without each mix), six workloads, and two steps for the curve of the white paper's figure 4.
 pub(super) const STEPS: u64 = 5 + 6 + 2;
 
 const MLC_SECTION: &str = "MLC (section IV.A)";
@@ -41,7 +41,7 @@ const TIERS: &str = include_str!("../../../reproduce/cxl-interleaving/tiers.csv"
 const MLC: &str = include_str!("../../../reproduce/cxl-interleaving/mlc.csv");
 const WORKLOADS: &str = include_str!("../../../reproduce/cxl-interleaving/workloads.csv");
 
-/// Each workload's name in the published table, and its name in the catalog.
+/// Pairs of a workload's name in the published table and its name in the catalog.
 const WORKLOAD_NAMES: [(&str, &str); 6] = [
     ("llama3-8b-bf16-batch1", "llama3-8b"),
     ("faiss-turing-1b", "faiss"),
@@ -51,7 +51,7 @@ const WORKLOAD_NAMES: [(&str, &str); 6] = [
     ("pot3d", "pot3d"),
 ];
 
-/// Weights that are candidates for the points of figure 4.
+/// The weights that are candidates for the points of figure 4 of the white paper.
 const FIGURE_4_WEIGHTS: [&str; 8] = ["9:1", "8:1", "7:1", "6:1", "5:1", "4:1", "3:1", "5:2"];
 
 const OUTLIER: &str = "slower at 2:1 than on DRAM alone, yet 25 % faster at 5:2, which has 5 \
@@ -127,7 +127,7 @@ pub(super) fn reproduce(progress: &dyn Progress) -> Result<StudyDocument, Failur
     Ok(study)
 }
 
-/// Rows of section III of the white paper: the bandwidth of each mix on each tier alone.
+/// Makes the rows of section III of the white paper: the bandwidth of each mix on each tier alone.
 fn tier_rows(platform: &Platform) -> Result<Vec<ReproduceRow>, Failure> {
     let published: Vec<TierRow> = table("tiers.csv", TIERS)?;
     let row = |row: TierRow| {
@@ -154,9 +154,9 @@ fn tier_rows(platform: &Platform) -> Result<Vec<ReproduceRow>, Failure> {
     published.into_iter().map(row).collect()
 }
 
-/// Rows of section IV.A of the white paper: MLC's bandwidth at several weights. The platform's two
-/// constants of interleaving (page streams, coupling) were fitted to all of MLC's points with pages
-/// on both tiers.
+/// Makes the rows of section IV.A of the white paper: MLC's bandwidth at several weights. The
+/// platform's two constants of interleaving (page streams, coupling) were fitted to all of MLC's
+/// points with pages on both tiers.
 fn mlc_rows(platform: &Platform, points: &[MlcPoint]) -> Vec<ReproduceRow> {
     let row = |point: &MlcPoint| {
         let what = format!("{} at {}", point.mix, point.weights);
@@ -166,8 +166,8 @@ fn mlc_rows(platform: &Platform, points: &[MlcPoint]) -> Vec<ReproduceRow> {
     points.iter().map(row).collect()
 }
 
-/// Rows of MLC's points with pages on both tiers. Each mix is predicted with page streams and
-/// coupling fitted to the other mixes.
+/// Makes the rows of MLC's points with pages on both tiers. Each mix is predicted with page streams
+/// and coupling that are fitted to the other mixes.
 fn left_out_rows(
     platform: &Platform,
     points: &[MlcPoint],
@@ -191,8 +191,8 @@ fn left_out_rows(
     Ok(rows)
 }
 
-/// Rows of the weights that the model chooses for each mix: the published bandwidth at these
-/// weights, compared with the mix's highest published bandwidth.
+/// Makes a row for each mix: the published bandwidth at the weights that the model chooses,
+/// compared with the mix's highest published bandwidth.
 fn best_weights_rows(
     platform: &Platform,
     points: &[MlcPoint],
@@ -213,8 +213,8 @@ fn best_weights_rows(
             most.published_gbps,
             chosen.published_gbps,
         );
-        // The model chooses the weights with constants that were fitted to this table, so the row
-        // counts as used for the fit.
+        // The model chooses the weights with constants that were fitted to the published bandwidths
+        // of MLC, so the row counts as used for the fit.
         let row = row.with_note(format!("the table's best is {}", most.weights));
         rows.push(row.used_for_fit(true));
     }
@@ -226,14 +226,14 @@ fn parsed(weights: &[&str]) -> Result<Vec<Weights>, Failure> {
     parsed.map_err(|why| Failure::new(why.to_string(), "report it"))
 }
 
-/// The curve of figure 4 of the white paper: read-only loads from nearly zero to the maximum. Each
-/// point has the best of `FIGURE_4_WEIGHTS` at its load.
+/// Computes the curve of figure 4 of the white paper: read-only loads from nearly zero to the
+/// maximum. Each point has the best of `FIGURE_4_WEIGHTS` at its load.
 fn figure_4_curve(platform: &Platform) -> Result<Vec<LoadPoint>, Failure> {
     Ok(load_curve(platform, Mix::READ, None, &parsed(&FIGURE_4_WEIGHTS)?, 40))
 }
 
-/// Rows of figure 4 of the white paper: the share of DRAM in the best weights at the lowest load
-/// and at full load. The figure prints the best weights only for these two loads.
+/// Makes the rows of figure 4 of the white paper: the share of DRAM in the best weights at the
+/// lowest load and at full load. The figure prints the best weights only for these two loads.
 fn figure_4_rows(sweep: &[LoadPoint]) -> Vec<ReproduceRow> {
     let ends =
         [("at the lowest load", "9:1", sweep.first()), ("at full load", "3:1", sweep.last())];
@@ -249,8 +249,8 @@ fn figure_4_rows(sweep: &[LoadPoint]) -> Vec<ReproduceRow> {
     ends.into_iter().filter_map(row).collect()
 }
 
-/// Adds the rows of sections IV.B and IV.C of the white paper to `rows`: results and speed-ups of
-/// the six workloads. Returns the speed-ups.
+/// Adds the rows of sections IV.B and IV.C of the white paper to `rows`: the results and the
+/// speed-ups of the six workloads. Returns the speed-ups.
 fn speedups(
     platform: &Platform,
     rows: &mut Vec<ReproduceRow>,
@@ -294,7 +294,7 @@ fn speedups(
     Ok(speedups)
 }
 
-/// The measured and the predicted speed-ups that were not used for fitting.
+/// Returns the measured and the predicted speed-ups that were not used for fitting.
 pub(super) fn cases() -> Result<Vec<Case>, Failure> {
     let platform = interleaf_catalog::platform("xeon6-cz122")?;
     Ok(cases_of(&speedups(&platform, &mut vec![], &())?))
@@ -311,14 +311,14 @@ fn cases_of(speedups: &[Speedup]) -> Vec<Case> {
     predicted.map(case).collect()
 }
 
-/// True for the speed-up that the model does not explain ([`OUTLIER`]).
+/// True for the only speed-up that the model does not explain ([`OUTLIER`] has the reason).
 fn is_outlier(speedup: &Speedup) -> bool {
     speedup.workload == "xcompact3d" && speedup.weights.as_slice() == [2, 1]
 }
 
-/// Rows of the figures that the abstract of the white paper states. All these figures were used for
-/// fitting: the bandwidths are points of MLC, and four of the six best speed-ups are at the weights
-/// 5:2.
+/// Makes the rows of the figures that the abstract of the white paper states. All these figures
+/// were used for fitting: the bandwidths are points of MLC, and four of the six best speed-ups are
+/// at the weights 5:2.
 fn summary_rows(platform: &Platform, speedups: &[Speedup]) -> Vec<ReproduceRow> {
     let every = Weights::every_ratio(2, 10);
     let best_gain = |mix: &str| {

@@ -1,4 +1,4 @@
-//! Bandwidth of CXL expanders, simulated command by command, compared with measurements.
+//! Simulates the bandwidth of CXL expanders, command by command, and compares it with measurements.
 //!
 //! Each of the eight expanders is simulated alone, and the bandwidths are added. The published
 //! figures were measured with Intel MLC (eight expanders, by mix) and with the Mess benchmark (one
@@ -15,7 +15,7 @@ use serde::Deserialize;
 
 pub(super) const NAME: &str = "cz122";
 
-/// Progress steps: one for each row.
+/// Number of progress steps: one for each row.
 pub(super) const STEPS: u64 = 7;
 
 const TITLE: &str = "Bandwidth of eight CXL expanders, and of one, by link, controller and DRAM";
@@ -24,11 +24,11 @@ const SOURCE: &str = "Micron white paper CCM004-676576390-11778, section III: 8 
 const TIERS: &str = include_str!("../../../reproduce/cxl-interleaving/tiers.csv");
 const ONE: &str = include_str!("../../../reproduce/cz122/one.csv");
 
-/// Number of simulated accesses of each expander.
+/// Number of accesses that are simulated on each expander.
 const ACCESSES: u64 = 200_000;
 const EXPANDERS: u32 = 8;
 
-/// For each mix, the name in the white paper's table and the name in MLC.
+/// Pairs of a mix's name in the white paper's table and its name in MLC.
 const MIXES: [(&str, &str); 5] =
     [("read_only", "R"), ("3r1w", "W3"), ("2r1w", "W2"), ("2r1w_nt", "W10"), ("1r1w", "W5")];
 
@@ -46,8 +46,8 @@ pub(super) fn reproduce(progress: &dyn Progress) -> Result<StudyDocument, Failur
         let ours = bandwidth(&expander, mix, EXPANDERS)?;
         let what = format!("{mix}, {EXPANDERS} expanders");
         let row = ReproduceRow::new("eight expanders", what, "GB/s", row.bandwidth_gbps, ours);
-        // Reads are limited by the link, whose speed is not fitted to the measurements. All other
-        // mixes were used for the fit.
+        // The row of read-only traffic was not used for the fit: the link limits it, and the speed
+        // of the link is not fitted to the measurements. All other mixes were used for the fit.
         rows.push(row.used_for_fit(*mix != "R"));
         advance(progress, 1)?;
     }
@@ -73,7 +73,7 @@ pub(super) fn reproduce(progress: &dyn Progress) -> Result<StudyDocument, Failur
     Ok(StudyDocument::new(NAME, TITLE, SOURCE, rows, fitted))
 }
 
-/// Returns the sum of the bandwidths of several expanders, each simulated alone, GB/s.
+/// Returns the sum of the bandwidths, GB/s, of `expanders` expanders, each simulated alone.
 fn bandwidth(expander: &Expander, mix: &str, expanders: u32) -> Result<f64, Failure> {
     let mix: Mix = mix.parse().map_err(|why: interleaf_model::mix::MixError| {
         Failure::new(why.to_string(), "the table is part of the program: report it")

@@ -1,5 +1,5 @@
-//! Dynamic memory interleaving (DMI): the experiments of the slides that introduced it, on a
-//! simulated server.
+//! Reproduces dynamic memory interleaving (DMI): the experiments of the slides that introduced it,
+//! on a simulated server.
 //!
 //! Each of six workloads runs alone under seven policies. Then two programs with shifting demand
 //! run together. The *calibrator* is the part of the prototype that searches the ratio of pages on
@@ -26,8 +26,8 @@ use serde::Deserialize;
 
 pub(super) const NAME: &str = "dmi";
 
-/// Progress steps: one for each workload that runs alone, one for the programs with
-/// shifting demand, one for each group of real runs.
+/// Number of progress steps: one for each workload that runs alone, one for the programs with
+/// shifting demand, and one for each group of real runs.
 pub(super) const STEPS: u64 = (WORKLOADS.len() + 1 + real_runs::GROUPS) as u64;
 
 const TITLE: &str = "Dynamic memory interleaving, simulated";
@@ -38,7 +38,7 @@ const PLATFORM: &str = "gnr120-cz122";
 const CALIBRATOR: &str = include_str!("../../../reproduce/dmi/calibrator.csv");
 const OUTCOMES: &str = include_str!("../../../reproduce/dmi/outcomes.csv");
 
-/// Three workloads limited by bandwidth, then three limited by latency.
+/// Three workloads that are limited by bandwidth, then three that are limited by latency.
 const WORKLOADS: [&str; 6] = ["cloverleaf", "lbm", "bwaves", "pr", "bfs", "bc"];
 
 const THREADS: u32 = 119;
@@ -72,7 +72,7 @@ struct OutcomeRow {
     note: String,
 }
 
-/// The outcome of each policy on one scenario.
+/// A scenario, and the outcome of each policy on it.
 struct Experiment {
     scenario: Scenario,
     outcomes: Vec<(PolicyKind, Outcome)>,
@@ -141,8 +141,8 @@ pub(super) fn reproduce(progress: &dyn Progress) -> Result<StudyDocument, Failur
     Ok(study)
 }
 
-/// Rows of the calibrator's log: the published and the simulated bandwidth of CloverLeaf in each
-/// period.
+/// Makes the rows of the calibrator's log: the published and the simulated bandwidth of CloverLeaf
+/// in each period.
 fn calibrator(cloverleaf: &Experiment) -> Result<Vec<ReproduceRow>, Failure> {
     let outcome = cloverleaf.outcome(PolicyKind::DmiPrototype)?;
     let rows: Vec<CalibratorRow> = table("calibrator.csv", CALIBRATOR)?;
@@ -167,10 +167,14 @@ fn calibrator(cloverleaf: &Experiment) -> Result<Vec<ReproduceRow>, Failure> {
     Ok(rows.iter().filter_map(row).collect())
 }
 
-/// Rows of `outcomes.csv`, in its order: the period of the calibrator's last change on CloverLeaf,
-/// and the lowest and the final percentage of CloverLeaf's pages on DRAM; the runtime of CloverLeaf
-/// (from `alone`) under `dmi` divided by the runtime with the best static weights; the speed of
-/// both programs with `shifting` demand under `dmi`, relative to the best static weights.
+/// Makes the rows of `outcomes.csv`, in its order:
+///
+/// - the period of the calibrator's last change on CloverLeaf, then the lowest and the final
+///   percentage of CloverLeaf's pages on DRAM,
+/// - the runtime of CloverLeaf (from `alone`) under `dmi`, divided by its runtime with the best
+///   static weights,
+/// - the speed of each program with `shifting` demand under `dmi`, divided by its speed with the
+///   best static weights.
 fn outcomes(alone: &[Experiment], shifting: &Experiment) -> Result<Vec<ReproduceRow>, Failure> {
     let log = alone[0].outcome(PolicyKind::DmiPrototype)?;
     let points = |target: &[f64]| 100.0 * target[0];
@@ -247,7 +251,7 @@ fn side_by_side(experiment: &Experiment) -> TableDocument {
 }
 
 /// Returns a table of the policy's decisions in the run with the outcome `outcome`. `what`
-/// describes the run in the title of the table.
+/// describes the run in the table's title.
 fn decisions(what: &str, outcome: &Outcome) -> TableDocument {
     let header = ["s", "GB/s", "moved GB", "target", "decision", "why"];
     let periods: Vec<SimulatedPeriod> = outcome.periods.iter().map(SimulatedPeriod::new).collect();

@@ -1,5 +1,5 @@
-//! Weighted interleaving of STREAM and CloverLeaf on a 120-core Granite Rapids server: the server
-//! of the slides on dynamic memory interleaving.
+//! Predicts weighted interleaving of STREAM and CloverLeaf on a 120-core Granite Rapids server: the
+//! server of the slides on dynamic memory interleaving.
 //!
 //! The published logs have runtimes and counted traffic at several weights. The model is fitted
 //! only to the runs with all pages on DRAM, and predicts the speed-ups at the other weights.
@@ -25,7 +25,7 @@ use std::collections::BTreeSet;
 
 pub(super) const NAME: &str = "gnr120-interleaving";
 
-/// Progress steps: one for each workload.
+/// Number of progress steps: one for each workload.
 pub(super) const STEPS: u64 = WORKLOADS.len() as u64;
 
 const TITLE: &str = "STREAM and CloverLeaf at static weights, predicted from DRAM-only runs";
@@ -33,7 +33,7 @@ const SOURCE: &str = "published raw logs of the authors of DMI, spring 2025: 120
                       Rapids, 12 x DDR5, 8 x CZ122";
 const COUNTERS: &str = include_str!("../../../reproduce/gnr120-interleaving/counters.csv");
 
-/// The workloads with runs at several weights.
+/// The workloads that the logs have at several weights.
 const WORKLOADS: [&str; 2] = ["stream", "cloverleaf"];
 
 #[derive(Deserialize)]
@@ -55,8 +55,8 @@ impl CounterRow {
 }
 
 /// Largest relative difference at which the predicted and the counted traffic count as equal. If
-/// both are equal and the speed-up has an error, the predicted traffic is not the cause of the
-/// error: the program's result did not follow its traffic.
+/// they are equal although the predicted speed-up has an error, the predicted traffic is not the
+/// cause of the error: the program's result did not follow its traffic.
 const SAME_TRAFFIC: f64 = 0.03;
 
 /// The measured and the predicted speed-up of a workload with `local_pct` percent of its pages on
@@ -72,8 +72,8 @@ fn published() -> Result<Vec<CounterRow>, Failure> {
     table("counters.csv", COUNTERS)
 }
 
-/// Pairs of a workload and a number of threads for which the logs have a run with static weights
-/// and some pages on the expanders.
+/// Returns the pairs of a workload and a number of threads for which the logs have a run with
+/// static weights and some pages on the expanders.
 pub(super) fn static_runs() -> Result<BTreeSet<(String, u32)>, Failure> {
     let rows = published()?.into_iter().filter(|row| row.local_pct < 100);
     Ok(rows.map(|row| (row.workload, row.threads)).collect())
@@ -135,8 +135,8 @@ pub(super) fn reproduce(progress: &dyn Progress) -> Result<StudyDocument, Failur
     Ok(study)
 }
 
-/// Explains the error of a speed-up: compares the `counted` traffic with the predicted traffic
-/// `ours`, each relative to the traffic with DRAM only.
+/// Explains the error of a predicted speed-up. `published` is the measured speed-up. The traffics
+/// `counted` and `ours` (predicted) are relative to the traffic with DRAM only.
 fn reason(published: f64, [counted, ours]: [f64; 2]) -> String {
     if (ours / counted - 1.0).abs() <= SAME_TRAFFIC {
         return format!(

@@ -1,4 +1,5 @@
-//! Intel Memory Drive Technology: DRAM as a cache of Optane drives, for scientific programs.
+//! Reproduces the paper on Intel Memory Drive Technology: DRAM as a cache of Optane drives, for
+//! scientific programs.
 //!
 //! The paper compares a node of 256 GB of DRAM and four Optane drives with a node of 1536 GB of
 //! DRAM. This module computes the paper's figures with the planner (`interleaf_extend_forecast`).
@@ -30,7 +31,7 @@ use serde::Deserialize;
 
 pub const NAME: &str = "imdt";
 
-/// Progress steps: one for each workload.
+/// Number of progress steps: one for each workload.
 pub(super) const STEPS: u64 = 11;
 
 const TITLE: &str = "Intel Memory Drive Technology: efficiency of DRAM as a cache of Optane drives";
@@ -39,14 +40,15 @@ const SOURCE: &str = "Mironov, Alexeev, Mulligan, D'mello, Kudryavtsev: Evaluati
 const EFFICIENCY: &str = include_str!("../../../reproduce/imdt/efficiency.csv");
 const WORKLOADS: &str = include_str!("../../../reproduce/imdt/workloads.csv");
 
-/// Footprints at which the efficiency is computed, as multiples of the node's DRAM, which is the
-/// cache.
+/// Footprints at which the efficiency is computed, as multiples of the cache, which is the DRAM of
+/// the node with drives.
 const RATIOS: [f64; 9] = [0.25, 0.5, 1.0, 1.25, 1.5, 1.95, 2.0, 3.0, 4.0];
 
-/// Degrees of the polynomial workloads in figure 2. A higher degree needs more operations per byte.
+/// Degrees of the polynomial workloads in the paper's figure 2. A higher degree needs more
+/// operations per byte.
 const DEGREES: [u32; 9] = [16, 64, 128, 256, 512, 768, 1024, 2048, 8192];
 
-/// The degree of the polynomial workloads in the study's rows.
+/// The degree for which the study's rows have the polynomial workloads.
 const DEGREE: u32 = 1024;
 
 /// A row of `efficiency.csv`: the published efficiency of a workload at a footprint, or a published
@@ -67,7 +69,7 @@ impl PublishedEfficiency {
         f64::midpoint(self.low, self.high)
     }
 
-    /// The published figure, or the published range, as text.
+    /// Formats the published figure, or the published range.
     fn text(&self) -> String {
         match self.low == self.high {
             true => number(self.low),
@@ -76,8 +78,8 @@ impl PublishedEfficiency {
     }
 }
 
-/// An ordering that the paper states: `first` is more efficient than `second`. Both are pairs of
-/// the key of a workload and the ratio of its footprint to DRAM.
+/// An ordering that the paper states: the workload `first` is more efficient than the workload
+/// `second`. Each is a pair: the workload's key, and the ratio of its footprint to DRAM.
 struct Ordering {
     words: &'static str,
     first: (&'static str, f64),
@@ -96,9 +98,10 @@ const fn ordering(
     Ordering { words, first, second, least }
 }
 
-/// The comparisons of efficiencies in the text of the paper. Each has a description, the more
-/// efficient workload, the less efficient workload, and the least ratio of their efficiencies. Each
-/// workload has its footprint, in multiples of the DRAM of the node.
+/// The comparisons of efficiencies in the text of the paper. Each has the paper's statement, the
+/// more efficient workload, the less efficient workload, and the least ratio of the two
+/// efficiencies. A workload is a pair of its key and its footprint, in multiples of the node's
+/// DRAM.
 const ORDERINGS: [Ordering; 12] = [
     ordering("STREAM is the worst case: FFT", ("fft-3d", 4.0), ("stream", 1.95), 1.0),
     ordering("STREAM is the worst case: LU", ("lu", 1.25), ("stream", 1.95), 1.0),
@@ -177,8 +180,8 @@ fn compared(
     row.with_note(note).explained(|| reason(key, *ratio, ours < *low).into())
 }
 
-/// The reason for an error above 5 % of the efficiency predicted at the footprint `ratio`, in units
-/// of DRAM. `is_below` is true if the prediction is below the published range.
+/// Returns the reason for an error above 5 % of the efficiency that is predicted at the footprint
+/// `ratio`, in units of DRAM. `is_below` is true if the prediction is below the published range.
 fn reason(key: &str, ratio: f64, is_below: bool) -> &'static str {
     match (key, ratio > 1.0, is_below) {
         ("stream", true, _) => {
@@ -215,7 +218,8 @@ fn reason(key: &str, ratio: f64, is_below: bool) -> &'static str {
     }
 }
 
-/// Figure 2 as tables, for one stream and for two streams: efficiency by degree and footprint.
+/// Returns the paper's figure 2 as tables, one for one stream and one for two streams: the
+/// efficiency by degree and footprint.
 fn degrees(predicted: &[Predicted]) -> Vec<TableDocument> {
     let of = |key: &str, streams: &str| {
         let polynomial = predicted.iter().find(|it| it.key == key)?;
@@ -240,8 +244,8 @@ fn degrees(predicted: &[Predicted]) -> Vec<TableDocument> {
     streams.into_iter().filter_map(|(key, streams)| of(key, streams)).collect()
 }
 
-/// A table of the orderings that the paper states, and whether each holds for the predicted
-/// efficiencies.
+/// Returns a table that lists the orderings that the paper states, and for each whether it holds
+/// for the predicted efficiencies.
 fn orderings(predicted: &[Predicted]) -> TableDocument {
     let of = |(key, ratio): (&str, f64)| {
         let found = predicted.iter().find(|it| it.key == key);

@@ -1,9 +1,9 @@
-//! Published studies, reproduced: each row has the published figure, our figure, and the error.
+//! Reproduces published studies: each row has the published figure, our figure, and the error.
 //!
 //! Each module is one study, except `coverage` and `published`, which several studies use. A study
 //! reads the published tables in `reproduce/`, which are built into the program. It computes each
-//! published figure with the model or the simulator, and returns a [`StudyDocument`].
-//! [`reproduce`] runs a study by name.
+//! published figure with the model or the simulator, and returns a [`StudyDocument`]. [`reproduce`]
+//! runs a study by name.
 
 #![forbid(unsafe_code)]
 
@@ -65,7 +65,7 @@ pub const NAMES: [&str; STUDIES.len()] = [
 /// Reproduces the study `name`, or all studies if `name` is "all".
 ///
 /// # Errors
-/// A figure that cannot be computed, or a stop by `progress`.
+/// When a figure cannot be computed, or when `progress` stops the study.
 pub fn reproduce(name: &str, progress: &dyn Progress) -> Result<Vec<StudyDocument>, Failure> {
     let chosen = STUDIES.iter().filter(|study| name == "all" || study.name == name);
     let studies = chosen.map(|study| {
@@ -77,7 +77,7 @@ pub fn reproduce(name: &str, progress: &dyn Progress) -> Result<Vec<StudyDocumen
     studies
 }
 
-/// Reports `steps` more steps of a study. Fails if `progress` stopped the study.
+/// Reports that `steps` more steps of a study are done. Fails if `progress` stopped the study.
 fn advance(progress: &dyn Progress, steps: u64) -> Result<(), Failure> {
     progress.advance(steps);
     check(progress)
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    /// Counts steps, and stops the computation after the first step.
+    /// A `Progress` that counts steps, and stops the computation after the first step.
     #[derive(Default)]
     struct First(AtomicU64);
 

@@ -1,5 +1,5 @@
-//! Micron's technical report on MRDIMMs: figures 4 to 9 and the outlook on the second generation,
-//! by simulation of the modules command by command.
+//! Reproduces Micron's technical report on MRDIMMs: figures 4 to 9 and the outlook on the second
+//! generation. The modules are simulated command by command.
 //!
 //! The report's applications are predicted from demands that were fitted to runs on RDIMMs
 //! (`applications`).
@@ -28,7 +28,7 @@ use std::collections::BTreeMap;
 
 pub(super) const NAME: &str = "mrdimm";
 
-/// Progress steps: one for each simulated point.
+/// Number of progress steps: one for each simulated point.
 pub(super) const STEPS: u64 = 122;
 
 const TITLE: &str = "MRDIMMs beside RDIMMs, simulated command by command";
@@ -40,18 +40,19 @@ const CHANNELS: u32 = 12;
 const MIXES: [&str; 5] = ["R", "W3", "W2", "W5", "W10"];
 const DENSITIES: [&str; 3] = ["16Gb", "24Gb", "32Gb"];
 
-/// The sampled sub-channels, and the simulated accesses of each. A sample suffices because all
-/// sub-channels have equal load.
+/// `SAMPLE` lists the sub-channels that are simulated, and `ACCESSES` is the number of simulated
+/// accesses of each. A sample suffices because all sub-channels have equal load.
 const SAMPLE: [u32; 4] = [0, 7, 13, 18];
 const ACCESSES: u64 = 40_000;
 
-/// Offered loads of all channels together, GB/s, at which latency is simulated. The last load is
-/// the maximum bandwidth of RDIMMs with 32 Gb devices.
+/// Offered loads of all channels together, GB/s, at which latency is simulated. The last of these
+/// loads is the maximum bandwidth of RDIMMs with 32 Gb devices.
 const LOADS: [f64; 17] = [
     5.0, 50.0, 100.0, 150.0, 200.0, 250.0, 300.0, 350.0, 400.0, 450.0, 480.0, 500.0, 510.0, 520.0,
     530.0, 535.0, 540.0,
 ];
-/// A high load, and the load at which RDIMMs saturate (99 % of their maximum), GB/s.
+/// `HIGH` is a high load, and `SATURATED` the load at which RDIMMs saturate (99 % of their
+/// maximum), GB/s.
 const HIGH: f64 = 500.0;
 const SATURATED: f64 = 535.0;
 /// Loads at which power is compared, GB/s: about 1 GB/s per core, and a high load. For comparison:
@@ -79,14 +80,14 @@ struct ReportRow {
     high: f64,
 }
 
-/// The configuration of a simulated point: module, mix and load.
+/// The configuration of a simulated point: the module, the mix and the load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct ModulePoint {
     device: &'static str,
     density: &'static str,
     width: &'static str,
     mix: &'static str,
-    /// Offered load in MB/s; `None` for the maximum.
+    /// Offered load in MB/s; `None` for the maximum load.
     load: Option<u64>,
 }
 
@@ -120,9 +121,9 @@ impl Results {
     }
 
     fn below_204ns(&self, points: impl Iterator<Item = ModulePoint>) -> f64 {
-        // The fraction of all accesses at all loads, if each load runs for the same time. The
-        // number of accesses of a load is proportional to its bandwidth, so each load is weighted
-        // by its bandwidth.
+        // This is the fraction of the accesses at all loads together, if each load runs for the
+        // same time. The number of accesses at a load is proportional to its bandwidth, so each
+        // load is weighted by its bandwidth.
         let (mut below, mut all) = (0.0, 0.0);
         for (part, _) in points.filter_map(|point| self.0.get(&point)) {
             below += part.bandwidth_gbps * part.latency.part_below(204);
@@ -131,9 +132,9 @@ impl Results {
         below / all
     }
 
-    /// Returns the load above which `b` has less latency than `a`, interpolated between simulated
-    /// loads, GB/s: 0 if `b` never has more latency, infinite if `b` has more latency at the
-    /// highest load.
+    /// Returns the load, GB/s, above which `b` has less latency than `a`, interpolated between
+    /// simulated loads. Returns 0 if `b` never has more latency, and infinity if `b` has more
+    /// latency at the highest load.
     fn crossover(&self, a: ModulePoint, b: ModulePoint) -> f64 {
         let behind: Vec<f64> =
             LOADS.iter().map(|l| self.latency(b.at(*l)) - self.latency(a.at(*l))).collect();
@@ -143,7 +144,7 @@ impl Results {
     }
 }
 
-/// Returns all points to simulate.
+/// Returns all points that the study simulates.
 fn points() -> Vec<ModulePoint> {
     let mut points = vec![];
     for device in [RDIMM, MRDIMM, MRDIMM_4R] {
@@ -162,8 +163,8 @@ fn points() -> Vec<ModulePoint> {
     points
 }
 
-/// Returns two points at a load of `gbps`, both with modules of 64 GB: two ranks of x4 devices, and
-/// four ranks of x8 devices.
+/// Returns two points at a load of `gbps`, both with MRDIMMs of 64 GB: one with two ranks of x4
+/// devices, the other with four ranks of x8 devices.
 fn powered(gbps: f64) -> (ModulePoint, ModulePoint) {
     let narrow = ModulePoint::new(MRDIMM, "16Gb", "W3").at(gbps);
     (narrow, ModulePoint { device: MRDIMM_4R, width: "x8", ..narrow })
@@ -276,8 +277,8 @@ fn ours(results: &Results, key: &str) -> f64 {
     }
 }
 
-/// Returns a ratio of powers at a load of `gbps`: modules with four ranks of x8 devices, divided by
-/// modules with two ranks of x4 devices.
+/// Returns the power of modules with four ranks of x8 devices, divided by the power of modules with
+/// two ranks of x4 devices, at a load of `gbps`.
 fn power_ratio(results: &Results, gbps: f64) -> f64 {
     let (narrow, wide) = powered(gbps);
     results.power_w(wide) / results.power_w(narrow)
@@ -304,7 +305,7 @@ fn note(key: &str) -> Option<String> {
     Some(note)
 }
 
-/// Explains an error of more than 5 % of the simulated figure for the row `key`.
+/// Returns the explanation for an error of more than 5 % of the simulated figure in the row `key`.
 fn reason(results: &Results, key: &str) -> String {
     let (rdimm, mrdimm) =
         (ModulePoint::new(RDIMM, "32Gb", "R"), ModulePoint::new(MRDIMM, "32Gb", "R"));
@@ -374,7 +375,7 @@ fn remarks(results: &Results) -> Vec<String> {
 }
 
 /// Returns a table of the maximum bandwidth by module, density and mix: figures 4 to 6 of Micron's
-/// report, and the modules of the second generation.
+/// report, and the modules of the second generation, which the figures lack.
 fn maxima(results: &Results) -> TableDocument {
     let mut header: Vec<String> = vec!["module".into(), "density".into()];
     header.extend(MIXES.map(|mix| format!("{mix}, GB/s")));
@@ -393,7 +394,7 @@ fn maxima(results: &Results) -> TableDocument {
     TableDocument { title: "Maxima of twelve channels".into(), header, rows }
 }
 
-/// Returns a table of the bandwidth per watt and per data pin of each module.
+/// Returns a table of the bandwidth per watt and per data pin for each module.
 fn efficiency(results: &Results) -> TableDocument {
     let devices = [RDIMM, MRDIMM, MRDIMM_4R, GEN2, GEN2_4R];
     let rows = devices.map(|device| {

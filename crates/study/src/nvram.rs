@@ -1,5 +1,5 @@
-//! Slides on NVRAM cards, of DRAM with flash and of STT-MRAM alone: IOPS and latency of 4 KB random
-//! writes and reads by queue depth.
+//! Reproduces slides on NVRAM cards, of DRAM with flash and of STT-MRAM alone: IOPS and latency of
+//! 4 KB random writes and reads by queue depth.
 //!
 //! The slides print no number of the four comparisons, only their conclusions: "the same
 //! performance" and "almost the same latency". Here each conclusion is a range for the ratio of
@@ -23,7 +23,7 @@ use std::collections::BTreeMap;
 
 pub(super) const NAME: &str = "nvram";
 
-/// Progress steps: one for each simulated point.
+/// Number of progress steps: one for each simulated point.
 pub(super) const STEPS: u64 = (2 * 2 * DEPTHS.len() * 2 + 1) as u64;
 
 const TITLE: &str = "NVRAM cards of DRAM with flash and of STT-MRAM: IOPS and latency by depth";
@@ -34,7 +34,7 @@ const OUTSIDE: &str = include_str!("../../../reproduce/nvram/outside.csv");
 
 const DRAM: &str = "flashtec-dram";
 const MRAM: &str = "all-mram";
-/// The name of the card with MRAM devices of 1 Gb, as on nvNITRO cards.
+/// The built-in card with MRAM devices of 1 Gb, as on nvNITRO cards.
 const MRAM_1GB: &str = "all-mram-1gb";
 
 const DEPTHS: [u32; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
@@ -56,7 +56,8 @@ struct Conclusion {
     words: String,
 }
 
-/// A simulated point: card, access and depth, with or without the limits of the card's memory.
+/// A simulated point: the card, the access and the queue depth. If `is_memory_ideal` is true, the
+/// card's memory does not limit the card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct CardPoint {
     card: &'static str,
@@ -65,7 +66,8 @@ struct CardPoint {
     is_memory_ideal: bool,
 }
 
-/// The result of a simulated point: IOPS, mean latency, and the component that limits the card.
+/// The result of a simulated point: IOPS, mean latency, and the name of the component that limits
+/// the card.
 struct Simulated {
     iops: f64,
     latency_us: f64,
@@ -79,8 +81,8 @@ impl CardResults {
         self.0.get(&CardPoint::new(card, access, depth))
     }
 
-    /// The IOPS or the latency of the MRAM card, as given by `of`, divided by the same quantity of
-    /// the DRAM card.
+    /// Returns the ratio of the MRAM card to the DRAM card in the quantity that `of` returns: IOPS
+    /// or latency.
     fn ratio(
         &self,
         access: Access,
@@ -158,8 +160,8 @@ pub(super) fn reproduce(progress: &dyn Progress) -> Result<StudyDocument, Failur
     Ok(study)
 }
 
-/// All points to simulate: each combination of card, access and queue depth, with and without the
-/// limits of the card's memory, and one point of the card [`MRAM_1GB`].
+/// Returns all points that the study simulates: each combination of card, access and queue depth,
+/// with and without the limits of the card's memory, and one point of the card [`MRAM_1GB`].
 fn points() -> Vec<CardPoint> {
     let mut points = vec![];
     for card in [DRAM, MRAM] {
@@ -174,7 +176,7 @@ fn points() -> Vec<CardPoint> {
     points
 }
 
-/// The access and the quantity (latency or IOPS) that the conclusion with the key `key` is about.
+/// Returns the access and the quantity (latency or IOPS) that the conclusion `key` is about.
 fn quantity(key: &str) -> (Access, fn(&Simulated) -> f64) {
     let access = if key.ends_with("write") { Access::RandomWrite } else { Access::RandomRead };
     if key.starts_with("latency") {
@@ -184,8 +186,8 @@ fn quantity(key: &str) -> (Access, fn(&Simulated) -> f64) {
     }
 }
 
-/// A row that compares a conclusion with the simulated ratio of both cards at a queue depth. If the
-/// ratio is outside the published range, a run without the limits of the card's memory shows
+/// Makes a row that compares a conclusion with the simulated ratio of both cards at a queue depth.
+/// If the ratio is outside the published range, a run without the limits of the card's memory shows
 /// whether the memory is the cause.
 fn compared(results: &CardResults, conclusion: &Conclusion, depth: u32) -> ReproduceRow {
     let (access, of) = quantity(&conclusion.key);
@@ -206,8 +208,8 @@ fn compared(results: &CardResults, conclusion: &Conclusion, depth: u32) -> Repro
     row.with_note(format!("{words}; {cause}: with memories without limits the ratio is {ideal}"))
 }
 
-/// Rows of the IOPS and latency of both cards at each queue depth. These rows have no published
-/// number, because the slides plot IOPS and latency without printing numbers.
+/// Makes rows of the IOPS and the latency of both cards at each queue depth. These rows have no
+/// published number, because the slides plot IOPS and latency without printing numbers.
 fn unprinted(results: &CardResults) -> Vec<ReproduceRow> {
     let mut rows = vec![];
     for (access, name, page) in
@@ -234,7 +236,8 @@ fn unprinted(results: &CardResults) -> Vec<ReproduceRow> {
     rows
 }
 
-/// A sentence for each conclusion of the slides: at how many queue depths the conclusion holds.
+/// Returns a sentence for each conclusion of the slides, with the number of queue depths at which
+/// the conclusion holds.
 fn remarks(conclusions: &[Conclusion], study: &StudyDocument) -> Vec<String> {
     let mut remarks: Vec<String> = conclusions
         .iter()

@@ -1,10 +1,10 @@
-//! The published tables in `reproduce/`, and statistics of the errors.
+//! Parses the published tables in `reproduce/`, and computes statistics of errors.
 
 use interleaf_console::Failure;
 use interleaf_model::weights::Weights;
 use serde::de::DeserializeOwned;
 
-/// Parses a built-in table: CSV, with comment lines that begin with `#`.
+/// Parses a built-in table in CSV, whose comment lines begin with `#`.
 pub(super) fn table<T: DeserializeOwned>(name: &str, text: &str) -> Result<Vec<T>, Failure> {
     let reader = csv::ReaderBuilder::new().comment(Some(b'#')).from_reader(text.as_bytes());
     reader.into_deserialize().collect::<Result<_, _>>().map_err(|why: csv::Error| {
@@ -24,14 +24,15 @@ pub(super) fn mean_and_max(errors: &[f64]) -> (f64, f64) {
     (mean, errors.iter().fold(0.0, |most: f64, error| most.max(error.abs())))
 }
 
-/// Returns the constant with the least mean relative error to `values`, and the constant's error:
-/// the baseline that a prediction must beat.
+/// Returns the constant that predicts `values` with the least mean relative error, and this error:
+/// the baseline that a real prediction must beat.
 pub(super) fn best_constant(values: &[f64]) -> (f64, f64) {
     let error = |constant: f64| {
         values.iter().map(|value| (constant / value - 1.0).abs()).sum::<f64>() / values.len() as f64
     };
-    // The sum of the relative errors is piecewise linear in the constant, so its minimum is where
-    // the constant equals one of the values. Only the values are tried.
+    // As a function of the constant, the sum of the relative errors is piecewise linear and bends
+    // only where the constant equals one of the values. So its minimum is at one of the values, and
+    // only the values are tried.
     let candidates = values.iter().map(|value| (*value, error(*value)));
     candidates.min_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or((1.0, 0.0))
 }

@@ -1,5 +1,5 @@
-//! Servers with DDR4 and DDR5 RDIMMs: maxima and loaded latencies of the Mess benchmark, by
-//! simulation of the modules command by command.
+//! Reproduces servers with DDR4 and DDR5 RDIMMs: maxima and loaded latencies of the Mess benchmark.
+//! The modules are simulated command by command.
 //!
 //! All servers of Intel have the same constants of the controller. `devices/servers` has the
 //! constants of each server (outstanding lines, uncore latency, bandwidth of the fabric) and the
@@ -20,7 +20,7 @@ use serde::Deserialize;
 
 pub(super) const NAME: &str = "servers";
 
-/// Progress steps: one for each measured mix.
+/// Number of progress steps: one for each measured mix.
 pub(super) const STEPS: u64 = 37;
 
 const TITLE: &str =
@@ -28,20 +28,20 @@ const TITLE: &str =
 const SOURCE: &str = "published results of the Mess benchmark, multi-sequential traffic";
 const MESS: &str = include_str!("../../../reproduce/servers/mess.csv");
 
-/// The sampled sub-channels, and the simulated accesses of each. A sample suffices because all
-/// sub-channels have equal load.
+/// `SAMPLE` lists the sub-channels that are simulated, and `ACCESSES` is the number of simulated
+/// accesses of each. A sample suffices because all sub-channels have equal load.
 const SAMPLE: [u32; 2] = [0, 5];
 const ACCESSES: u64 = 12_000;
 
 /// Loads at which latencies were measured, as fractions of the measured maximum.
 const LOADS: [f64; 4] = [0.25, 0.5, 0.75, 0.9];
 
-/// Read shares, in percent, that were used to choose constants of the controller and of servers. Of
-/// Zen 2 all shares from 50 % on were used.
+/// Read shares, in percent, of the measured mixes that were used to choose the constants of the
+/// controller and of the servers. For Zen 2, all shares from 50 % on were used.
 const FITTED: [u32; 14] = [50, 51, 58, 60, 64, 67, 70, 74, 80, 83, 90, 95, 98, 100];
 
-/// A row of the published results: maximum bandwidth, idle latency and loaded latencies of one
-/// server at one mix of reads and writes.
+/// A row of the published results: the maximum bandwidth, the idle latency and the loaded latencies
+/// of one server at one mix of reads and writes.
 #[derive(Deserialize)]
 struct Measured {
     server: String,
@@ -64,8 +64,8 @@ impl Measured {
     }
 }
 
-/// Simulated maximum bandwidth of a server, its idle latency (the mean latency at 2 % of the
-/// measured maximum), and its mean latencies at [`LOADS`].
+/// The simulated figures of a server: the maximum bandwidth, the idle latency (the mean latency at
+/// 2 % of the measured maximum), and the mean latencies at [`LOADS`].
 struct SimulatedServer {
     gbps: f64,
     idle_ns: f64,
@@ -127,7 +127,7 @@ fn simulated(row: &Measured) -> Result<SimulatedServer, Failure> {
     })
 }
 
-/// Runs the sampled sub-channels, and scales their bandwidth to all sub-channels.
+/// Simulates the sampled sub-channels, and scales their bandwidth to all sub-channels.
 fn run(setup: &Setup, offered_gbps: Option<f64>) -> ChannelResult {
     let parts = SAMPLE.map(|number| setup.part(number, offered_gbps, ACCESSES, &mut (), &|_| ()));
     let mut sum = ChannelResult::sum(&parts);
@@ -150,7 +150,7 @@ fn fitted_constants() -> Vec<String> {
     .into()
 }
 
-/// Explains an error above 5 % of a server's simulated maximum bandwidth.
+/// Returns the explanation for an error above 5 % of a server's simulated maximum bandwidth.
 fn reason_of_maximum(server: &str) -> String {
     match server {
         "cascade-lake" => {
@@ -163,8 +163,8 @@ fn reason_of_maximum(server: &str) -> String {
     .into()
 }
 
-/// Explains an error above 5 % of a server's simulated latency at the fraction `load` of the
-/// maximum.
+/// Returns the explanation for an error above 5 % of a server's simulated latency. `load` is the
+/// load of the latency, as a fraction of the measured maximum.
 fn reason_of_latency(row: &Measured, load: f64) -> String {
     match row.server.as_str() {
         "zen2" => {

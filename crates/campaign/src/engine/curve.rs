@@ -1,5 +1,5 @@
-//! Curves of loaded latency: a pointer chase measures the latency of memory while other threads
-//! load the memory of the same nodes.
+//! Measures curves of loaded latency: a pointer chase measures the latency of memory while other
+//! threads load the memory of the same nodes.
 
 use super::{
     Backing, Bench, NodeCpus, Stop, off_by, on_node, pattern_name, pinned, with_latency, with_rate,
@@ -27,12 +27,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// `TRIES` is the maximum number of attempts to reach a requested bandwidth. A bandwidth is reached
-/// if its relative error is at most `NEAR`.
+/// `TRIES` is the maximum number of points that are measured to reach a requested bandwidth. A
+/// bandwidth is reached if its relative error is at most `NEAR`.
 const TRIES: usize = 6;
 const NEAR: f64 = 0.02;
 
-/// The maximum number of points of a curve with automatic loads: `POINTS_MAX`, or
+/// The maximum number of points of a curve whose loads are chosen automatically: `POINTS_MAX`, or
 /// `QUICK_POINTS_MAX` with --quick.
 const POINTS_MAX: usize = 20;
 const QUICK_POINTS_MAX: usize = 8;
@@ -50,7 +50,7 @@ pub(crate) struct MeasuredMemory<'a> {
 }
 
 impl MeasuredMemory<'_> {
-    /// Returns the memory for a curve that is measured on one node.
+    /// Describes the memory for a curve that is measured on one node.
     pub(crate) fn node(node: u32) -> Self {
         Self { placement: on_node(node), method: Method::Pages, weights: None }
     }
@@ -79,8 +79,8 @@ impl MeasuredMemory<'_> {
     }
 }
 
-/// The results at one load: the latency that the pointer chase measures, and the bandwidth of the
-/// loading threads.
+/// The results at one load: the latency by the pointer chase, and the bandwidth of the loading
+/// threads.
 struct LoadResult {
     latency_ns: Spread,
     program_gbps: f64,
@@ -112,7 +112,7 @@ impl Bench<'_> {
         }
     }
 
-    /// Measures a curve of loaded latency, one point for each load, and adds the points to the
+    /// Measures a curve of loaded latency, with one point for each load, and adds the points to the
     /// record.
     pub(crate) fn curve(
         &self,
@@ -143,7 +143,7 @@ impl Bench<'_> {
             let counted = || self.counted.during(|| pinned(chases, at_load));
             let ((found, measured_gbps), contamination, took_s) = self.watched(|| Ok(counted()))?;
             let found = found?;
-            // The bandwidth of the chase, which reads one line in each latency, GB/s.
+            // The bandwidth of the chase, GB/s: it reads one line in the time of each latency.
             let chased = LINE_BYTES as f64 / found.latency_ns.median.max(1e-3);
             let median = found.program_gbps + chased;
             points.push(Loaded {
@@ -159,7 +159,8 @@ impl Bench<'_> {
             let delay_ns = team.map(|(_, delay)| delay.as_nanos() as f64);
             self.add(document, MeasuredPoint { delay_ns, modelled_gbps, measured_gbps, ..point })
         };
-        // The first point is measured before the loading threads start: only the chase runs.
+        // The first point is measured before the loading threads start, so that only the chase
+        // runs.
         measure(None, &mut points)?;
         let team = Team::start_in(&self.load(load, traffic), regions)?;
         let mut at = |pause: Duration, points: &mut Vec<Loaded>| {
@@ -196,8 +197,8 @@ impl Bench<'_> {
     }
 }
 
-/// A function that measures a point with a pause of the loading threads. It gets the pause and the
-/// list of points, and appends the new point to the list.
+/// A function that measures a point with a given pause of the loading threads. It gets the pause
+/// and the list of points, and appends the new point to the list.
 type MeasureAtPause<'a> = dyn FnMut(Duration, &mut Vec<Loaded>) -> Result<(), Stop> + 'a;
 
 /// Calls [`reach`] for each of the bandwidths `rates`. Returns the warnings about bandwidths that
@@ -216,9 +217,9 @@ fn reach_all(
 
 /// Tries to reach the bandwidth `target_gbps`: measures points at pauses that are interpolated
 /// between the measured points. Stops when a point has the target bandwidth, after [`TRIES`]
-/// points, or when the interpolation gives no new pause: the chase alone may have more bandwidth
-/// than the target, or noise may change the order of the points. Returns a warning with the nearest
-/// bandwidth if no point has the target bandwidth.
+/// points, or when the interpolation gives no new pause. It gives none if the chase alone has more
+/// bandwidth than the target, or if noise changes the order of the points. Returns a warning with
+/// the nearest bandwidth if no point has the target bandwidth.
 fn reach(
     target_gbps: f64,
     points: &mut Vec<Loaded>,
@@ -254,7 +255,7 @@ fn nanoseconds(pause: f64) -> Duration {
 }
 
 /// Measures the latency of the chase while the threads of `team` load the memory, and the bandwidth
-/// of these threads. If `team` is `None`, only the chase runs. The measurement stops if `stop` is
+/// of these threads. If `team` is `None`, only the chase runs. The measurement stops when `stop` is
 /// set.
 fn at_load(
     chase: &mut Chase,
@@ -280,7 +281,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
-    /// The bandwidth of the chase alone, GB/s. No pause of the loading threads reduces it.
+    /// The bandwidth of the chase alone, GB/s, which no pause of the loading threads reduces.
     const CHASE_GBPS: f64 = 0.7;
 
     fn measured(pause_ns: f64) -> Loaded {
@@ -288,7 +289,8 @@ mod tests {
         Loaded { pause_ns, bandwidth_gbps, latency_ns: 100.0 + bandwidth_gbps }
     }
 
-    /// Measures `points`, and then tries to reach `target_gbps`.
+    /// Tries to reach `target_gbps`, starting from the measured points `points`. Returns the
+    /// warning and all points.
     fn reached(target_gbps: f64, mut points: Vec<Loaded>) -> (Option<Warning>, Vec<Loaded>) {
         let mut at = |pause: Duration, points: &mut Vec<Loaded>| {
             points.push(measured(pause.as_nanos() as f64));
@@ -308,7 +310,8 @@ mod tests {
             let last = points.last().unwrap().bandwidth_gbps;
             assert!(warning.is_none() && (last / target - 1.0).abs() <= NEAR, "{last}, {target}");
         }
-        // The target of 0.1 GB/s cannot be reached, because the chase alone has more bandwidth.
+        // The target of 0.1 GB/s cannot be reached, because the chase alone has more bandwidth. The
+        // nearest bandwidth must be that of the chase.
         let (warning, points) = reached(0.1, ends());
         let Some(Warning::RateNotReached { nearest_gbps, .. }) = warning else {
             panic!("{points:?}")
@@ -317,7 +320,8 @@ mod tests {
             (nearest_gbps - CHASE_GBPS).abs() < 0.01 && points.len() <= 2 + TRIES,
             "{points:?}"
         );
-        // Because of noise, the point with the longer pause has the higher bandwidth.
+        // In these points, noise gives the point with the longer pause the higher bandwidth. The
+        // target cannot be reached, and no further point must be measured.
         let noisy = vec![measured(0.0), Loaded { bandwidth_gbps: 50.0, ..measured(8000.0) }];
         let expected = Warning::RateNotReached {
             target_gbps: 20.0,

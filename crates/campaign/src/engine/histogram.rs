@@ -1,4 +1,4 @@
-//! The distribution of the latency of single accesses, idle and under load.
+//! Measures the distribution of the latency of single accesses, idle and under load.
 
 use super::{Bench, NodeCpus, Stop, interleave, on_node, pattern_name, pinned, with_rate};
 use crate::task::Loads;
@@ -24,13 +24,13 @@ use std::time::{Duration, Instant};
 const SAMPLES: u64 = 4_000_000;
 const QUICK_SAMPLES: u64 = 500_000;
 
-/// Default pauses of each loading thread, ns, after each group of 32 lines that it accesses
+/// Default pauses, ns, of each loading thread after each group of 32 lines that it accesses
 /// (`team::GROUP_LINES`): 700 gives a moderate load, 0 the maximum load.
 const DELAYS_NS: [u64; 2] = [700, 0];
 
 impl Bench<'_> {
-    /// Samples the idle latency of single accesses. If there are CPUs besides the chasing CPU, also
-    /// samples the latency at each load, with these CPUs loading the memory.
+    /// Samples the idle latency of single accesses. If there are CPUs besides the CPU of the chase,
+    /// also samples the latency at each load, while these CPUs load the memory.
     pub(crate) fn histograms(
         &self,
         cpus: &NodeCpus,
@@ -114,8 +114,8 @@ impl Bench<'_> {
 
 fn histogram_document(found: &Histogram) -> HistogramDocument {
     let mut bins = found.filtered.bins.clone();
-    // The last bin counts all latencies beyond the range of the other bins. The last bin is kept,
-    // and the empty bins right before it are omitted.
+    // The last bin counts all latencies beyond the range of the other bins. It is kept, and the
+    // empty bins right before it are omitted.
     let above = bins.pop().unwrap_or(0);
     while bins.last() == Some(&0) {
         bins.pop();

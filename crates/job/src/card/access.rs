@@ -13,10 +13,11 @@ use interleaf_card::{
 };
 use interleaf_console::Failure;
 
-/// The options of loads and stores to the BAR; `None` for a job that uses NVMe.
+/// Returns the options of loads and stores to the BAR; `None` for a job that uses NVMe.
 ///
 /// # Errors
-/// The first option that has no meaning for the kind of access (`--access`).
+/// When an option has no meaning for the kind of access (`--access`). The error names the first
+/// one.
 pub(super) fn memory_options(job: &CardJob) -> Result<Option<MemoryOptions>, Failure> {
     let Some(initiator) = job.initiator else {
         return match job.fsync {
@@ -49,7 +50,7 @@ pub(super) fn memory_options(job: &CardJob) -> Result<Option<MemoryOptions>, Fai
     Ok(Some(MemoryOptions { initiator, fsync: job.fsync }))
 }
 
-/// Simulates a job of loads and stores.
+/// Simulates a fio job of loads and stores to the BAR.
 pub(super) fn simulated(
     card: &Card,
     job: &Job,

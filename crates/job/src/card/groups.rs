@@ -1,4 +1,5 @@
-//! The loads of NVRAM cards: groups of fio jobs, from the options or from job files.
+//! The loads of NVRAM cards: groups of fio jobs, from the options of the command line or from job
+//! files.
 
 use super::CardJob;
 use interleaf_card::{
@@ -15,20 +16,21 @@ use interleaf_card::{
 };
 use interleaf_console::Failure;
 
-/// The defaults of `--curves`: the queue depths that are simulated if no depth is given, and the
-/// patterns that are simulated if no pattern is given. With job files, no defaults apply.
+/// The defaults of `--curves`: the queue depths that are simulated if the user gives no depth, and
+/// the patterns that are simulated if the user gives no pattern. With job files, these defaults do
+/// not apply.
 const CURVE_DEPTHS: [u32; 9] = [1, 2, 4, 8, 16, 32, 64, 128, 256];
 const CURVE_PATTERNS: [Access; 3] = [Access::RandomRead, Access::RandomMixed, Access::RandomWrite];
 
-/// Jobs of fio that run at the same time and load one card together.
+/// Fio jobs that run at the same time and load one card together.
 pub(super) struct Group {
     /// The 1-based number of the group in the document.
     pub(super) number: u32,
     pub(super) jobs: Vec<Job>,
 }
 
-/// Returns the groups of fio jobs of `job`, checked against each card. With `memory`, the fio jobs
-/// are loads and stores to the BAR.
+/// Returns the groups of fio jobs of `job`, checked against each card. If `memory` is given, the
+/// fio jobs do loads and stores to the BAR.
 pub(super) fn groups(job: &CardJob, memory: Option<&MemoryOptions>) -> Result<Vec<Group>, Failure> {
     let (cards, files) = (&job.cards, &job.files);
     let bs = job.options.bs.or(memory.map(MemoryOptions::block_bytes));
@@ -63,7 +65,7 @@ pub(super) fn groups(job: &CardJob, memory: Option<&MemoryOptions>) -> Result<Ve
                 match check(&jobs) {
                     Ok(()) => found.push(jobs),
                     // A default depth that a card does not allow is left out of the curves. A depth
-                    // that the user gave is an error.
+                    // that the user gave and the card does not allow is an error.
                     Err(why) if !found.is_empty() && job.depths.is_none() && is_depth(&why) => {}
                     Err(why) => return Err(of_option(why)),
                 }
@@ -78,8 +80,9 @@ pub(super) fn groups(job: &CardJob, memory: Option<&MemoryOptions>) -> Result<Ve
     Ok(found.into_iter().enumerate().map(number).collect())
 }
 
-/// Checks that each point of the groups is a point of a curve. Jobs that run together share the
-/// bandwidth of the card, and a job with a rate does not reach the bandwidth of its depth.
+/// Checks that each fio job of the groups can be a point of a curve. Neither a fio job that runs
+/// together with another nor a fio job with a rate can: the first shares the bandwidth of the card,
+/// and the second does not reach the bandwidth of its depth.
 pub(super) fn check_curves(groups: &[Group]) -> Result<(), Failure> {
     for Group { jobs, .. } in groups {
         if let [first, second, ..] = &jobs[..] {
@@ -109,7 +112,7 @@ pub(super) fn check_curves(groups: &[Group]) -> Result<(), Failure> {
     }
 }
 
-/// The seed of all groups. Fails if two groups have different seeds.
+/// Returns the seed of all groups. Fails if two groups have different seeds.
 pub(super) fn seed(groups: &[Group]) -> Result<u64, Failure> {
     let of = |group: &Group| group.jobs.iter().find_map(|job| job.seed).unwrap_or(SEED);
     let differs = groups.windows(2).find(|pair| of(&pair[0]) != of(&pair[1]));
@@ -127,7 +130,8 @@ pub(super) fn seed(groups: &[Group]) -> Result<u64, Failure> {
     ))
 }
 
-/// The options of `interleaf simulate card` that simulate only `job`, without the option `--card`.
+/// Formats the options of `interleaf simulate card` that simulate only `job`, without the option
+/// `--card`.
 pub(super) fn options(job: &Job, initiator: Option<Initiator>) -> String {
     let mut text = initiator.map_or(String::new(), |it| format!("--access {} ", it.name()));
     text += &format!("--rw {} --bs {} --iodepth {}", job.rw.name(), job.bs, job.iodepth);
@@ -149,7 +153,8 @@ pub(super) fn options(job: &Job, initiator: Option<Initiator>) -> String {
     text
 }
 
-/// Formats a time of fio, which is a whole number of microseconds.
+/// Formats a time with the largest unit of fio in which it is a whole number. `ns` is a whole
+/// number of microseconds.
 fn time(ns: u64) -> String {
     let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1000, "us")];
     let (unit, name) =
@@ -161,13 +166,13 @@ fn is_depth(why: &OptionError) -> bool {
     why.option == "iodepth"
 }
 
-/// Converts checked jobs of fio to the load that is simulated on `card`.
+/// Converts the checked fio jobs `jobs` to the load that is simulated on `card`.
 pub(super) fn load(jobs: &[Job], card: &Card) -> Result<Load, Failure> {
     fio::load::load(jobs, card).map_err(of_option)
 }
 
-/// Converts the error of a job file, or of an option of the command line that replaced an option of
-/// the file, to a failure.
+/// Converts the error of a job file to a failure. The cause may also be an option of the command
+/// line that replaced an option of the file.
 fn of_job(why: JobError) -> Failure {
     match why {
         JobError::File(why) => why.into(),
@@ -175,8 +180,8 @@ fn of_job(why: JobError) -> Failure {
     }
 }
 
-/// Converts the error of an option of fio to a failure that names the option of the command line:
-/// `rate_iops` becomes `--rate-iops`.
+/// Converts the error of an option of fio to a failure that names the corresponding option of the
+/// command line: `rate_iops` becomes `--rate-iops`.
 pub(super) fn of_option(why: OptionError) -> Failure {
     let option = match why.option {
         "randseed" => "seed".into(),

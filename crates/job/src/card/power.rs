@@ -15,9 +15,9 @@ use rayon::prelude::*;
 /// The moments at which the power fails.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Moments {
-    /// One moment, ns after the start of the measurement.
+    /// At one moment, in ns after the start of the measurement.
     At(u64),
-    /// A number of random moments in the run.
+    /// At this number of random moments in the run.
     Random(u32),
 }
 
@@ -25,7 +25,7 @@ pub enum Moments {
 /// not after the end of the group's measurement.
 ///
 /// # Errors
-/// A group has no writes, or a given moment is after the end of the group's measurement.
+/// When a group has no writes, or when a given moment is after the end of the group's measurement.
 pub(super) fn check_moments(moments: Option<Moments>, groups: &[Group]) -> Result<(), Failure> {
     let (option, moments) = match moments {
         Some(moments @ Moments::At(_)) => ("--power-fail-at", moments),
@@ -54,8 +54,9 @@ pub(super) fn check_moments(moments: Option<Moments>, groups: &[Group]) -> Resul
     Ok(())
 }
 
-/// Simulates the load of `group` once, and then a power failure at each moment of `moments` within
-/// this run. Returns the result of the load, and the combined result of all power failures.
+/// Simulates the load of `group` once, and then, for each of the `moments` of this run, a power
+/// failure at the moment. Returns the outcome of the load, and the combined result of all power
+/// failures.
 pub(super) fn simulated(
     card: &Card,
     group: &Group,

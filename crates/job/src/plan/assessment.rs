@@ -1,4 +1,4 @@
-//! Cost and energy of the configurations, the Pareto fronts and the recommendation.
+//! Computes the cost and energy of the configurations, the Pareto fronts and the recommendation.
 
 use super::{
     PlanJob,
@@ -12,7 +12,7 @@ use interleaf_model::{
 use interleaf_record::plan::Goal;
 use std::collections::BTreeMap;
 
-/// One configuration with its merits, its costs, its place on the Pareto fronts, and the
+/// One configuration with its merits, its costs, its membership of the Pareto fronts, and the
 /// configuration that dominates it.
 pub(super) struct Assessed {
     pub(super) merits: Merits,
@@ -50,7 +50,7 @@ pub(super) fn assess(
     assess_at(job, predictions, assumed, &Prices::default())
 }
 
-/// Assesses all configurations with the job's prices multiplied by the factors `prices`.
+/// Assesses all configurations at the job's prices, multiplied by the factors `prices`.
 pub(super) fn assess_at(
     job: &PlanJob<'_>,
     predictions: &Predictions,
@@ -80,9 +80,9 @@ pub(super) fn assess_at(
     Assessment { rows, recommended }
 }
 
-/// Among the `eligible` configurations, marks the configurations on the Pareto fronts and the
-/// dominated configurations. Returns the index of the recommended configuration; `None` if no
-/// configuration is eligible.
+/// Among the `eligible` configurations, marks those on the Pareto fronts and those that another
+/// configuration dominates. Returns the index of the recommended configuration in `rows`; `None` if
+/// no configuration is eligible.
 fn choose(job: &PlanJob<'_>, rows: &mut [Assessed], eligible: &[usize]) -> Option<usize> {
     let slowness = |row: &Assessed| 1.0 / row.merits.speed.mean;
     let by_cost: Vec<Losses> =
@@ -153,11 +153,11 @@ mod tests {
     };
     use proptest::prelude::*;
 
-    /// The performance of a configuration for a demand: speed, power if known, and whether the
-    /// memory holds the demand.
+    /// The performance of a configuration for a demand: the speed, the power if it is known, and
+    /// true if the memory holds the demand.
     type Program = (u8, Option<u8>, bool);
 
-    /// A configuration: its performance for each demand, its price, and whether it can be bought
+    /// A configuration: its performance for each demand, its price, and true if it can be bought
     /// already.
     type Alternative = (Vec<Program>, u8, bool);
 
@@ -231,7 +231,7 @@ mod tests {
         assess(&job, &predictions, &Assumed::default())
     }
 
-    /// Up to three demands, with their shares, on up to eleven configurations.
+    /// Generates up to three demands, with their shares, on up to eleven configurations.
     fn plans() -> impl Strategy<Value = (Vec<u8>, Vec<Alternative>)> {
         (1_usize..4).prop_flat_map(|demands| {
             let program = (1_u8..5, prop::option::of(1_u8..5), prop::bool::weighted(0.8));
@@ -298,8 +298,8 @@ mod tests {
 
     /// The plan recommends a configuration by its combined speed for two demands. The second
     /// configuration is faster than the baseline for the first demand, and slower for the second
-    /// demand: the plan recommends it if the shares of the demands are 4:1, but not with equal
-    /// shares. The third configuration is faster than the baseline for both demands, but the plan
+    /// demand: the plan recommends it if the shares of the demands are 4:1, but not if they are
+    /// equal. The third configuration is faster than the baseline for both demands, but the plan
     /// never recommends it, because its memory does not hold the second demand.
     #[test]
     fn all_demands_decide() {
@@ -312,7 +312,8 @@ mod tests {
             assessed(&(shares.to_vec(), all.to_vec()), false, Goal::Value, false).recommended
         };
         // The second configuration has the combined speed 1 / (0.5 / 2 + 0.5 / 0.5) = 0.8 with
-        // equal shares. With shares of 4:1, its combined speed is 1 / (0.8 / 2 + 0.2 / 0.5) = 1.25.
+        // equal shares, below the baseline's 1. With shares of 4:1, its combined speed is 1 / (0.8
+        // / 2 + 0.2 / 0.5) = 1.25.
         assert_eq!(chosen([1, 1]), Some(0));
         assert_eq!(chosen([4, 1]), Some(1));
     }

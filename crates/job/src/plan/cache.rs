@@ -1,4 +1,5 @@
-//! The speed of a demand whose memory does not fit: DRAM is a cache over a drive.
+//! Computes the speed of a demand whose footprint does not fit into memory: DRAM is a cache over a
+//! drive.
 //!
 //! The demand makes the same accesses as with all pages in DRAM, spread over the footprint by the
 //! hotness of the pages. The hottest pages are in DRAM. Accesses to the other pages cause reads
@@ -24,11 +25,12 @@ use interleaf_model::{
     units::LINE_BYTES,
 };
 
-/// Number of budgets for which the miss curve has a point.
+/// Number of steps of equal size from no DRAM to the whole footprint, at which the miss curve has
+/// points.
 const STEPS: u64 = 64;
 
-/// The fraction of the accesses that go to the hottest pages of the footprint, if these pages are
-/// the fraction `pages` (0 to 1) of the footprint.
+/// Returns the fraction of the accesses that go to the hottest pages of the footprint, if these
+/// pages are the fraction `pages` (0 to 1) of the footprint.
 fn hit_share(hotness: Hotness, pages: f64) -> f64 {
     match hotness {
         Hotness::Uniform => pages,
@@ -44,8 +46,9 @@ fn hit_share(hotness: Hotness, pages: f64) -> f64 {
     }
 }
 
-/// The miss curve: the traffic of the drive, by the size of the DRAM (the budget). The traffic is
-/// of a fixed amount of work: the work that takes a second with all pages in DRAM.
+/// Returns the miss curve of a demand: the bytes that the drive transfers, by the size of the DRAM
+/// (the budget). The bytes are those of a fixed amount of work: the work that takes a second with
+/// all pages in DRAM.
 fn curve(demand: &Demand, mix: Mix, dram_gbps: f64, footprint_bytes: u64) -> MissCurve {
     let amplification = if mix.random() { PAGE_BYTES / LINE_BYTES } else { 1.0 };
     let point = |step: u64| {
@@ -59,8 +62,8 @@ fn curve(demand: &Demand, mix: Mix, dram_gbps: f64, footprint_bytes: u64) -> Mis
     MissCurve::of_points(footprint_bytes, (0..STEPS).map(point).collect())
 }
 
-/// The speed with `budget_bytes` of DRAM as a cache over `drive`, divided by the speed with all
-/// data in DRAM.
+/// Returns the speed with `budget_bytes` of DRAM as a cache over `drive`, divided by the speed with
+/// all data in DRAM.
 pub(super) fn efficiency(
     demand: &Demand,
     dram_gbps: f64,

@@ -1,8 +1,9 @@
-//! The merits of a configuration for demands that run one after the other.
+//! Computes the merits of a configuration for demands that run one after the other.
 //!
 //! The share `s` of a demand is its part of the run time on the baseline. A configuration runs the
-//! demand at the speed `v`, relative to the baseline. The server then has the power `P`; on the
-//! baseline it has `P0`. For the work that takes a second on the baseline, the configuration takes
+//! demand at the speed `v`, relative to the baseline. While the demand runs, the configuration has
+//! the power `P` and the baseline the power `P0`. For the work that takes a second on the baseline,
+//! the configuration needs
 //!
 //! ```text
 //! time    sum(t), t = s / v              s    of all demands
@@ -14,8 +15,8 @@
 //! ```
 //!
 //! Example: demands with 60 % and 40 % of the time are 1.5 times and 1 times as fast. The work of a
-//! second takes 0.4 s + 0.4 s, so the combined speed is 1.25. At 800 W and 600 W the energy is
-//! 560 J, and the mean power 700 W.
+//! second takes 0.4 s + 0.4 s, so the combined speed is 1.25. At 800 W and 600 W the energy is 560
+//! J, and the mean power 700 W.
 //!
 //! Each demand has its own best weights. The errors of the predicted speeds mostly come from the
 //! same curves, so the errors have the same direction and do not cancel. Therefore the lower end of
@@ -29,48 +30,48 @@ use interleaf_model::predict::Estimate;
 /// server.
 #[derive(Clone, Debug)]
 pub(super) struct Predictions {
-    /// The demands' shares of the run time on the baseline.
+    /// For each demand, its share of the run time on the baseline configuration.
     pub(super) shares: Vec<f64>,
-    /// For each configuration, the performance of each demand in the order of the shares.
+    /// For each configuration, the performance of each demand, in the order of `shares`.
     pub(super) rows: Vec<Vec<Performance>>,
-    /// The index of the baseline in `rows`.
+    /// The index of the baseline configuration in `rows`.
     pub(super) baseline: usize,
 }
 
-/// The merits of a demand on a configuration.
+/// The merits of one demand on a configuration.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Alone {
-    /// Work per second relative to the baseline.
+    /// Work per second, relative to the baseline configuration.
     pub(super) speed: Estimate,
-    /// The time that the configuration takes for the demand's share of the work of a baseline
-    /// second, s.
+    /// Time that the configuration takes for the demand's part of a baseline second, s. A baseline
+    /// second is the work that takes a second on the baseline configuration.
     pub(super) time_s: f64,
     pub(super) power_w: Option<f64>,
     /// Energy of one run, or of one unit of work if the result is a rate, J.
     pub(super) energy_j: Option<f64>,
 }
 
-/// The merits of all demands on a configuration.
+/// The combined merits of all demands on a configuration.
 #[derive(Clone, Debug)]
 pub(super) struct Merits {
-    /// Work per second relative to the baseline.
+    /// Work per second, relative to the baseline configuration.
     pub(super) speed: Estimate,
     pub(super) power_w: Option<f64>,
-    /// Energy, J. With one demand, this is the energy of one run or unit of work. With several
-    /// demands, it is the energy of a baseline second: the work that takes a second on the
-    /// baseline.
+    /// Energy, J. With one demand, the energy of one run, or of one unit of work if the result is a
+    /// rate. With several demands, the energy of a baseline second: the work that takes a second on
+    /// the baseline.
     pub(super) energy_j: Option<f64>,
     pub(super) alone: Vec<Alone>,
 }
 
 impl Predictions {
-    /// True if the memory of the configuration at the index `at` holds each demand.
+    /// True if the memory of configuration `at` holds each demand. `at` is an index in `rows`.
     pub(super) fn fits(&self, at: usize) -> bool {
         self.rows[at].iter().all(|own| own.fits)
     }
 
-    /// The merits of the configuration at the index `at`. `power_w` returns the power of the server
-    /// for the performance of a demand.
+    /// Returns the merits of configuration `at`, an index in `rows`. `power_w` returns the power of
+    /// the server while it has the performance that a demand reaches on it.
     pub(super) fn merits(
         &self,
         at: usize,
@@ -95,7 +96,7 @@ impl Predictions {
         }
         let speed = |end: fn(&Estimate) -> f64| {
             let times = alone.iter().zip(&self.shares);
-            // The speed is a divisor, and the lower end of its interval may be 0.
+            // The interval's lower end may be 0, and the speed is a divisor here.
             let times = times.map(|(own, share)| share / end(&own.speed).max(f64::MIN_POSITIVE));
             1.0 / times.sum::<f64>()
         };
@@ -114,9 +115,9 @@ impl Predictions {
         }
     }
 
-    /// Returns a copy of the predictions with other shares of time: the share of the demand at the
-    /// index `at` is multiplied by `factor`, to at most 1, and the shares of the other demands are
-    /// scaled so that all shares sum to 1.
+    /// Returns a copy of the predictions with other shares of time. The share of demand `at` is
+    /// multiplied by `factor`, and is at most 1. The shares of the other demands are scaled so that
+    /// all shares sum to 1.
     pub(super) fn with_share(&self, at: usize, factor: f64) -> Self {
         let own = (self.shares[at] * factor).min(1.0);
         let others = (1.0 - own) / (1.0 - self.shares[at]);
@@ -141,8 +142,8 @@ mod tests {
         own.watts.map(|watts| watts.idle)
     }
 
-    /// Predictions for configurations that are given as the speed and power of each demand. The
-    /// first configuration is the baseline.
+    /// Returns predictions for configurations, each given as a pair of speed and power for each
+    /// demand. The first configuration is the baseline.
     fn predictions(shares: &[f64], rows: &[&[(f64, f64)]]) -> Predictions {
         let row = |row: &&[(f64, f64)]| row.iter().map(|own| performance(own.0, own.1)).collect();
         Predictions { shares: shares.into(), rows: rows.iter().map(row).collect(), baseline: 0 }
@@ -152,7 +153,7 @@ mod tests {
         (found / expected - 1.0).abs() < 1e-12
     }
 
-    /// The example in the header of this module.
+    /// Asserts the results of the example in the header of this module.
     #[test]
     fn the_combined_speed_is_the_harmonic_mean_by_the_shares() {
         let rows = [&[(10.0, 700.0), (2.0, 500.0)][..], &[(15.0, 800.0), (2.0, 600.0)]];
@@ -186,7 +187,7 @@ mod tests {
     proptest! {
         /// The combined speed is between the speeds of the demands. The combined energy relative to
         /// the baseline is between the relative energies of the demands. Two equal demands have the
-        /// merits of one of them alone.
+        /// combined merits of one such demand alone.
         #[test]
         fn equal_demands_are_like_one(
             (base, own) in ((0.1..9.0, 1.0..900.0), (0.1..9.0, 1.0..900.0)),

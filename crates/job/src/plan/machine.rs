@@ -1,4 +1,4 @@
-//! A server configuration that is planned, with its platform and its drive.
+//! A candidate of a plan: a server configuration with its platform and its drive.
 
 use crate::predict::weight_max;
 use interleaf_console::Failure;
@@ -9,24 +9,25 @@ use interleaf_model::{
     weights::Weights,
 };
 
-/// Maximum number of combinations of weights that are tried for a configuration. Three tiers allow
-/// weights from 0 to 10 (11^3 = 1331 combinations), four tiers weights up to 5, five tiers weights
-/// up to 3. `interleaf predict` tries ten times as many combinations, but a plan predicts each
-/// configuration some 70 times, because it varies the assumed figures.
+/// Maximum number of combinations of weights that a plan tries for a configuration. Three tiers
+/// allow weights from 0 to 10 (11^3 = 1331 combinations), four tiers weights up to 5, five tiers
+/// weights up to 3. `interleaf predict` tries ten times as many combinations, but a plan predicts
+/// each configuration about 70 times, because it varies the assumed figures.
 const RATIOS_MAX: u64 = 2048;
 
-/// A configuration, ready for predictions.
+/// A configuration with all files that it names, ready for predictions.
 pub(super) struct Candidate {
     pub(super) configuration: Configuration,
     pub(super) machine: Platform,
-    /// The drive that extends memory, if the configuration has a drive.
+    /// The drive that extends memory; `None` if the configuration has no drive.
     pub(super) drive: Option<Drive>,
-    /// The weights that are tried.
+    /// The weights that the plan tries.
     pub(super) ratios: Vec<Weights>,
 }
 
 impl Candidate {
-    /// Loads the platforms and the drive that `configuration` names.
+    /// Loads the platforms and the drive that `configuration` names, and chooses the weights to
+    /// try.
     pub(super) fn load(configuration: &Configuration) -> Result<Self, Failure> {
         let platform = interleaf_catalog::platform(&configuration.platform)
             .map_err(|why| why.within(&configuration.platform_place))?;

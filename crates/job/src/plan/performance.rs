@@ -1,5 +1,5 @@
-//! Speed and power of one configuration for a demand or a mix, and what limits the speed. Prices
-//! are not used here.
+//! Predicts the speed and the power of one configuration for a demand or a mix, and finds what
+//! limits the speed. Prices are not used here.
 
 use super::{cache, machine::Candidate};
 use interleaf_console::Failure;
@@ -16,8 +16,8 @@ use interleaf_model::{
     weights::Weights,
 };
 
-/// To find what limits the speed, the bandwidth of each used tier in turn is multiplied by this
-/// factor, and then the latency of all tiers is divided by it.
+/// Factor of the changes by which the limit of the speed is found: the bandwidth of each used tier
+/// in turn is multiplied by it, and then the latency of all tiers is divided by it.
 const STEP: f64 = 1.1;
 
 /// The traffic whose speed is predicted: a mix or a demand.
@@ -27,7 +27,7 @@ pub(super) enum Source<'a> {
 }
 
 impl Source<'_> {
-    /// The name of the mix or of the demand, and the unit of its result.
+    /// Returns the name of the mix or of the demand, and the unit of its result.
     pub(super) fn name_and_unit(&self) -> (String, String) {
         match self {
             Self::Mix(mix) => (mix.to_string(), "GB/s".into()),
@@ -48,17 +48,18 @@ impl Source<'_> {
         }
     }
 
-    /// True if the result is a time: lower is better.
+    /// True if the result is a time, so that a lower result is better.
     fn is_time(&self) -> bool {
         matches!(self, Self::Demand { demand, .. } if demand.metric == Metric::Runtime)
     }
 }
 
-/// Assumed figures of all configurations, which the module `sensitivity` varies one by one.
+/// Assumed figures, which apply to all configurations. The module `sensitivity` varies them one by
+/// one.
 #[derive(Clone, Debug)]
 pub(super) struct Assumed {
-    /// The number of threads of each demand; `None` for the number with which the demand's runs
-    /// were measured.
+    /// The number of threads of each demand; `None` for the number of threads of the demand's
+    /// measured runs.
     pub(super) threads: Option<u32>,
     /// `threads_factor` multiplies the number of threads, `footprint_factor` the memory that a
     /// demand needs.
@@ -87,15 +88,15 @@ impl Default for Assumed {
 }
 
 impl Assumed {
-    /// The threads of the demand, at most one for each of `cores`.
+    /// Returns the number of threads of the demand, at most one for each of the `cores`.
     fn threads(&self, demand: &Demand, cores: u32) -> f64 {
         let threads = f64::from(self.threads.unwrap_or_else(|| demand.threads()));
         let varied = (threads * self.threads_factor).round().max(1.0) as u32;
         f64::from(varied.min(cores))
     }
 
-    /// The memory that the demand needs, multiplied by `footprint_factor`; `None` if the footprint
-    /// of the demand is unknown.
+    /// Returns the memory that the demand needs, multiplied by `footprint_factor`; `None` if the
+    /// footprint of the demand is unknown.
     fn footprint(&self, demand: &Demand) -> Option<Bytes> {
         let varied = |own: Bytes| Bytes::new((own.get() as f64 * self.footprint_factor) as u64);
         demand.footprint.map(varied)
@@ -110,14 +111,14 @@ pub(super) struct Watts {
     pub(super) memory: f64,
 }
 
-/// The predicted performance of a demand on one configuration.
+/// The predicted performance of a demand or a mix on one configuration.
 #[derive(Clone, Debug)]
 pub(super) struct Performance {
     pub(super) weights: Weights,
     /// Number of threads of the demand; for a mix, the number of cores.
     pub(super) threads: f64,
-    /// Work per second, predicted with each of the behaviours that agree with the demand's measured
-    /// runs.
+    /// Work per second. A value for each behaviour that agrees with the demand's measured runs: the
+    /// prediction with this behaviour.
     pub(super) speeds: Vec<f64>,
     /// The predicted result, in the unit of the demand.
     pub(super) result: f64,
@@ -142,7 +143,8 @@ impl Performance {
         Self::predicted(candidate, source, assumed, true)
     }
 
-    /// Like [`Self::of`], in less than half of the time, but does not find what limits the speed.
+    /// Like [`Self::of`], but does not find what limits the speed. Takes less than half the time of
+    /// [`Self::of`].
     pub(super) fn without_limit(
         candidate: &Candidate,
         source: &Source<'_>,
@@ -194,9 +196,9 @@ impl Performance {
         let at = load.at(machine);
         let limits = at.limits();
         let at_most = |own: &Weights| {
-            // A prediction lists the figures of the tiers that its rows use as its inputs. The
-            // weights 1:1:... use all tiers. An infinite bound makes sure that a row with these
-            // weights is predicted.
+            // The inputs of a prediction are the figures of the tiers that its rows use. The
+            // weights 1:1:... use all tiers. Their infinite bound makes sure that a row is
+            // predicted for them, so that the figures of all tiers are among the inputs.
             let is_even = own.as_slice().iter().all(|weight| *weight == 1);
             if is_even { f64::INFINITY } else { limits.at(&own.shares()) / at.local_gbps() }
         };
@@ -241,7 +243,7 @@ impl Performance {
         found.with_inputs(at.prediction(vec![best]).inputs, machine)
     }
 
-    /// Converts the prediction `row` into a performance; `cores` is the number of cores that run a
+    /// Converts `row` of a prediction into a performance; `cores` is the number of cores that run a
     /// thread.
     fn of_row(machine: &Platform, row: &Row, cores: f64) -> Self {
         let tier_gbps = row.tier_bandwidth_gbps.clone();
@@ -267,8 +269,8 @@ impl Performance {
         }
     }
 
-    /// Adds `inputs`, the figures on which the prediction depends. Also adds the power figures of
-    /// the server, on which the energy depends.
+    /// Sets the inputs of the performance: `inputs`, the figures on which the prediction depends,
+    /// and the power figures of the server, on which the energy depends.
     fn with_inputs(self, mut inputs: Vec<(String, Provenance)>, machine: &Platform) -> Self {
         let power = machine.power.as_ref();
         inputs.extend(power.map(|it| ("power of the server".into(), it.figure.provenance)));
@@ -276,9 +278,9 @@ impl Performance {
     }
 
     /// Finds what limits the speed: the bandwidth of a tier, the latency of all tiers, or the
-    /// cores. The limit is the figure to which the speed is most sensitive: with a sensitivity of
-    /// 0.8, 1 % more bandwidth gives 0.8 % more speed. The sensitivity to the cores is taken as 1
-    /// minus the sum of the other sensitivities.
+    /// cores. The limit is the one to which the speed is most sensitive; a sensitivity of 0.8 to a
+    /// bandwidth means that 1 % more bandwidth gives 0.8 % more speed. The sensitivity to the cores
+    /// is taken as 1 minus the sum of the other sensitivities.
     fn limited(
         self,
         machine: &Platform,
@@ -305,10 +307,10 @@ impl Performance {
     }
 
     /// Adapts the performance of a demand that does not fit into memory. If the configuration has a
-    /// drive that holds the rest of the footprint, DRAM is a cache over the drive, and the demand
-    /// runs slower. The drive is then named as the limit if the demand runs at less than half of
-    /// its speed in memory. Without a drive that is large enough, the configuration cannot run the
-    /// demand, and the capacity is named as the limit.
+    /// drive that is large enough for the rest of the footprint, DRAM is a cache over the drive,
+    /// and the demand runs slower. If the demand then runs at less than half of its speed in
+    /// memory, the drive is named as the limit. Without such a drive, the configuration cannot run
+    /// the demand, and the capacity is named as the limit.
     fn with_drive(
         mut self,
         candidate: &Candidate,
@@ -350,8 +352,8 @@ impl Performance {
         self
     }
 
-    /// The mean latency of a cache line over all tiers, ns, at the tier bandwidths of this
-    /// performance.
+    /// Returns the mean latency of a cache line over all tiers, ns, at this performance's bandwidth
+    /// of each tier.
     fn loaded_latency_ns(&self, machine: &Platform, demand: &Demand) -> f64 {
         let latency_ns = |(tier, gbps): (usize, &f64)| {
             let response = machine.answer(tier, &machine.spread(), demand.mix).response;
@@ -365,7 +367,7 @@ impl Performance {
         self.tier_gbps.iter().sum()
     }
 
-    /// Work per second, the mean over all behaviours.
+    /// Returns the work per second, as the mean over all behaviours.
     pub(super) fn speed(&self) -> f64 {
         statistics::mean(&self.speeds)
     }
@@ -375,8 +377,8 @@ fn mix_speed(machine: &Platform, mix: Mix, weights: &Weights) -> f64 {
     saturating_load(machine, mix).at(machine).row(weights).bandwidth_gbps.mean
 }
 
-/// Returns a copy of `machine` in which `change` has replaced the curves of the tiers with the
-/// indices `which`.
+/// Returns a copy of `machine` with changed curves: `change` converts the curves of each tier whose
+/// index is in `which`.
 fn changed(
     machine: &Platform,
     which: &[usize],
@@ -401,7 +403,7 @@ fn slower_expanders(machine: &Platform, factor: f64) -> Result<Platform, CurveEr
 
 #[cfg(test)]
 impl Performance {
-    /// A performance with the given speed and power, for tests.
+    /// Returns a performance with the given speed and power, for tests.
     pub(super) fn known(speed: f64, watts: Option<Watts>, fits: bool) -> Self {
         Self {
             weights: Weights::first_tier(1),

@@ -1,4 +1,4 @@
-//! The rows of the document `interleaf.plan/1`.
+//! Makes the rows of the document `interleaf.plan/1`.
 
 use super::{
     assessment::Assessed,
@@ -12,7 +12,7 @@ use interleaf_record::{
     rounded,
 };
 
-/// The rows of the document, one for each configuration.
+/// Returns the rows of the document, one for each configuration.
 pub(super) fn rows(
     candidates: &[Candidate],
     sources: &[Source<'_>],
@@ -34,8 +34,8 @@ pub(super) fn rows(
     rows.collect()
 }
 
-/// The row of a configuration for a single demand. The field `work_cost` (cost divided by speed,
-/// relative to the baseline) is filled in by [`rows`].
+/// Returns the row of a configuration for a plan with a single demand. [`rows`] fills in the field
+/// `work_cost`: the cost divided by the speed, relative to the baseline.
 fn single(candidate: &Candidate, own: &Performance, assessed: &Assessed) -> PlanRow {
     let Candidate { configuration, machine, .. } = candidate;
     let Merits { speed, power_w, energy_j, .. } = &assessed.merits;
@@ -66,9 +66,10 @@ fn single(candidate: &Candidate, own: &Performance, assessed: &Assessed) -> Plan
     }
 }
 
-/// The row of a configuration for several demands. The row has weights and threads only if all
-/// demands have the same. The bandwidth is the mean over the run time of all demands, the latency
-/// the mean over all cache lines that the demands access.
+/// Returns the row of a configuration for a plan with several demands. The row has weights only if
+/// they are equal for all demands, and likewise the number of threads. The bandwidth is the mean
+/// over the run time of all demands, the latency the mean over all cache lines that the demands
+/// access.
 fn several(
     candidate: &Candidate,
     names: &[String],

@@ -1,9 +1,9 @@
-//! The sensitivity of a plan's recommendation to each assumed figure.
+//! Computes how sensitive the recommendation of a plan is to each assumed figure.
 //!
-//! Each figure is varied alone, by the same factors: prices, powers, the shares of several demands,
-//! the latency of expanders, the threads, and the memory that the demands need. The last three need
-//! new predictions. The predicted speed of each configuration is varied too, but to the ends of its
-//! interval, not by these factors.
+//! Each of these figures is varied alone, by the same factors: prices, powers, the shares of
+//! several demands, the latency of expanders, the number of threads, and the memory that the
+//! demands need. The last three need new predictions. The predicted speed of each configuration is
+//! also varied alone, but by the factors that give the ends of its interval.
 
 use super::{
     PlanJob,
@@ -18,25 +18,26 @@ use interleaf_model::{predict::Estimate, tier::TierKind};
 use interleaf_record::{plan::SensitivityRow, rounded};
 use std::collections::BTreeSet;
 
-/// The lowest and the highest factor of a figure at which a change of the recommendation is
-/// searched.
+/// The lowest and the highest factor of a figure between which the search looks for a change of the
+/// recommendation.
 const SEARCHED: [f64; 2] = [0.1, 10.0];
 
-/// Bisection steps of the search for a factor. `HALVINGS` steps find the factor to about 1 in
-/// 400,000. `HALVINGS_OF_PREDICTIONS` steps find the factor to about 1 in 400; this smaller number
-/// is for figures that change the predictions, because each step then takes new predictions.
+/// Number of bisection steps of the search for a factor. `HALVINGS` steps find the factor to about
+/// 1 in 400,000. `HALVINGS_OF_PREDICTIONS` steps find the factor to about 1 in 400; this smaller
+/// number is for figures that change the predictions, because each step then takes new predictions.
 const HALVINGS: u32 = 20;
 const HALVINGS_OF_PREDICTIONS: u32 = 10;
 
 /// A function that multiplies one figure by a factor and returns the new assessment.
 type Vary<'a> = Box<dyn Fn(f64) -> Assessment + 'a>;
 
-/// A figure that is varied: its name, its value, and `vary`, a function of the factor.
+/// A figure that is varied, with its name and its value.
 struct Varied<F> {
     name: String,
     /// The value of the figure, and its unit. `None` if the value differs between configurations.
     value: Option<(f64, String)>,
-    /// Applies a factor to the figure.
+    /// A function that multiplies the figure by a factor and returns what the factor changes: the
+    /// new assessment, or the new assumed figures.
     vary: F,
 }
 
@@ -46,8 +47,9 @@ impl<F> Varied<F> {
     }
 }
 
-/// The result for a varied figure: `recommended` has the recommendation at the lower and at the
-/// higher figure, and `beyond` the factors at which the recommendation changes.
+/// The result of varying a figure. `recommended` has the recommendation at the lower end and at the
+/// higher end of the figure's range, and `beyond` has the factors below 1 and above 1 at which the
+/// recommendation changes.
 struct Found {
     recommended: [Option<usize>; 2],
     beyond: [Changed; 2],
@@ -78,8 +80,8 @@ pub(super) fn table(
             ),
         }
     };
-    // Returns the row of a figure that needs no new predictions. `ends` are the factors of the
-    // lower and of the higher figure.
+    // Returns the row of a figure that needs no new predictions. `ends` has the factors of the
+    // lower and of the higher end of the figure's range.
     let searched = |Varied { name, value, vary }: Varied<Vary<'_>>, ends: [f64; 2]| {
         let at = |factor: f64| Ok(vary(factor).recommended);
         let beyond = changes(at, HALVINGS, answer.recommended)?;
@@ -119,8 +121,9 @@ pub(super) fn table(
 /// recommendation does not change.
 type Changed = Option<(f64, Option<usize>)>;
 
-/// A factor below 1 and a factor above 1, found by bisection, at which the recommendation changes.
-/// `at` returns the recommendation at a factor; `answer` is the recommendation at the factor 1.
+/// Returns a factor below 1 and a factor above 1 at which the recommendation changes, found by
+/// bisection. `at` returns the recommendation at a factor; `answer` is the recommendation at the
+/// factor 1.
 fn changes(
     at: impl Fn(f64) -> Result<Option<usize>, Failure>,
     halvings: u32,
@@ -130,8 +133,9 @@ fn changes(
     Ok([first_change(&at, low, halvings, answer)?, first_change(&at, high, halvings, answer)?])
 }
 
-/// A factor between 1 and `end`, found by bisection, at which the recommendation differs from
-/// `answer`, and that recommendation; `None` if the recommendation at `end` is `answer`.
+/// Returns a factor between 1 and `end`, found by bisection, at which the recommendation differs
+/// from `answer`, together with that recommendation; `None` if the recommendation at `end` is
+/// `answer`.
 fn first_change(
     at: impl Fn(f64) -> Result<Option<usize>, Failure>,
     end: f64,
@@ -154,8 +158,8 @@ fn first_change(
     Ok(Some((factor, at(factor)?)))
 }
 
-/// The figures that change only cost and energy: prices and powers. They are cheap to vary, because
-/// they need no new predictions (unlike the figures of [`predicted_anew`]).
+/// Returns the figures that change only cost and energy: prices and powers. They are cheap to vary,
+/// because they need no new predictions (unlike the figures of [`predicted_anew`]).
 fn cheap<'a>(
     job: &'a PlanJob<'_>,
     predictions: &'a Predictions,
@@ -199,7 +203,8 @@ fn cheap<'a>(
     all
 }
 
-/// The share of time of each demand, if there are several demands. The shares change no prediction.
+/// Returns the share of time of each demand as a figure that is varied, if there are several
+/// demands. The shares change no prediction.
 fn shares<'a>(
     job: &'a PlanJob<'_>,
     sources: &[Source<'_>],
@@ -218,7 +223,8 @@ fn shares<'a>(
 
 type Change<'a> = Box<dyn Fn(f64) -> Assumed + 'a>;
 
-/// The figures that change the predictions, so that each factor needs new predictions.
+/// Returns the figures that change the predictions: each factor of such a figure needs new
+/// predictions.
 fn predicted_anew<'a>(
     candidates: &[Candidate],
     sources: &[Source<'_>],
@@ -244,9 +250,10 @@ fn predicted_anew<'a>(
     all
 }
 
-/// The predicted speed of each configuration that holds all demands, except the baseline. The two
-/// factors of each speed scale the speed to the lower and to the upper end of its interval. With
-/// several demands, a factor multiplies the configuration's speed for each demand.
+/// Returns the predicted speed of each configuration that holds all demands, except the baseline,
+/// as a figure that is varied. The two factors of each speed scale it to the lower and to the upper
+/// end of its interval. With several demands, a factor multiplies the configuration's speed for
+/// each demand.
 fn speeds<'a>(
     job: &'a PlanJob<'_>,
     predictions: &'a Predictions,

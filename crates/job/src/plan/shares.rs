@@ -1,4 +1,4 @@
-//! The demands of a plan with their shares of time, from the text of the option `--demand`.
+//! Reads the demands of a plan with their shares of time from the text of the option `--demand`.
 //!
 //! ```text
 //! hpcg                          one demand, all of the time
@@ -12,26 +12,27 @@ use interleaf_model::{demand::Demand, units::Percent};
 use interleaf_report::short_number;
 use std::path::Path;
 
-/// Largest allowed distance of the sum of the written shares from 1, because users round shares:
-/// three shares of 33.3% sum to 0.999. Within this distance, the shares are divided by their sum.
+/// Largest allowed difference between the sum of the written shares and 1. Users round shares:
+/// three shares of 33.3% sum to 0.999. If the difference is allowed, the shares are divided by
+/// their sum.
 const SUM_MISS_MAX: f64 = 0.005;
 
 /// A demand with its share of time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DemandShare {
     pub demand: Demand,
-    /// Share of the run time on the baseline that the demand takes, above 0. The shares of a plan
-    /// add up to 1.
+    /// The fraction of the run time on the baseline that the demand takes, above 0. The shares of
+    /// all demands of a plan add up to 1.
     pub share: f64,
 }
 
-/// Loads the demands of the option `--demand`, which may be given several times, or not at all;
-/// `texts` has the text of each `--demand`. If a text is the path of an existing file, the text is
-/// one demand, even if the path contains a comma or an equals sign.
+/// Loads the demands of the option `--demand`; `texts` has the text of each `--demand` on the
+/// command line. A text is a list of demands, separated by commas. If a text is the path of an
+/// existing file, it is one demand, even if the path contains a comma or an equals sign.
 ///
 /// # Errors
-/// A demand that does not exist or is invalid, two demands of one name, a share that is not above 0
-/// and at most 1, or shares that do not add up to 1.
+/// When a demand does not exist or is invalid, when two demands have one name, when a share is not
+/// above 0 and at most 1, or when the shares do not add up to 1.
 pub fn demand_shares(texts: &[String]) -> Result<Vec<DemandShare>, Failure> {
     let words = texts.iter().flat_map(|text| match Path::new(text).exists() {
         true => vec![text.as_str()],
@@ -56,7 +57,7 @@ pub fn demand_shares(texts: &[String]) -> Result<Vec<DemandShare>, Failure> {
     Ok(all.map(|(demand, share)| DemandShare { demand, share }).collect())
 }
 
-/// Parses a demand with its share, if one is given: `NAME` or `NAME=SHARE`.
+/// Parses `NAME` or `NAME=SHARE`: a demand, and its share if one is given.
 fn name_and_share(word: &str) -> Result<(&str, Option<f64>), Failure> {
     let (name, text) = match word.rsplit_once('=') {
         Some((name, text)) if !Path::new(word).exists() => (name.trim(), text.trim()),
@@ -78,8 +79,9 @@ fn name_and_share(word: &str) -> Result<(&str, Option<f64>), Failure> {
     Err(Failure::new(problem, hint))
 }
 
-/// Returns the shares of all demands, which add up to 1. The demands without a written share divide
-/// the rest of the time equally. `name` returns the name of the demand at an index, for errors.
+/// Returns the shares of all demands, which add up to 1. The demands whose entry in `written` is
+/// `None` divide the rest of the time equally. `name` returns the name of the demand at an index,
+/// for errors.
 fn completed<'a>(
     written: &[Option<f64>],
     name: impl Fn(usize) -> &'a str,
@@ -142,7 +144,7 @@ mod tests {
         }
     }
 
-    /// Errors that `crates/cli/tests/bad-input/plan.trycmd` does not test.
+    /// Tests the errors that `crates/cli/tests/bad-input/plan.trycmd` does not test.
     #[test]
     fn wrong_shares_are_refused() {
         for (text, problem) in [

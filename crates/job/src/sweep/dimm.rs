@@ -1,4 +1,4 @@
-//! Sweeps of `interleaf simulate dimm`: memory modules or servers under loads.
+//! Runs sweeps of `interleaf simulate dimm`: memory modules or servers under loads.
 
 use super::{
     Cases,
@@ -33,18 +33,18 @@ use toml::Spanned;
 /// The schema of a sweep file of memory modules.
 pub const SCHEMA: &str = "interleaf.sweep.dimm/1";
 
-/// A sweep of `interleaf simulate dimm`. The fields have the names of the options of this command.
+/// The fields of a sweep file of `interleaf simulate dimm`. They have the names of the options of
+/// this command.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct DimmSweepFile {
     /// The schema and its version: `interleaf.sweep.dimm/1`.
     schema: Spanned<String>,
-    /// The name of the sweep.
     name: Option<Spanned<String>>,
-    /// Modules, by name or as `FILE` or `FILE:NAME`.
+    /// Modules, each by its built-in name, or as `FILE` or `FILE:NAME`.
     #[serde(default)]
     device: Vec<Spanned<String>>,
-    /// Built-in servers, in place of modules.
+    /// Built-in servers. A file has either modules or servers.
     #[serde(default)]
     server: Vec<Spanned<String>>,
     /// Densities of the modules' DRAM devices: "16Gb".
@@ -53,7 +53,7 @@ struct DimmSweepFile {
     /// Widths of the modules' DRAM devices: "x4".
     #[serde(default)]
     width: Vec<Spanned<String>>,
-    /// Numbers of channels.
+    /// Numbers of channels of the memory system, 1 to 64.
     #[serde(default)]
     channels: Vec<Spanned<i64>>,
     /// Orders in which lines are accessed: "stream", "random" or "hot-bank".
@@ -77,13 +77,13 @@ struct DimmSweepFile {
     /// Loads: "max", "sweep" or a bandwidth such as "150GB/s".
     #[serde(default)]
     load: Vec<Spanned<String>>,
-    /// Numbers of lines that are accessed for a point, summed over all channels.
+    /// Numbers of lines that are accessed for each mix and load, summed over all channels.
     #[serde(default)]
     requests: Vec<Spanned<i64>>,
     /// Seeds of all randomness, unless `seeds` is given.
     #[serde(default)]
     seed: Vec<Spanned<i64>>,
-    /// Number of seeds: the seeds are 1 to this number.
+    /// Number of seeds: the sweep uses the seeds 1 to this number.
     seeds: Option<Spanned<i64>>,
 }
 
@@ -109,7 +109,7 @@ pub struct DimmSweep {
 
 /// The memory system of a case.
 enum System {
-    /// Modules by name or as a file.
+    /// Modules, by a built-in name or as a device file.
     Device(Spanned<String>),
     /// A built-in server.
     Server(Spanned<String>),
@@ -118,7 +118,8 @@ enum System {
 /// A case: one value of each list. The value of an option that the sweep file does not list is
 /// `None`.
 struct DimmCase<'a> {
-    /// The index of the combination of module, density and width.
+    /// The index of the combination of module, density and width; it selects the device in
+    /// `DimmCases`.
     module: usize,
     system: &'a System,
     density: Option<&'a Spanned<String>>,
@@ -135,14 +136,14 @@ struct DimmCase<'a> {
     seed: u64,
 }
 
-/// The cases of a sweep after its modules have been read and its loads checked.
+/// The cases of a sweep. Its modules have been read, and its loads checked.
 pub struct DimmCases {
     sweep: DimmSweep,
-    /// The device of each combination of module, density and width; `None` for a server.
+    /// For each combination of module, density and width, the device; `None` for a server.
     devices: Vec<Option<Device>>,
-    /// Notes on cases with too few requests for an accurate bandwidth. For each number of requests
-    /// in the file (or for each module or server, if the file lists no number), the note is for the
-    /// case that needs the most requests.
+    /// Notes on cases that have too few requests for an accurate bandwidth. There is at most one
+    /// note for each number of requests in the file; if the file lists no number, one for each
+    /// module or server. The note is for the case that needs the most requests.
     notes: Vec<String>,
 }
 
@@ -150,7 +151,7 @@ impl DimmSweep {
     /// Reads a sweep file.
     ///
     /// # Errors
-    /// The file cannot be read, a field is invalid, or there are too many cases.
+    /// When the file cannot be read, a field is invalid, or there are too many cases.
     pub fn read(path: &Path) -> Result<Self, Failure> {
         let file = path.display().to_string();
         Ok(Self::parse(&file, &super::file_of(path, SCHEMA)?)?)
@@ -216,7 +217,8 @@ impl DimmSweep {
         product([&of_system[..], &of_memory, &of_controller, &of_load, &others].concat())
     }
 
-    /// Returns the case with the 0-based index `number`; the seed varies fastest.
+    /// Returns the case with the 0-based index `number`. From one number to the next, the seed
+    /// varies fastest.
     fn case(&self, number: usize) -> DimmCase<'_> {
         let mut pick = pick(number);
         let seed = self.seeds[pick(self.seeds.len())].unwrap_or(1);
@@ -249,7 +251,8 @@ impl DimmSweep {
         }
     }
 
-    /// Returns the arguments that the file gives, each with its texts in the order of the cases.
+    /// Returns the arguments that the file lists. Each argument has its texts in the order of the
+    /// cases.
     pub(super) fn arguments(&self) -> Vec<super::Argument> {
         let cases: Vec<DimmCase<'_>> = (0..self.count()).map(|number| self.case(number)).collect();
         let listed =
@@ -257,12 +260,12 @@ impl DimmSweep {
         listed.into_iter().filter(|(_, texts)| texts.iter().any(Option::is_some)).collect()
     }
 
-    /// Reads each module, and checks each memory system with its load. An invalid module or load
-    /// then stops the sweep before the first simulation.
+    /// Reads each module, and checks each memory system with its load, so that an invalid module or
+    /// load stops the sweep before the first simulation.
     ///
     /// # Errors
-    /// An unknown module or server, an invalid file, a load that is too low, or fewer requests than
-    /// a load needs.
+    /// When a module or server is unknown, a file is invalid, a load is too low, or the requests
+    /// are fewer than a load needs.
     pub fn checked(self) -> Result<DimmCases, Failure> {
         let of_modules = self.count() / self.modules();
         let device = |module: usize| self.device(&self.case(module * of_modules));
@@ -302,12 +305,12 @@ impl DimmSweep {
         Ok(cases)
     }
 
-    /// The number of combinations of module, density and width.
+    /// Returns the number of combinations of module, density and width.
     fn modules(&self) -> usize {
         product([self.systems.len(), self.densities.len(), self.widths.len()])
     }
 
-    /// The module of a case; `None` for a server.
+    /// Returns the module of a case; `None` for a server.
     fn device(&self, case: &DimmCase<'_>) -> Result<Option<Device>, Failure> {
         match case.system {
             System::Device(name) => {
@@ -337,7 +340,7 @@ impl DimmSweep {
         }
     }
 
-    /// The position of a value of `field` in the sweep file, for errors.
+    /// Formats the position of a value of `field` in the sweep file, for errors.
     fn place<T>(&self, field: &str, value: &Spanned<T>) -> String {
         TomlText::new(&self.file, &self.text).place(field, value)
     }
@@ -421,7 +424,7 @@ impl Cases for DimmCases {
 
     fn prepare(&mut self, _cases: &[usize]) {}
 
-    /// Simulates a case and returns a row for each of its loads.
+    /// Simulates the case `number`, and returns a row for each of its loads.
     fn rows(&self, number: usize) -> Result<Vec<Vec<String>>, Failure> {
         let case = self.sweep.case(number);
         let job = self.job(&case)?;
@@ -430,7 +433,7 @@ impl Cases for DimmCases {
     }
 }
 
-/// A row for each point of `document`, with the cells of [`COLUMNS`].
+/// Makes a row for each point of `document`, with the cells of [`COLUMNS`].
 fn rows(
     number: usize,
     case: &DimmCase<'_>,
@@ -476,14 +479,14 @@ fn rows(
     document.points.iter().map(row).collect()
 }
 
-/// Formats a number with a decimal point. Without the point, libraries may take its column for
-/// integers.
+/// Formats `value` always with a decimal point. Without one, libraries that read the column may
+/// take it for a column of integers.
 fn decimal(value: f64) -> String {
     format!("{value:?}")
 }
 
-/// The name of an argument of `interleaf simulate dimm`, and a function that returns its text in a
-/// case (`None` if the file does not list the argument).
+/// The name of an argument of `interleaf simulate dimm`, and a function that returns the argument's
+/// text in a case (`None` if the file does not list the argument).
 type Argument = (&'static str, fn(&DimmCase<'_>) -> Option<String>);
 
 const ARGUMENTS: [Argument; 14] = [
@@ -518,7 +521,7 @@ const ARGUMENTS: [Argument; 14] = [
     ("seed", |case| Some(case.seed.to_string())),
 ];
 
-/// The modules or the servers of the file.
+/// Returns the modules or the servers that the file lists.
 fn systems(toml: &TomlText<'_>, read: &DimmSweepFile) -> Result<Vec<System>, FileError> {
     match (&read.device[..], &read.server[..]) {
         ([], []) => {
@@ -550,7 +553,7 @@ fn systems(toml: &TomlText<'_>, read: &DimmSweepFile) -> Result<Vec<System>, Fil
     }
 }
 
-/// Checks that no list repeats a value.
+/// Checks that each list has distinct values.
 fn all_distinct(toml: &TomlText<'_>, read: &DimmSweepFile) -> Result<(), FileError> {
     let texts = [
         ("device", &read.device),
@@ -573,8 +576,8 @@ fn all_distinct(toml: &TomlText<'_>, read: &DimmSweepFile) -> Result<(), FileErr
     distinct(toml, "uncore_ns", &read.uncore_ns.iter().map(bits).collect::<Vec<_>>())
 }
 
-/// Parses a mix. A mix that names an order of the lines (`/random`) is an error, because the
-/// pattern gives the order.
+/// Parses a mix. Rejects a mix that names an order of the lines (`/random`), because the list
+/// `pattern` gives the order.
 fn mix_without_order(text: &str) -> Result<Mix, String> {
     let mix = option::mix(text)?;
     match mix.random() {
@@ -585,7 +588,8 @@ fn mix_without_order(text: &str) -> Result<Mix, String> {
     }
 }
 
-/// Parses the text of an option with `parse`, whose errors have the form `PROBLEM: write ALLOWED`.
+/// Parses the text `value` of `field` in the sweep file. `parse` is a parser of options, whose
+/// errors have the form `PROBLEM: write ALLOWED`.
 fn parsed<T>(
     toml: &TomlText<'_>,
     field: &str,

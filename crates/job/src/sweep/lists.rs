@@ -1,11 +1,11 @@
-//! The lists of values of a sweep file, and the cases that they make.
+//! Reads the lists of values of a sweep file, and numbers the cases that they make.
 
 use interleaf_model::format::{FileError, toml_text::TomlText};
 use std::{collections::BTreeSet, fmt};
 use toml::Spanned;
 
-/// Limit of the number of cases, far above any practical sweep. A larger number is probably a
-/// mistake in the file.
+/// Maximum number of cases of a sweep, far above any practical sweep. A larger number is probably a
+/// mistake in the sweep file.
 const CASES_MAX: usize = 1_000_000;
 
 /// A quantity and the text that the quantity was parsed from. Two values are equal if their
@@ -26,13 +26,13 @@ pub(super) fn with_text<T>(value: T, text: &Spanned<String>) -> WithText<T> {
     WithText { value, text: text.get_ref().clone() }
 }
 
-/// Returns the product, saturated at the maximum of the type.
+/// Returns the product of `factors`, saturated at the maximum of the type.
 pub(super) fn product(factors: impl IntoIterator<Item = usize>) -> usize {
     factors.into_iter().fold(1, usize::saturating_mul)
 }
 
-/// Checks that there are not too many cases. The error names the position of `seeds` in the file,
-/// or without `seeds` the position of the field `at`.
+/// Checks that there are not too many cases. The error names the position of the field `seeds` in
+/// the file, or, if the file has no `seeds`, the position of the field `at`.
 pub(super) fn count_checked<T>(
     toml: &TomlText<'_>,
     cases: usize,
@@ -51,8 +51,8 @@ pub(super) fn count_checked<T>(
 }
 
 /// Returns a function that splits `number`, the 0-based index of a case, into the indices of its
-/// values. The function is called with the length of each list, the fastest varying list first, and
-/// returns the index in that list.
+/// values. Call the function once for each list, with the length of the list, the fastest varying
+/// list first. It returns the index of the case's value in that list.
 pub(super) fn pick(number: usize) -> impl FnMut(usize) -> usize {
     let mut rest = number;
     move |length| {
@@ -62,8 +62,8 @@ pub(super) fn pick(number: usize) -> impl FnMut(usize) -> usize {
     }
 }
 
-/// Checks that a list of names or numbers repeats no value. The cases of a repeated value would be
-/// computed and counted twice.
+/// Checks that a list of names or numbers repeats no value. Otherwise the cases of the repeated
+/// value would be computed and counted twice.
 pub(super) fn distinct<T: Ord + fmt::Debug>(
     toml: &TomlText<'_>,
     field: &str,
@@ -79,8 +79,8 @@ pub(super) fn distinct<T: Ord + fmt::Debug>(
     }
 }
 
-/// Reads each of `values`. An empty list gives one `None`, so that a field that the file lacks
-/// counts as one value.
+/// Reads each of `values`. For an empty list, returns one `None`, so that a field that the file
+/// lacks counts as one value.
 pub(super) fn or_none<V, T>(
     values: &[V],
     read: impl Fn(&V) -> Result<T, FileError>,
@@ -91,7 +91,7 @@ pub(super) fn or_none<V, T>(
     values.iter().map(|value| read(value).map(Some)).collect()
 }
 
-/// Like [`or_none`], and checks that the list repeats no value: "2%" and "2.0%" are equal.
+/// Like [`or_none`], but also checks that the list repeats no value: "2%" and "2.0%" are equal.
 pub(super) fn distinct_or_none<T: PartialEq>(
     toml: &TomlText<'_>,
     field: &str,
@@ -112,8 +112,8 @@ pub(super) fn distinct_or_none<T: PartialEq>(
     Ok(parsed)
 }
 
-/// The seeds of the list `seed`, or the seeds from 1 to the number `seeds`. If the file has neither
-/// field, the only value is `None`.
+/// Returns the seeds of the list `seed`, or the seeds from 1 to the number `seeds`. If the file has
+/// neither field, returns one `None`.
 pub(super) fn seeds(
     toml: &TomlText<'_>,
     seed: &[Spanned<i64>],

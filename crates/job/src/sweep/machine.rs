@@ -1,7 +1,7 @@
-//! Sweeps of the simulated machine: workloads under policies.
+//! Runs sweeps of the simulated machine: workloads under policies.
 //!
-//! The Python package reads the same files into its class `Design`. For this purpose, each case has
-//! its values as texts of the file ([`super::arguments`]).
+//! The Python package reads the same sweep files into its class `Design`. For this class,
+//! [`super::arguments`] returns the values of each case as the texts in the file.
 
 mod cases;
 
@@ -30,7 +30,7 @@ use serde::Deserialize;
 use std::{collections::BTreeMap, fmt, path::Path};
 use toml::Spanned;
 
-/// The schema of a sweep file.
+/// The schema of a sweep file of machines.
 pub const SCHEMA: &str = "interleaf.sweep/1";
 
 #[derive(Deserialize)]
@@ -38,28 +38,27 @@ pub const SCHEMA: &str = "interleaf.sweep/1";
 struct SweepFile {
     /// The schema and its version: `interleaf.sweep/1`.
     schema: Spanned<String>,
-    /// The name of the sweep.
     name: Option<Spanned<String>>,
-    /// Simulated time of each case: "600s"; default: that of the scenario, or 600 s.
+    /// Simulated time of each case: "600s"; default: the time in the scenario file, or 600 s.
     duration: Option<Spanned<String>>,
-    /// Number of page groups in each simulation.
+    /// Number of page groups, the units of migration, in each simulation.
     page_groups: Option<Spanned<i64>>,
-    /// Platforms, by name or as files.
+    /// Platforms, by built-in name or by file.
     #[serde(default)]
     platform: Vec<Spanned<String>>,
-    /// Parameters of the tiers of each platform; the key is the name of the tier.
+    /// Parameters of the tiers of each platform. The key is the name of a tier.
     #[serde(default)]
     tier: BTreeMap<String, TierLists>,
     /// Built-in workloads.
     #[serde(default)]
     workload: Vec<Spanned<String>>,
-    /// Demand files, in addition to `workload`.
+    /// Demand files. Their workloads are simulated in addition to those of `workload`.
     #[serde(default)]
     demand: Vec<Spanned<String>>,
-    /// Scenarios, by name or as files, in place of workloads.
+    /// Scenarios, by built-in name or by file, in place of workloads.
     #[serde(default)]
     scenario: Vec<Spanned<String>>,
-    /// Numbers of threads.
+    /// Numbers of threads of the workloads.
     #[serde(default)]
     threads: Vec<Spanned<i64>>,
     /// Names of policies.
@@ -79,10 +78,10 @@ struct SweepFile {
     /// Highest migration rates: "4GB/s".
     #[serde(default)]
     migration_rate: Vec<Spanned<String>>,
-    /// Seeds of all randomness, unless `seeds` is given; default: that of the scenario, or 1.
+    /// Seeds of all randomness, unless `seeds` is given; default: the seed of the scenario, or 1.
     #[serde(default)]
     seed: Vec<Spanned<i64>>,
-    /// Number of seeds: the seeds are 1 to this number.
+    /// Number of seeds: the sweep uses the seeds 1 to this number.
     seeds: Option<Spanned<i64>>,
 }
 
@@ -99,7 +98,8 @@ struct TierLists {
 }
 
 impl TierLists {
-    /// The values of each list, as parameters of a platform with the tier `tier`: `cxl.count=4`.
+    /// Formats the values of each list as parameters of a platform that has the tier `tier`:
+    /// `cxl.count=4`.
     fn parameters(&self, tier: &str) -> [Vec<Spanned<String>>; 2] {
         let count =
             |it: &Spanned<i64>| Spanned::new(it.span(), format!("{tier}.count={}", it.get_ref()));
@@ -114,14 +114,13 @@ impl TierLists {
 #[derive(Clone, Debug, PartialEq)]
 pub struct MachineSweep {
     file: String,
-    /// The name of the sweep.
     pub name: String,
     /// Simulated time of each case; `None` for the scenario's time.
     pub duration: Option<WithText<Time>>,
     /// Number of page groups of each case; `None` for the scenario's number.
     pub page_groups: Option<usize>,
     platforms: Vec<Option<Spanned<String>>>,
-    /// The values in `tier`, as parameters of a platform: `cxl.count=4`.
+    /// The values of the tables `tier`, as parameters of a platform: `cxl.count=4`.
     parameters: Vec<Spanned<String>>,
     loads: Vec<Load>,
     policies: Vec<PolicyChoice>,
@@ -142,11 +141,12 @@ pub enum Load {
         name: Spanned<String>,
         /// True if `name` is the path of a demand file.
         is_file: bool,
-        /// Number of threads. Default: the maximum of the workload's runs with all pages on the
-        /// first tier, at most one thread for each core of the first domain.
+        /// Number of threads. Default: the largest number of threads of the workload's measured
+        /// runs with all pages on the first tier, but at most one thread for each core of the first
+        /// domain.
         threads: Option<Spanned<u32>>,
     },
-    /// A scenario by name, or its file.
+    /// A scenario, by built-in name or by file.
     Scenario(Spanned<String>),
 }
 
@@ -163,13 +163,13 @@ pub struct PolicyChoice {
 pub struct Case {
     /// The 0-based number of the case.
     pub number: usize,
-    /// The platform by name, or its file.
+    /// The platform, by built-in name or by file.
     pub platform: Option<Spanned<String>>,
-    /// The workload that runs alone, or the scenario.
+    /// The workload that runs alone in the case, or the scenario.
     pub load: Load,
     /// The policy with its weights.
     pub policy: PolicyChoice,
-    /// Memory that the workload touches.
+    /// The memory that the workload touches.
     pub footprint: Option<Spanned<WithText<Bytes>>>,
     /// Relative standard deviation of a counter reading.
     pub counter_noise: Option<WithText<Percent>>,
@@ -182,11 +182,11 @@ pub struct Case {
     pub seed: Option<u64>,
 }
 
-/// The name of an argument, and a function that returns its text in a case (`None` if the case has
-/// no such argument).
+/// The name of an argument, and a function that returns the argument's text in a case (`None` if
+/// the case has no such argument).
 type Argument = (&'static str, fn(&Case) -> Option<String>);
 
-/// The arguments in which cases differ, named like the options of `interleaf simulate machine`.
+/// The arguments in which cases may differ, named like the options of `interleaf simulate machine`.
 const ARGUMENTS: [Argument; 12] = [
     ("platform", |case| case.platform.as_ref().map(|name| name.get_ref().clone())),
     ("workload", |case| match &case.load {
@@ -233,7 +233,7 @@ impl MachineSweep {
     /// Reads a sweep file.
     ///
     /// # Errors
-    /// The file cannot be read, a field is invalid, or there are too many cases.
+    /// When the file cannot be read, a field is invalid, or there are too many cases.
     pub fn read(path: &Path) -> Result<Self, Failure> {
         let file = path.display().to_string();
         Ok(Self::parse(&file, &super::file_of(path, SCHEMA)?)?)
@@ -294,7 +294,7 @@ impl MachineSweep {
     }
 
     /// Returns the number of base cases. A base case is a combination of platform, footprint and
-    /// workload: the cases of a base case share their best static weights.
+    /// workload. All cases of a base case have the same best static weights.
     pub fn base_cases(&self) -> usize {
         product([self.platforms.len(), self.loads.len(), self.footprints.len()])
     }
@@ -315,7 +315,8 @@ impl MachineSweep {
         base_case * self.cases_of_base_case()
     }
 
-    /// Returns the case with the 0-based index `number`; the seed varies fastest.
+    /// Returns the case with the 0-based index `number`. From one number to the next, the seed
+    /// varies fastest.
     pub fn case(&self, number: usize) -> Case {
         let mut pick = pick(number);
         Case {
@@ -331,8 +332,9 @@ impl MachineSweep {
         }
     }
 
-    /// Returns the arguments that the file gives, each with its texts in the order of the cases.
-    /// The duration and the number of page groups, which are equal in all cases, are last.
+    /// Returns the arguments that the file lists. Each argument has its texts in the order of the
+    /// cases. The last arguments are the duration and the number of page groups, which are equal in
+    /// all cases.
     pub(super) fn arguments(&self) -> Vec<super::Argument> {
         let cases: Vec<Case> = (0..self.count()).map(|number| self.case(number)).collect();
         let listed = ARGUMENTS.map(|(name, text)| (name, cases.iter().map(text).collect()));
@@ -344,14 +346,14 @@ impl MachineSweep {
         listed.into_iter().chain(constant).filter(given).collect()
     }
 
-    /// Formats the position of a field and its value, for errors.
+    /// Formats the position of `value` of `field` in the sweep file, for errors.
     pub fn place<T>(&self, field: &str, value: &Spanned<T>) -> String {
         TomlText::new(&self.file, &self.text).place(field, value)
     }
 
-    /// Formats the position in the sweep file, for the error that `platform` cannot be read: the
-    /// position of the value in `tier` that the platform does not accept, or the position of the
-    /// platform's name if there is no such value.
+    /// Formats the position in the sweep file that the error names if `platform` cannot be read.
+    /// This is the position of the value in `tier` that the platform does not accept, or, if there
+    /// is no such value, the position of the platform's name.
     fn place_of_platform(&self, platform: &Spanned<String>) -> String {
         let wrong = platform.get_ref().split_once(':').and_then(|(name, parameters)| {
             interleaf_catalog::platform(name).ok()?;
@@ -373,7 +375,7 @@ impl MachineSweep {
     /// Checks that all weights of the file match the tiers of `scenario`.
     ///
     /// # Errors
-    /// The number of weights differs from the number of tiers.
+    /// When the number of weights differs from the number of tiers.
     pub fn check_weights(&self, scenario: &Scenario) -> Result<(), Failure> {
         let given = self.policies.iter().filter_map(|policy| policy.weights.as_ref());
         for weights in given {
@@ -384,7 +386,7 @@ impl MachineSweep {
         Ok(())
     }
 
-    /// Formats the position in the sweep file of the value that causes the error `why` of `case`.
+    /// Formats the position in the sweep file of the value of `case` that causes the error `why`.
     pub fn place_of(&self, case: &Case, why: &ScenarioError) -> String {
         match (why, &case.load, &case.footprint) {
             (
@@ -400,11 +402,11 @@ impl MachineSweep {
 }
 
 impl PolicyChoice {
-    /// The weights of the file, with one number for each tier of `scenario`; `None` if the file has
-    /// no weights.
+    /// Returns the policy's weights in the sweep file, one number for each tier of `scenario`;
+    /// `None` if the file has no weights for the policy.
     ///
     /// # Errors
-    /// The number of weights differs from the number of tiers.
+    /// When the number of weights differs from the number of tiers.
     pub fn points(&self, scenario: &Scenario) -> Result<Option<Vec<u16>>, Failure> {
         let weights = self.weights.as_ref();
         weights.map(|weights| points(&weights.get_ref().value, scenario)).transpose()
@@ -416,12 +418,13 @@ fn points(weights: &Weights, scenario: &Scenario) -> Result<Vec<u16>, Failure> {
     Ok(for_tiers(weights, &names)?.as_slice().to_vec())
 }
 
-/// The field of a sweep file that lists demand files (if `is_file`), or built-in workloads.
+/// Returns the name of the field of a sweep file that lists demand files (if `is_file`), or
+/// built-in workloads.
 const fn field_of(is_file: bool) -> &'static str {
     if is_file { "demand" } else { "workload" }
 }
 
-/// The platforms, each with every combination of the parameters of its tiers: `NAME:cxl.count=4`.
+/// Returns each platform with every combination of the parameters of its tiers: `NAME:cxl.count=4`.
 fn platforms(
     toml: &TomlText<'_>,
     read: &SweepFile,
@@ -462,8 +465,8 @@ fn platforms(
     }
 }
 
-/// Checks that no list of names or numbers repeats a value: the cases of a repeated value would be
-/// counted twice.
+/// Checks that no list of names or numbers repeats a value. Otherwise the cases of the repeated
+/// value would be counted twice.
 fn all_distinct(toml: &TomlText<'_>, read: &SweepFile) -> Result<(), FileError> {
     distinct(toml, "platform", &read.platform)?;
     distinct(toml, "workload", &read.workload)?;
@@ -585,7 +588,7 @@ fn duration(toml: &TomlText<'_>, value: &Spanned<String>) -> Result<WithText<Tim
     Err(toml.error("duration", value, problem, "write a time such as \"600s\""))
 }
 
-/// Parses a migration rate.
+/// Parses a migration rate, above 0 and at most 100 TB/s.
 fn bandwidth(
     toml: &TomlText<'_>,
     value: &Spanned<String>,
@@ -634,7 +637,7 @@ mod tests {
         assert_eq!(texts.len(), cases.len());
         assert_eq!([0, 1, 3].map(|at| cases[at].seed), [Some(1), Some(2), Some(1)]);
         assert!(cases.iter().enumerate().all(|(at, case)| case.number == at));
-        // Cases of a base case have the same workload and platform.
+        // The cases of a base case have the same workload and platform.
         for case in &cases {
             let first = sweep.case(sweep.first_case_of(sweep.base_case(case.number)));
             assert_eq!((&first.load, &first.platform), (&case.load, &case.platform));

@@ -1,4 +1,4 @@
-//! The rows of a sweep as a Parquet file, with the types of the columns.
+//! Writes the rows of a sweep as a Parquet file, with the types of the columns.
 
 use interleaf_console::Failure;
 use interleaf_record::sweep::{Column, ColumnKind};
@@ -11,11 +11,11 @@ use parquet::{
 };
 use std::sync::Arc;
 
-/// Returns a Parquet file with the rows in `text`, the CSV file of a sweep whose columns are
-/// `columns`. An empty cell is null.
+/// Converts `text`, the CSV file of a sweep whose columns are `columns`, to a Parquet file with the
+/// same rows. An empty cell becomes null.
 ///
 /// # Errors
-/// A cell is not of the type of its column.
+/// When a cell does not have the type of its column.
 pub fn file(columns: &[Column], text: &str) -> Result<Vec<u8>, Failure> {
     let rows: Result<Vec<csv::StringRecord>, csv::Error> =
         csv::Reader::from_reader(text.as_bytes()).into_records().collect();

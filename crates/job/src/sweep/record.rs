@@ -1,8 +1,9 @@
-//! The record of a sweep: its rows, which are added to a file as cases are completed.
+//! Writes the record of a sweep: the rows, which are added to a file as cases are completed.
 //!
-//! The file is locked while a record is open. Otherwise the rows that a second sweep adds would be
-//! lost when the first sweep sorts the rows and replaces the file. A lock belongs to an inode, and
-//! the replacement has a new inode, so a lock is valid only while the path names the locked inode.
+//! The file is locked while a record is open. Otherwise a second sweep could add rows to the file,
+//! which would be lost when the first sweep sorts its own rows and replaces the file. A lock
+//! belongs to an inode, and the replacement has a new inode, so a lock is valid only while the path
+//! names the locked inode.
 
 use super::{Cases, fingerprint};
 use interleaf_console::{Failure, output, output::Existing};
@@ -17,15 +18,15 @@ use std::{
 };
 
 /// Maximum number of attempts to open and lock the file. An attempt fails if another sweep has
-/// replaced the file between the opening and the lock; a sweep replaces its file at most twice.
+/// replaced the file between the opening and the locking; a sweep replaces its file at most twice.
 const LOCK_ATTEMPTS: usize = 10;
 
-/// The rows of a sweep, in memory and in a file.
+/// The rows of a sweep, which are kept in memory and in a file.
 pub struct Record {
     target: Option<PathBuf>,
-    /// The first line: the names of the columns.
+    /// The first line of the file: the names of the columns.
     header: String,
-    /// Fingerprint of the sweep's input. The last column but one of each row has this fingerprint.
+    /// Fingerprint of the sweep's input. Each row has this fingerprint in the last column but one.
     sweep: String,
     /// For each case, true if its rows were in the file when the record was opened.
     before: Vec<bool>,
@@ -38,12 +39,12 @@ struct State {
 }
 
 impl Record {
-    /// Creates a record of the rows of `cases` in the file `target`, or continues an existing
-    /// record; without a target, rows are in memory only.
+    /// Creates a record of the rows of `cases` in the file `target`, or continues the record that
+    /// the file contains. Without a target, the rows are only in memory.
     ///
     /// # Errors
-    /// The file cannot be read or written, is not a record of this sweep, or is open as a record
-    /// of a sweep that runs.
+    /// When the file cannot be read or written, is not a record of this sweep, or is open as the
+    /// record of a sweep that is running.
     pub fn open(target: Option<&Path>, cases: &dyn Cases) -> Result<Self, Failure> {
         let sweep = super::fingerprint(cases);
         let header = header(cases.columns()) + "\n";
@@ -52,18 +53,18 @@ impl Record {
         if let Some(target) = target {
             let before = locked(target)?;
             let present = fs::read(target).map_err(|why| output::file_failure(target, &why))?;
-            // A sweep that was stopped during its first write leaves a truncated header. In this
-            // case the file has no rows, and the sweep starts over.
+            // A sweep that was stopped during its first write leaves a truncated header. Such a
+            // file has no rows, and the sweep starts again.
             if !header.as_bytes().starts_with(&present) {
                 rows = read(target, &present, &header, &sweep)?;
                 rows.retain(|case, rows| {
                     *case < cases.count() && rows.lines().count() == cases.rows_of(*case)
                 });
             }
-            // Rewrites the file without the cases whose rows are incomplete.
+            // Rewrites the file without the rows of incomplete cases.
             let text = header.clone() + &rows.values().cloned().collect::<String>();
-            // `before` keeps its lock until the new file, which `write` puts in its place, is
-            // locked too.
+            // The lock of `before` is held until the new file, which `write` puts in place of the
+            // old file, is locked too.
             file = Some(match write(target, &present, &text)? {
                 true => locked(target)?,
                 false => before,
@@ -84,17 +85,17 @@ impl Record {
         self.before[case]
     }
 
-    /// Adds the rows of a case.
+    /// Adds the rows of `case` to the file and to the rows in memory.
     ///
     /// # Errors
-    /// The file cannot be written.
+    /// When the file cannot be written.
     pub fn add(&self, case: usize, rows: Vec<Vec<String>>) -> Result<(), Failure> {
         let whole = |row: Vec<String>| sealed(&line(&[row, vec![self.sweep.clone()]].concat()));
         let text: String = rows.into_iter().map(whole).collect();
         let mut state = self.state();
         if let (Some(file), Some(target)) = (&mut state.file, &self.target) {
             // Writes all rows of a case in a single call, so that an interruption seldom leaves
-            // only a part of the rows. [`Self::open`] removes the rows of an incomplete case.
+            // only a part of them. [`Self::open`] removes the rows of an incomplete case.
             file.write_all(text.as_bytes()).map_err(|why| output::file_failure(target, &why))?;
         }
         state.rows.insert(case, text);
@@ -104,7 +105,7 @@ impl Record {
     /// Sorts all rows, writes the file, and returns the text.
     ///
     /// # Errors
-    /// The file cannot be read or written.
+    /// When the file cannot be read or written.
     pub fn finish(self) -> Result<String, Failure> {
         let state = self.state();
         let text = self.header.clone() + &state.rows.values().cloned().collect::<String>();
@@ -116,15 +117,15 @@ impl Record {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A panic of another thread that held the mutex poisons the mutex. The rows are complete
-        // even then, so the poison is ignored.
+        // A panic of another thread that held the mutex poisons the mutex. Even then, the rows are
+        // complete, so the poison is ignored.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Reads the complete rows of an existing record, whose content is `present`. Returns the rows as
-/// text, keyed by the index of their case. `sweep` is the expected fingerprint of the sweep's
-/// input.
+/// Reads the complete rows of an existing record. `present` is the content of its file. Returns the
+/// text of the rows, keyed by the index of their case. `sweep` is the expected fingerprint of the
+/// sweep's input.
 fn read(
     target: &Path,
     present: &[u8],
@@ -185,8 +186,8 @@ fn read(
     Ok(rows)
 }
 
-/// Writes `text` to `target`, unless the file's content `present` is equal to `text`. Returns true
-/// if the file was written.
+/// Writes `text` to `target`, unless the file's present content, `present`, is equal to `text`.
+/// Returns true if the file was written.
 fn write(target: &Path, present: &[u8], text: &str) -> Result<bool, Failure> {
     let is_other = present != text.as_bytes();
     if is_other {
@@ -195,11 +196,11 @@ fn write(target: &Path, present: &[u8], text: &str) -> Result<bool, Failure> {
     Ok(is_other)
 }
 
-/// Opens `target` to append rows, and locks it until the file is closed. A file that does not exist
-/// is created.
+/// Opens `target` to append rows, and locks it until the file is closed. Creates the file if it
+/// does not exist.
 ///
 /// # Errors
-/// The file cannot be opened, or another sweep has locked it.
+/// When the file cannot be opened, or another sweep has locked it.
 fn locked(target: &Path) -> Result<File, Failure> {
     let failure = |why: &io::Error| output::file_failure(target, why);
     for _ in 0..LOCK_ATTEMPTS {
@@ -224,8 +225,8 @@ fn locked(target: &Path) -> Result<File, Failure> {
     ))
 }
 
-/// Appends the fingerprint of a row as the last column, by which later changes of the row are
-/// detected.
+/// Appends the fingerprint of a row to the row as the last column. By this fingerprint, a later
+/// change of the row is detected.
 fn sealed(row: &str) -> String {
     let row = row.trim_end();
     format!("{row},{}\n", fingerprint::of([row]))

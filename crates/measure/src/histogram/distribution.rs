@@ -1,4 +1,5 @@
-//! A distribution of latencies: linear bins for the body, and bins of growing width for the tail.
+//! Counts a distribution of latencies: in linear bins for the body, and in bins of growing width
+//! for the tail.
 
 use hdrhistogram::Histogram;
 
@@ -13,7 +14,7 @@ pub const BINS: usize = 512;
 /// step of any clock.
 const UNIT_NS: f64 = 0.01;
 
-/// Latencies are clamped to this value, ns: 10 s.
+/// The largest latency that is counted, ns: 10 s. Longer latencies are counted as this latency.
 const LONGEST_NS: f64 = 1e10;
 
 /// A histogram of latencies: the number of samples in each bin, and the sum and the percentiles of
@@ -51,29 +52,30 @@ impl Distribution {
         self.count += 1;
     }
 
-    /// The number of samples.
+    /// Returns the number of samples.
     pub const fn count(&self) -> u64 {
         self.count
     }
 
-    /// The mean of the samples, ns; `None` without samples.
+    /// Returns the mean of the samples, ns; `None` without samples.
     pub fn mean_ns(&self) -> Option<f64> {
         (self.count > 0).then(|| self.sum_ns / self.count as f64)
     }
 
-    /// The latency that `percent` of the samples do not exceed, ns; `None` without samples.
+    /// Returns the latency that `percent` % of the samples do not exceed, ns; `None` without
+    /// samples.
     pub fn percentile_ns(&self, percent: f64) -> Option<f64> {
         let all = self.all.as_ref().filter(|_| self.count > 0)?;
         Some(all.value_at_percentile(percent) as f64 * UNIT_NS)
     }
 
-    /// The longest latency, ns, to a precision of a thousandth; `None` without samples.
+    /// Returns the longest latency, ns, to a precision of a thousandth; `None` without samples.
     pub fn max_ns(&self) -> Option<f64> {
         let all = self.all.as_ref().filter(|_| self.count > 0)?;
         Some(all.max() as f64 * UNIT_NS)
     }
 
-    /// The fraction of the samples from `from_ns` to `to_ns`; 0 without samples.
+    /// Returns the fraction of the samples from `from_ns` to `to_ns`; 0 without samples.
     pub fn share_between(&self, from_ns: f64, to_ns: f64) -> f64 {
         let unit = |ns: f64| (ns / UNIT_NS).round() as u64;
         let between =
@@ -81,8 +83,9 @@ impl Distribution {
         if self.count == 0 { 0.0 } else { between as f64 / self.count as f64 }
     }
 
-    /// The counts of all samples in fine bins, for output files: for each non-empty bin, its upper
-    /// bound, ns, and its count. A bin is at most a thousandth of its latency wide, or 0.01 ns.
+    /// Returns the counts of all samples in fine bins, for output files: for each bin that is not
+    /// empty, its upper bound, ns, and its count. A bin is at most a thousandth of its latency
+    /// wide, or 0.01 ns.
     pub fn tail(&self) -> Vec<(f64, u64)> {
         let all = self.all.as_ref();
         let counted = all.into_iter().flat_map(|all| all.iter_recorded());

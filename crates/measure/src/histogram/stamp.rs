@@ -1,11 +1,11 @@
-//! Single timed loads: the time-stamp counter is read before and after each load.
+//! Times single loads: the time-stamp counter is read before and after each load.
 
 #![expect(unsafe_code, reason = "the counter is read around a load, in a fixed order")]
 
 use crate::ring::Cursor;
 use std::arch::asm;
 
-/// A delay injected into some of the loads.
+/// A delay that is injected into some of the loads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Spin {
     /// One of `every` loads is delayed.
@@ -14,37 +14,38 @@ pub(super) struct Spin {
     pub(super) ticks: u64,
 }
 
-/// The measurement of one load: its duration in ticks in the lower 30 bits, and in the upper two
-/// bits the flags of events since the load before.
+/// The measurement of one load. The lower 30 bits have its duration in ticks, and the upper two
+/// bits are flags of events since the load before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Stamp(u32);
 
-/// Flag: the thread was interrupted since the load before.
+/// The flag of a stamp that is set if the thread was interrupted since the previous load.
 const INTERRUPTED: u32 = 1 << 31;
 
-/// Flag: after this load, the thread was on another CPU than after the load before.
+/// The flag of a stamp that is set if the thread was on another CPU after this load than after the
+/// previous load.
 const MOVED: u32 = 1 << 30;
 
 impl Stamp {
     pub(super) fn new(ticks: u64, interrupted: bool, moved: bool) -> Self {
         // Times of 2^30 ticks (a third of a second at 3 GHz) and more need no precision, so they
-        // are clamped.
+        // are stored as the largest time.
         let ticks = ticks.min(u64::from(MOVED - 1)) as u32;
         let flag = |is: bool, flag: u32| if is { flag } else { 0 };
         Self(ticks | flag(interrupted, INTERRUPTED) | flag(moved, MOVED))
     }
 
-    /// Ticks between the two readings of the time-stamp counter.
+    /// Returns the ticks between the two readings of the time-stamp counter.
     pub(super) const fn ticks(self) -> u32 {
         self.0 & (MOVED - 1)
     }
 
-    /// True if an interrupt came since the load before; false if interrupts cannot be detected.
+    /// True if an interrupt came since the previous load; false if interrupts cannot be detected.
     pub(super) const fn interrupted(self) -> bool {
         self.0 & INTERRUPTED != 0
     }
 
-    /// True if the thread moved to another CPU since the load before; false if moves cannot be
+    /// True if the thread moved to another CPU since the previous load; false if moves cannot be
     /// detected.
     pub(super) const fn moved(self) -> bool {
         self.0 & MOVED != 0
@@ -52,8 +53,8 @@ impl Stamp {
 }
 
 /// Follows the ring by one timed load for each element of `stamps`; each load depends on the load
-/// before. `number` is the index of the first of these loads, counted since the measurement began:
-/// `spin` delays the loads whose index is a multiple of `every`.
+/// before. `number` is the index of the first of these loads, counted from the beginning of the
+/// measurement: `spin` delays the loads whose index is a multiple of `every`.
 pub(super) fn stamp<'r>(
     from: Cursor<'r>,
     spin: Option<Spin>,
@@ -79,8 +80,8 @@ pub(super) fn stamp<'r>(
     at
 }
 
-/// The result of a timed load: the next position, the duration in ticks, the CPU and the interrupt
-/// flag.
+/// The result of a timed load: the position after the load, its duration in ticks, the CPU and the
+/// interrupt flag.
 struct Timed<'r> {
     at: Cursor<'r>,
     ticks: u64,
@@ -88,10 +89,10 @@ struct Timed<'r> {
     interrupted: bool,
 }
 
-/// A null segment selector that is not zero, which detects interrupts in the register `es`. On
-/// return from an interrupt to user mode, the processor writes zero into a segment register with a
-/// null selector (`IRET` in Intel's SDM, vol. 2). A zero therefore shows an interrupt: Zhang et
-/// al., "SegScope", HPCA 2024. 64-bit code does not use `es`. With FRED, the processor keeps the
+/// A null segment selector that is not zero, by which interrupts are detected in the register `es`.
+/// 64-bit code does not use `es`. On return from an interrupt to user mode, the processor writes
+/// zero into a segment register with a null selector (`IRET` in Intel's SDM, vol. 2), so a zero in
+/// `es` shows an interrupt: Zhang et al., "SegScope", HPCA 2024. With FRED, the processor keeps the
 /// selector, and interrupts cannot be detected.
 #[cfg(target_arch = "x86_64")]
 const NO_SEGMENT: u16 = 3;
@@ -107,15 +108,15 @@ fn watch(on: bool) {
 }
 
 /// Times one load. The order of the instructions is that of Intel's "How to Benchmark Code
-/// Execution Times" (2010), with `lfence` in place of `cpuid`: instructions after `lfence` do not
-/// begin early, and `rdtscp` waits for all instructions before it, the load included.
+/// Execution Times" (2010), with `lfence` in place of `cpuid`. Instructions after `lfence` do not
+/// begin early, and `rdtscp` waits for all instructions before it, which include the load.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn timed_load(from: Cursor<'_>, spin_ticks: u64) -> Timed<'_> {
     let mut at = from.address();
     let (began, ended, cpu, segment): (u64, u64, u32, u16);
-    // SAFETY: a cursor is on a linked slot of a ring that is alive, and the assembly only reads
-    // this slot; every x86-64 server processor since 2009 has `rdtscp`.
+    // SAFETY: a cursor is on a linked slot of a ring that is alive, and the assembly reads only the
+    // word of this slot; every x86-64 server processor since 2009 has `rdtscp`.
     unsafe {
         asm!(
             "lfence",
@@ -127,7 +128,7 @@ fn timed_load(from: Cursor<'_>, spin_ticks: u64) -> Timed<'_> {
             "mov {at}, qword ptr [{at}]",
             "test {spin}, {spin}",
             "jz 3f",
-            // The load completes before the delay begins.
+            // The load must complete before the delay begins.
             "lfence",
             "rdtsc",
             "shl rdx, 32",
@@ -155,7 +156,7 @@ fn timed_load(from: Cursor<'_>, spin_ticks: u64) -> Timed<'_> {
             options(nostack, readonly),
         );
     }
-    // SAFETY: `at` was just loaded from the slot of `from`.
+    // SAFETY: `at` was just loaded from the word under `from`, as `Cursor::moved` requires.
     let at = unsafe { from.moved(at) };
     // The difference may be negative after a move to another socket, because the counters of two
     // sockets may differ slightly.
@@ -163,7 +164,7 @@ fn timed_load(from: Cursor<'_>, spin_ticks: u64) -> Timed<'_> {
     Timed { at, ticks, cpu, interrupted: segment != NO_SEGMENT }
 }
 
-/// Interrupts cannot be detected on this architecture.
+/// Does nothing: interrupts cannot be detected on this architecture.
 #[cfg(target_arch = "aarch64")]
 fn watch(_on: bool) {}
 
@@ -174,8 +175,8 @@ fn watch(_on: bool) {}
 fn timed_load(from: Cursor<'_>, spin_ticks: u64) -> Timed<'_> {
     let mut at = from.address();
     let (began, ended): (u64, u64);
-    // SAFETY: a cursor is on a linked slot of a ring that is alive, and the assembly only reads
-    // this slot; Linux lets programs read the counter.
+    // SAFETY: a cursor is on a linked slot of a ring that is alive, and the assembly reads only the
+    // word of this slot; Linux lets programs read the counter.
     unsafe {
         asm!(
             "isb",
@@ -200,7 +201,7 @@ fn timed_load(from: Cursor<'_>, spin_ticks: u64) -> Timed<'_> {
             options(nostack, readonly),
         );
     }
-    // SAFETY: `at` was just loaded from the slot of `from`.
+    // SAFETY: `at` was just loaded from the word under `from`, as `Cursor::moved` requires.
     let at = unsafe { from.moved(at) };
     Timed { at, ticks: ended.saturating_sub(began), cpu: 0, interrupted: false }
 }

@@ -1,5 +1,5 @@
-//! The timed loops of loads and stores for AArch64. As on x86-64, the text of a loop is the same
-//! for all instruction sets; only pieces of it, such as `load` and `zero`, differ.
+//! Implements the timed loops of loads and stores for AArch64. As on x86-64, the text of a loop is
+//! the same for all instruction sets; only pieces of it, such as `load` and `zero`, differ.
 //!
 //! A vector of SVE has 16 to 256 bytes, a property of the machine. Four predicates divide a line
 //! among vectors: each predicate selects the bytes of the line that are in one vector. If a vector
@@ -161,8 +161,8 @@ macro_rules! ahead {
     };
 }
 
-/// Prefetches the line that is `own` bytes after the stored line, for ownership. If `own` is 0,
-/// there is no prefetch.
+/// Prefetches the line that is `own` bytes after the stored line, to obtain its ownership. If `own`
+/// is 0, there is no prefetch.
 macro_rules! own {
     () => {
         ".if {own}\nprfm pstl1keep, [{t}, #{own}]\n.endif"
@@ -189,7 +189,7 @@ macro_rules! loops {
             #![doc = $name]
             use super::*;
 
-            /// A kernel that only loads. The parameters are the fields of its `Shape`.
+            /// Returns a kernel that only loads. The parameters are the fields of its `Shape`.
             pub(in super::super) fn reader<
                 const PAGES: usize,
                 const LINES: usize,
@@ -201,8 +201,8 @@ macro_rules! loops {
                 kernel(AccessKind::Read, 0, shape, run)
             }
 
-            /// A kernel that only stores. The stores are non-temporal if `PAST` is 1. The other
-            /// parameters are the fields of its `Shape`.
+            /// Returns a kernel that only stores. The stores are non-temporal if `PAST` is 1. The
+            /// other parameters are the fields of the kernel's `Shape`.
             pub(in super::super) fn writer<
                 const PAST: usize,
                 const PAGES: usize,
@@ -213,8 +213,9 @@ macro_rules! loops {
                 kernel(AccessKind::Write, PAST, shape, write::<LINES, PAGES, PAST, OWN>)
             }
 
-            /// A kernel that loads from `BUFFERS` buffers, and stores. The stores are non-temporal
-            /// if `PAST` is 1. The other parameters are the fields of its `Shape`.
+            /// Returns a kernel that loads from `BUFFERS` buffers, and stores. The stores are
+            /// non-temporal if `PAST` is 1. The other parameters are the fields of the kernel's
+            /// `Shape`.
             pub(in super::super) fn mixer<
                 const BUFFERS: usize,
                 const PAST: usize,
@@ -237,10 +238,10 @@ macro_rules! loops {
                 Kernel { isa: Isa::$kind, act, nontemporal, shape, run, gather, scatter }
             }
 
-            /// The loop of a kernel that only loads.
+            /// Runs the loop of a kernel that only loads.
             ///
             /// # Safety
-            /// The conditions of [`Run`].
+            /// The caller meets the conditions of [`Run`].
             unsafe fn read<
                 const LINES: usize,
                 const PAGES: usize,
@@ -250,7 +251,8 @@ macro_rules! loops {
                 job: &mut Job,
             ) {
                 let at: *mut Job = job;
-                // SAFETY: reads only the mapped buffer of the job, and writes only `job.sum`.
+                // SAFETY: the caller meets the conditions of `Run`. The assembly reads only the
+                // mapped buffer of the job, and writes only `job.sum`.
                 unsafe {
                     touched!(
                         $isa!(begin),
@@ -272,10 +274,10 @@ macro_rules! loops {
                 }
             }
 
-            /// The loop of a kernel that only stores.
+            /// Runs the loop of a kernel that only stores.
             ///
             /// # Safety
-            /// The conditions of [`Run`].
+            /// The caller meets the conditions of [`Run`].
             unsafe fn write<
                 const LINES: usize,
                 const PAGES: usize,
@@ -284,7 +286,8 @@ macro_rules! loops {
             >(
                 job: &mut Job,
             ) {
-                // SAFETY: writes only the buffer of the job, which no other thread uses.
+                // SAFETY: the caller meets the conditions of `Run`. The assembly writes only the
+                // buffer of the job, which no other thread uses.
                 unsafe {
                     touched!(
                         $isa!(begin),
@@ -309,10 +312,10 @@ macro_rules! loops {
                 }
             }
 
-            /// The loop of a kernel that loads and stores.
+            /// Runs the loop of a kernel that loads and stores.
             ///
             /// # Safety
-            /// The conditions of [`Run`].
+            /// The caller meets the conditions of [`Run`].
             unsafe fn both<
                 const BUFFERS: usize,
                 const LINES: usize,
@@ -326,7 +329,8 @@ macro_rules! loops {
                 job: &mut Job,
             ) {
                 let at: *mut Job = job;
-                // SAFETY: reads and writes only the buffers of the job and `job.sum`.
+                // SAFETY: the caller meets the conditions of `Run`. The assembly reads and writes
+                // only the buffers of the job and `job.sum`.
                 unsafe {
                     touched!(
                         $isa!(begin),
@@ -387,8 +391,8 @@ macro_rules! loops {
                 ahead: &[usize; BATCH],
             ) {
                 let at: *mut Job = job;
-                // SAFETY: reads only mapped lines (the contract of the caller), and writes only
-                // `job.sum`.
+                // SAFETY: the caller passes lines of the mapped buffer. The assembly reads only
+                // these lines, and writes only `job.sum`.
                 unsafe {
                     touched!(
                         $isa!(begin),
@@ -429,7 +433,8 @@ macro_rules! loops {
                 lines: &[usize; BATCH],
                 ahead: &[usize; BATCH],
             ) {
-                // SAFETY: writes only lines that no other thread uses (the contract of the caller).
+                // SAFETY: the caller passes lines of the buffer that no other thread uses. The
+                // assembly writes only these lines.
                 unsafe {
                     touched!(
                         $isa!(begin),

@@ -1,5 +1,5 @@
-//! The contents of a buffer that traffic kernels read. A formula gives the sum of any range of
-//! lines without reading memory.
+//! Defines the contents of a buffer that traffic kernels read. A formula gives the sum of any range
+//! of lines without reading memory.
 //!
 //! Word `i` of the memory of a thread is `seed + i * STEP`. Modulo 2^64, the sum of the words with
 //! the indices `a` to `b - 1` is `(b - a) * seed + STEP * (b (b - 1) - a (a - 1)) / 2`. The sum
@@ -16,7 +16,7 @@ const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 /// The number of 8-byte words in a cache line.
 const LINE_WORDS: u64 = LINE as u64 / 8;
 
-/// The contents of the memory of one thread.
+/// The contents of the memory of one thread, which follow from a seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Contents {
     pub(super) seed: u64,
@@ -27,7 +27,7 @@ impl Contents {
         self.seed.wrapping_add(STEP.wrapping_mul(index as u64))
     }
 
-    /// The sum of all words of `lines`, modulo 2^64.
+    /// Returns the sum of all words of `lines`, modulo 2^64.
     pub(super) fn sum(self, lines: Range<usize>) -> u64 {
         let below = |line: usize| {
             let words = u128::from(LINE_WORDS) * line as u128;
@@ -38,7 +38,8 @@ impl Contents {
         count.wrapping_mul(self.seed).wrapping_add(STEP.wrapping_mul(indices))
     }
 
-    /// The sum of the words of `count` lines. `numbers` is the sum of the indices of these lines.
+    /// Returns the sum of the words of `count` lines, modulo 2^64. `numbers` is the sum of the
+    /// indices of these lines.
     pub(super) const fn sum_of_lines(self, count: u64, numbers: u64) -> u64 {
         // The words of line n have the indices 8 n to 8 n + 7, whose sum is 64 n + 28.
         let within = LINE_WORDS * (LINE_WORDS - 1) / 2;
@@ -49,9 +50,9 @@ impl Contents {
         words.wrapping_mul(self.seed).wrapping_add(STEP.wrapping_mul(indices))
     }
 
-    /// The word that the pass number `pass` stores. The word is different in each pass, and never
-    /// 0, because some processors do not write zero lines to memory. The words of consecutive
-    /// passes differ in many bits.
+    /// Returns the word that pass `pass` stores. The word is different in each pass, and never 0,
+    /// because some processors do not write zero lines to memory. The words of consecutive passes
+    /// differ in many bits.
     pub(super) const fn stored(self, pass: u64) -> u64 {
         let mixed = (self.seed ^ pass.wrapping_mul(STEP)).wrapping_mul(0xd6e8_feb8_6659_fd93);
         (mixed ^ (mixed >> 32)) | 1

@@ -1,8 +1,8 @@
-//! The arguments of the assembly loops.
+//! Defines the arguments of the assembly loops.
 
 use super::BATCH;
 
-/// The loop of a kernel. One call accesses the memory of all `groups` of the job.
+/// The loop of a kernel. One call makes the accesses of all `groups` of the job.
 ///
 /// # Safety
 /// Each buffer of the job is mapped and large enough for the job. The address of each buffer is a
@@ -11,9 +11,9 @@ use super::BATCH;
 pub(super) type Run = unsafe fn(&mut Job);
 
 /// Loads or stores the lines of a batch, and prefetches the lines of a batch that a later call
-/// accesses. The two arrays have the byte offsets of these lines in the buffer. Without this
-/// prefetch few loads overlap, because the many instructions that compute a random line fill the
-/// core's instruction window.
+/// accesses. The first array has the byte offsets in the buffer of the lines to access, the second
+/// array those of the lines to prefetch. Without this prefetch few loads overlap, because the many
+/// instructions that compute a random line fill the core's instruction window.
 ///
 /// # Safety
 /// The lines of both batches are mapped, and no other thread uses lines that the call stores to.
@@ -24,7 +24,8 @@ pub(super) type Touch = unsafe fn(&mut Job, &[usize; BATCH], &[usize; BATCH]);
 pub(super) struct Job {
     /// Sums of the loaded words, one for each of the eight words of a line.
     pub(super) sum: [u64; 8],
-    /// The buffers to load from, used in turn if there are two.
+    /// The buffers to load from; `null` for a missing buffer. If there are two, the loads use them
+    /// in turn.
     pub(super) read: [*const u8; 2],
     /// The buffer to store to.
     pub(super) write: *mut u8,

@@ -1,5 +1,5 @@
-//! A pseudo-random order in which each line occurs once. The order is computed during the accesses
-//! and never stored, so it causes no memory traffic.
+//! Computes a pseudo-random order in which each line occurs once. The order is computed during the
+//! accesses and never stored, so it causes no memory traffic.
 //!
 //! The lines are divided into `sheets` of `2^bits` lines. A round visits one line of each sheet;
 //! from one sheet to the next, the sheet number grows by a constant step. In each sheet, a
@@ -8,7 +8,8 @@
 
 use super::{BATCH, LINE};
 
-/// A sheet has at most `2^SHEET_BITS` lines: 2 MiB, the size of a huge page.
+/// Maximum of `bits`: a sheet has at most `2^SHEET_BITS` lines, which are 2 MiB, the size of a huge
+/// page.
 const SHEET_BITS: u32 = 15;
 
 /// A pseudo-random order of the lines of a buffer, and the current position in the order.
@@ -36,7 +37,7 @@ impl VisitOrder {
         (self.sheets as usize) << self.bits
     }
 
-    /// This visit order, restarted from its beginning.
+    /// Returns this visit order, restarted from its beginning.
     pub(super) const fn restarted(&self) -> Self {
         Self { sheet: 0, round: 0, ..*self }
     }
@@ -60,7 +61,7 @@ impl VisitOrder {
     }
 }
 
-/// The number of batches that are accessed between the prefetch of a line and the access to it.
+/// The number of batches that are accessed between the prefetch of a batch and the access to it.
 const AHEAD: usize = 4;
 
 /// A visit order whose next [`AHEAD`] batches are computed in advance. A batch has the byte offsets
@@ -70,7 +71,8 @@ pub(super) struct Batches {
     order: VisitOrder,
     ahead: [[usize; BATCH]; AHEAD],
     first: usize,
-    /// Lines accessed in the current cycle. A cycle accesses each line of the order once.
+    /// The number of lines accessed in the current cycle. A cycle accesses each line of the order
+    /// once.
     done: usize,
 }
 
@@ -83,8 +85,8 @@ impl Batches {
         batches
     }
 
-    /// Returns the batch of lines to access now, and the batch that is accessed [`AHEAD`] calls
-    /// later, which is to be prefetched now.
+    /// Returns the batch of lines to access now, and the batch to prefetch now, which is accessed
+    /// [`AHEAD`] calls later.
     #[inline(always)]
     pub(super) fn next(&mut self) -> ([usize; BATCH], &[usize; BATCH]) {
         let last = self.first;
@@ -95,8 +97,8 @@ impl Batches {
         (now, &self.ahead[last])
     }
 
-    /// Returns true if the last batch ended a cycle (an access to each line). In this case, the
-    /// next cycle begins.
+    /// Returns true if the last batch ended a cycle (an access to each line of the order). In this
+    /// case, the next cycle begins.
     pub(super) const fn ends_cycle(&mut self) -> bool {
         let ends = self.done >= self.order.lines();
         if ends {
@@ -105,7 +107,7 @@ impl Batches {
         ends
     }
 
-    /// The indices of the lines that the current cycle has accessed so far.
+    /// Returns the indices of the lines that the current cycle has accessed so far.
     pub(super) fn touched(&self) -> impl Iterator<Item = usize> {
         let mut order = self.order.restarted();
         (0..self.done).map(move |_| order.next())
@@ -119,9 +121,9 @@ fn batch(order: &mut VisitOrder) -> [usize; BATCH] {
     lines
 }
 
-/// The increment of the sheet number from one visited line to the next. The step is coprime to the
-/// number of sheets, so all sheets are visited. It is near 0.618 times the number of sheets (golden
-/// section), so that sheets visited one after the other are far apart.
+/// Returns the increment of the sheet number from one visited line to the next. The increment is
+/// coprime to the number of sheets, so that all sheets are visited. It is near 0.618 times the
+/// number of sheets (golden section), so that sheets visited one after the other are far apart.
 fn step(sheets: u32) -> u32 {
     let golden = (f64::from(sheets) * 0.618) as u32;
     let coprime = |step: &u32| {

@@ -1,13 +1,13 @@
-//! Tables of the traffic kernels for each instruction set and kind of access: the fastest known
-//! kernels, and the candidates in a search for the fastest ones.
+//! Lists the traffic kernels for each instruction set and kind of access: the fastest known
+//! kernels, and the candidates in a search for the fastest kernels.
 
 use super::{AccessKind, Kernel, NEAR, native};
 #[cfg(any(test, feature = "search"))]
 use super::{FAR, ONCE};
 use crate::isa::Isa;
 
-/// The instruction sets in the order in which they are tried for a kind of access, the fastest
-/// known first. Wider vectors are not always faster: on Zen 4, the machine of the search
+/// Returns the instruction sets in the order in which they are tried for a kind of access, the
+/// fastest known first. Wider vectors are not always faster: on Zen 4, the machine of the search
 /// (`benches/README.md`), one load of 64 bytes is up to 8 % slower than two loads of 32 bytes, and
 /// stores that hit a cache are fastest with 16 bytes.
 pub(super) fn order(act: AccessKind, nontemporal: bool) -> [Isa; 5] {
@@ -19,9 +19,9 @@ pub(super) fn order(act: AccessKind, nontemporal: bool) -> [Isa; 5] {
     }
 }
 
-/// The fastest known kernels of an instruction set, one for each kind of access with ordinary and
-/// with non-temporal stores. The kernels of AArch64 are assumed to be fast: no search was run on
-/// AArch64.
+/// Returns the fastest known kernels of an instruction set, one for each kind of access with
+/// ordinary and with non-temporal stores. The kernels of AArch64 are assumed to be fast: no search
+/// was run on AArch64.
 #[rustfmt::skip]
 pub(super) fn chosen(isa: Isa) -> Vec<Kernel> {
     // A row of the table gives the kernels of five kinds: `read`, `write`, `past` (non-temporal
@@ -62,7 +62,7 @@ pub(super) fn chosen(isa: Isa) -> Vec<Kernel> {
     native::of!(isa, table)
 }
 
-/// The candidates of a search for the fastest kernels.
+/// Returns the candidates of a search for the fastest kernels.
 #[cfg(any(test, feature = "search"))]
 pub(super) fn candidates(isa: Isa) -> Vec<Kernel> {
     macro_rules! both {

@@ -1,4 +1,4 @@
-//! The accesses of one thread to its memory, and the verification of the loaded and stored words.
+//! Makes the accesses of one thread to its memory, and verifies the loaded and stored words.
 
 #![expect(unsafe_code, reason = "loops are handed addresses")]
 
@@ -15,22 +15,22 @@ use crate::{
 };
 use std::{ops::Range, ptr};
 
-/// The number of lines that a thread accesses between two checks of the team's stop flag: 256 KiB,
-/// which take 10 us or more.
+/// The number of lines that a thread accesses between two checks of the team's stop flag. They are
+/// 256 KiB, which take 10 us or more.
 const CHUNK_LINES: usize = 4096;
 
-/// The smallest buffer for random order, lines. From this size on, a random order consists of whole
-/// batches of [`BATCH`] lines.
+/// The size, lines, of the smallest buffer for random order. From this size on, a random order
+/// consists of whole batches of [`BATCH`] lines.
 const ORDER_LINES_MIN: usize = 64 * BATCH;
 
 /// The number of lines in a base page.
 const PAGE_LINES: usize = PAGE_BYTES / LINE;
 
-/// The error of wrong contents of memory: a kernel did not do the reads or writes of its traffic,
+/// The error of wrong contents of memory: a kernel did not make the reads or writes of its traffic,
 /// or the memory is faulty.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
-    /// The walk accessed no memory.
+    /// The walk accessed no memory, so there is nothing to verify.
     #[error("the memory was not used")]
     Unused,
     /// The sum of the words that were read is wrong.
@@ -52,7 +52,7 @@ pub enum Fault {
         /// The sum that the words should have.
         expected: u64,
     },
-    /// A word of memory is not the word that was stored there.
+    /// A word of memory is not the word that was stored to its address.
     #[error("{kernel} wrote line {line} of its memory: it holds {word:#x}, and must {expected:#x}")]
     Written {
         /// The name of the traffic kernel.
@@ -75,7 +75,7 @@ pub struct Checksums {
     pub loaded_sum: u64,
     /// The number of lines that were stored.
     pub stored: u64,
-    /// The sum of all words in the buffer of the stores at the end, modulo 2^64.
+    /// The sum of all words in the buffer of the stores at the end of the walk, modulo 2^64.
     pub stored_sum: u64,
 }
 
@@ -103,7 +103,7 @@ pub struct Walk {
     sums: Checksums,
 }
 
-/// The error of a memory that is too small for a traffic kernel.
+/// The error of a memory that is too small for a traffic kernel and its traffic.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{bytes} bytes are too few for {kernel} with {traffic}: at least {least} are needed")]
 pub struct TooSmall {
@@ -117,15 +117,15 @@ pub struct TooSmall {
 }
 
 impl TooSmall {
-    /// The minimum length of the memory, rounded up to whole MiB.
+    /// Returns the minimum length of the memory, rounded up to whole MiB.
     pub const fn mebibytes(&self) -> usize {
         self.least.div_ceil(1 << 20)
     }
 }
 
 impl Walk {
-    /// Fills `region` with the contents that the checks expect. The accesses begin at the first
-    /// line.
+    /// Makes a walk over `region`, which is filled with the contents that the checks expect. The
+    /// accesses begin at the first line.
     ///
     /// # Errors
     /// When the memory is too small for a single round of the kernel or, in random order, for
@@ -185,8 +185,8 @@ impl Walk {
         Ok(walk)
     }
 
-    /// Gives each buffer its own random order. An order visits a whole number of sheets of lines.
-    /// The lines after the last whole sheet are removed from the end of the buffer.
+    /// Gives each buffer its own random order. An order visits a whole number of sheets of lines,
+    /// so the lines after the last whole sheet are removed from the end of the buffer.
     fn shuffle(&mut self, seed: u64) {
         let shuffled = |lines: &mut Range<usize>| {
             let order = VisitOrder::new(lines.len(), seed.wrapping_add(lines.start as u64));
@@ -198,12 +198,12 @@ impl Walk {
         self.orders = Some(orders);
     }
 
-    /// The kernel that makes the accesses.
+    /// Returns the kernel that makes the accesses.
     pub const fn kernel(&self) -> Kernel {
         self.kernel
     }
 
-    /// Returns the memory for another measurement.
+    /// Returns the memory of the walk, for another measurement.
     pub fn into_region(self) -> Region {
         self.region
     }
@@ -212,7 +212,7 @@ impl Walk {
         &self.region
     }
 
-    /// Accesses about 256 KiB; returns the number of lines accessed.
+    /// Accesses about 256 KiB, and returns the number of lines accessed.
     ///
     /// # Errors
     /// When the sum of the words read is wrong.
@@ -226,7 +226,7 @@ impl Walk {
     /// of lines accessed.
     ///
     /// # Errors
-    /// The errors of [`Walk::chunk`].
+    /// Under the conditions of [`Walk::chunk`].
     pub fn advance(&mut self, lines: usize) -> Result<u64, Fault> {
         match self.orders.take() {
             None => self.advance_in_order(lines),
@@ -249,8 +249,8 @@ impl Walk {
         let read = per_buffer(self.loads, self.read.len());
         let write = per_buffer(self.stores, 1);
         let groups = rounds * self.kernel.groups_in_round();
-        // The loop of a kernel that only loads or only stores counts units instead of groups. The
-        // number of groups is therefore multiplied by the number of units in a group.
+        // The loop of a kernel that only loads or only stores counts units, not groups. The number
+        // of groups is therefore multiplied by the number of units in a group.
         let alone = if self.loads == 0 || self.stores == 0 { self.loads + self.stores } else { 1 };
         let start = self.region.start();
         let at =
@@ -267,9 +267,9 @@ impl Walk {
             groups: (groups * alone) as u64,
             word: self.contents.stored(self.pass),
         };
-        // SAFETY: `new` placed the blocks of all rounds of a pass within the region, with each
-        // buffer at a page boundary. The rounds of this job are within the pass. No other thread
-        // uses the region, and the machine has the instruction set of the kernel.
+        // SAFETY: `new` placed the blocks of all rounds of a pass within the mapped region, with
+        // each buffer at a page boundary. The rounds of this job are within the pass. No other
+        // thread uses the region, and the machine has the instruction set of the kernel.
         unsafe { (self.kernel.run)(&mut job) };
         let (loaded, stored) = (read.len() * self.read.len(), write.len());
         let of = |buffer: &Range<usize>| buffer.start + read.start..buffer.start + read.end;
@@ -306,7 +306,8 @@ impl Walk {
                 let buffer = &self.read[load % buffers];
                 let (lines, ahead) = orders[load % buffers].next();
                 job.read[0] = at(buffer).cast_const();
-                // SAFETY: an order gives lines of its buffer, which is within the region.
+                // SAFETY: the order of a buffer gives only lines of this buffer, which is within
+                // the mapped region.
                 unsafe { (self.kernel.gather)(&mut job, &lines, ahead) };
                 let distances: usize = lines.iter().sum();
                 numbers += (distances / LINE + BATCH * buffer.start) as u64;
@@ -323,13 +324,13 @@ impl Walk {
         Ok(count + stored as u64)
     }
 
-    /// Stores the word of the current pass to the next batch of lines of `order`. If the batch ends
-    /// a cycle through all lines, the next pass begins.
+    /// Stores the word of the current pass to the next batch of lines of `order`. If this batch
+    /// ends a cycle through all lines, the next pass begins.
     fn scatter(&mut self, job: &mut Job, order: &mut Batches) {
         job.word = self.contents.stored(self.pass);
         let (lines, ahead) = order.next();
-        // SAFETY: an order gives lines of its buffer, which is within the region; no other thread
-        // uses the region.
+        // SAFETY: the order of the buffer gives only lines of this buffer, which is within the
+        // mapped region; no other thread uses the region.
         unsafe { (self.kernel.scatter)(job, &lines, ahead) };
         if order.ends_cycle() {
             self.pass += 1;
@@ -337,9 +338,9 @@ impl Walk {
         }
     }
 
-    /// Compares the sum of the words that `job` loaded with `expected`. If the sums agree, adds the
-    /// numbers of loaded and stored lines to the checksums. Otherwise, the error names `lines`, the
-    /// lines that were read.
+    /// Compares the sum of the words that `job` loaded with `expected`. If the sums are equal, adds
+    /// the numbers of loaded and stored lines to the checksums. Otherwise, the error names `lines`,
+    /// the lines that were read.
     fn count(
         &mut self,
         job: &Job,
@@ -364,7 +365,7 @@ impl Walk {
     ///
     /// # Errors
     ///
-    /// When a word is wrong; the error names the first line with a wrong word.
+    /// When a word is wrong. The error names the first line with a wrong word.
     pub fn verify(&mut self) -> Result<Checksums, Fault> {
         native::fence();
         let (now, before) = (self.contents.stored(self.pass), self.contents.stored(self.pass - 1));
@@ -425,15 +426,15 @@ mod tests {
         Region::new(bytes, Pages::Small, &Policy::Default).unwrap()
     }
 
-    /// The fastest known kernels and all candidates of an instruction set.
+    /// Returns the fastest known kernels and all candidates of an instruction set.
     fn kernels(isa: Isa) -> Vec<Kernel> {
         let mut all = Kernel::chosen(isa);
         all.extend(Kernel::candidates(isa));
         all
     }
 
-    /// Every kernel of this machine, with each traffic that the kernel serves and each access
-    /// pattern.
+    /// Returns every kernel of this machine, with each traffic that the kernel serves and each
+    /// access pattern.
     fn all() -> Vec<(Kernel, Traffic, Pattern)> {
         let mut all = vec![];
         for kernel in Isa::available().into_iter().flat_map(kernels) {
@@ -444,9 +445,9 @@ mod tests {
         all
     }
 
-    /// Traffic with a read share of 0, 5, 10 .. 100 %, with ordinary and with non-temporal stores.
-    /// Traffic with ordinary stores has a read share of at least 50 %, because each ordinary store
-    /// also reads its line.
+    /// Returns traffic with a read share of 0, 5, 10 .. 100 %, with ordinary and with non-temporal
+    /// stores. Traffic with ordinary stores has a read share of at least 50 %, because each
+    /// ordinary store also reads its line.
     fn shares() -> Vec<Traffic> {
         let share = |percent| [false, true].map(|past| Traffic::of_read_share(percent, past));
         (0..=100).step_by(5).flat_map(share).flatten().collect()
@@ -478,7 +479,7 @@ mod tests {
     fn every_kernel_issues_its_traffic() {
         for (kernel, traffic, pattern) in all() {
             let mut walk = Walk::new(region(1), &traffic, pattern, kernel, 3).unwrap();
-            // The walk makes some whole passes over the memory, and a part of another pass.
+            // The walk must make some whole passes over the memory, and a part of another pass.
             let mut lines = 0;
             while lines < 3 * (2 << 20) / 64 {
                 lines += walk.chunk().unwrap();
@@ -520,7 +521,7 @@ mod tests {
     #[test]
     fn exchanged_words_are_detected() {
         // Two words of different chunks are exchanged. The sum of all words does not change, but
-        // the sums of both chunks do.
+        // the sums of both chunks do, so the walk must report a fault.
         let kernel = Kernel::best(Isa::available()[0], &Traffic::READ).unwrap();
         let mut walk =
             Walk::new(region(1), &Traffic::READ, Pattern::Sequential, kernel, 5).unwrap();

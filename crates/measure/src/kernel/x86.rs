@@ -1,4 +1,4 @@
-//! The timed loops of loads and stores for x86-64.
+//! Implements the timed loops of loads and stores for x86-64.
 //!
 //! The text of a loop is the same for all instruction sets; only some pieces differ, such as the
 //! piece that loads a line and adds it to the sum, and the piece that stores a line. The assembler
@@ -181,8 +181,8 @@ macro_rules! ahead {
     };
 }
 
-/// Prefetches the line that is `own` bytes after the stored line, for ownership. If `own` is 0,
-/// there is no prefetch.
+/// Prefetches the line that is `own` bytes after the stored line, to obtain its ownership. If `own`
+/// is 0, there is no prefetch.
 macro_rules! own {
     ($to:literal) => {
         concat!(".if {own}\nprefetchw [", $to, " + il_at + {own}]\n.endif")
@@ -196,7 +196,7 @@ macro_rules! loops {
             #![doc = $name]
             use super::*;
 
-            /// A kernel that only loads. The parameters are the fields of its `Shape`.
+            /// Returns a kernel that only loads. The parameters are the fields of its `Shape`.
             pub(in super::super) fn reader<
                 const PAGES: usize,
                 const LINES: usize,
@@ -208,8 +208,8 @@ macro_rules! loops {
                 kernel(AccessKind::Read, 0, shape, run)
             }
 
-            /// A kernel that only stores. The stores are non-temporal if `PAST` is 1. The other
-            /// parameters are the fields of its `Shape`.
+            /// Returns a kernel that only stores. The stores are non-temporal if `PAST` is 1. The
+            /// other parameters are the fields of the kernel's `Shape`.
             pub(in super::super) fn writer<
                 const PAST: usize,
                 const PAGES: usize,
@@ -220,8 +220,9 @@ macro_rules! loops {
                 kernel(AccessKind::Write, PAST, shape, write::<LINES, PAGES, PAST, OWN>)
             }
 
-            /// A kernel that loads from `BUFFERS` buffers, and stores. The stores are non-temporal
-            /// if `PAST` is 1. The other parameters are the fields of its `Shape`.
+            /// Returns a kernel that loads from `BUFFERS` buffers, and stores. The stores are
+            /// non-temporal if `PAST` is 1. The other parameters are the fields of the kernel's
+            /// `Shape`.
             pub(in super::super) fn mixer<
                 const BUFFERS: usize,
                 const PAST: usize,
@@ -244,10 +245,10 @@ macro_rules! loops {
                 Kernel { isa: Isa::$kind, act, nontemporal, shape, run, gather, scatter }
             }
 
-            /// The loop of a kernel that only loads.
+            /// Runs the loop of a kernel that only loads.
             ///
             /// # Safety
-            /// The conditions of [`Run`].
+            /// The caller meets the conditions of [`Run`].
             pub(in super::super) unsafe fn read<
                 const LINES: usize,
                 const PAGES: usize,
@@ -257,7 +258,8 @@ macro_rules! loops {
                 job: &mut Job,
             ) {
                 let at: *mut Job = job;
-                // SAFETY: reads only the mapped buffer of the job, and writes only `job.sum`.
+                // SAFETY: the caller meets the conditions of `Run`. The assembly reads only the
+                // mapped buffer of the job, and writes only `job.sum`.
                 unsafe {
                     asm!(
                         $isa!(zero),
@@ -278,10 +280,10 @@ macro_rules! loops {
                 }
             }
 
-            /// The loop of a kernel that only stores.
+            /// Runs the loop of a kernel that only stores.
             ///
             /// # Safety
-            /// The conditions of [`Run`].
+            /// The caller meets the conditions of [`Run`].
             pub(in super::super) unsafe fn write<
                 const LINES: usize,
                 const PAGES: usize,
@@ -290,7 +292,8 @@ macro_rules! loops {
             >(
                 job: &mut Job,
             ) {
-                // SAFETY: writes only the buffer of the job, which no other thread uses.
+                // SAFETY: the caller meets the conditions of `Run`. The assembly writes only the
+                // buffer of the job, which no other thread uses.
                 unsafe {
                     asm!(
                         $isa!(spread),
@@ -315,10 +318,10 @@ macro_rules! loops {
                 }
             }
 
-            /// The loop of a kernel that loads and stores.
+            /// Runs the loop of a kernel that loads and stores.
             ///
             /// # Safety
-            /// The conditions of [`Run`].
+            /// The caller meets the conditions of [`Run`].
             pub(in super::super) unsafe fn both<
                 const BUFFERS: usize,
                 const LINES: usize,
@@ -332,7 +335,8 @@ macro_rules! loops {
                 job: &mut Job,
             ) {
                 let at: *mut Job = job;
-                // SAFETY: reads and writes only the buffers of the job and `job.sum`.
+                // SAFETY: the caller meets the conditions of `Run`. The assembly reads and writes
+                // only the buffers of the job and `job.sum`.
                 unsafe {
                     asm!(
                         $isa!(zero),
@@ -395,8 +399,8 @@ macro_rules! loops {
                 ahead: &[usize; BATCH],
             ) {
                 let at: *mut Job = job;
-                // SAFETY: reads only mapped lines (the contract of the caller), and writes only
-                // `job.sum`.
+                // SAFETY: the caller passes lines of the mapped buffer. The assembly reads only
+                // these lines, and writes only `job.sum`.
                 unsafe {
                     asm!(
                         $isa!(resume),
@@ -436,7 +440,8 @@ macro_rules! loops {
                 lines: &[usize; BATCH],
                 ahead: &[usize; BATCH],
             ) {
-                // SAFETY: writes only lines that no other thread uses (the contract of the caller).
+                // SAFETY: the caller passes lines of the buffer that no other thread uses. The
+                // assembly writes only these lines.
                 unsafe {
                     asm!(
                         $isa!(spread),

@@ -1,5 +1,5 @@
-//! The capabilities of DAMON. Most of these capabilities are known only after a probe, which sets
-//! up a DAMON thread, tries which keywords the kernel accepts, and removes the thread.
+//! Finds the capabilities of DAMON. Most of these capabilities are known only after a probe, which
+//! sets up a DAMON thread, tries which keywords the kernel accepts, and removes the thread.
 
 use super::Status;
 use interleaf_linux::machine::{
@@ -48,12 +48,13 @@ pub(super) fn actions(machine: &Machine, probed: ProbeAnswer) -> Status {
     )
 }
 
-/// The capability of DAMON to interleave the pages of running programs. DAMON must have operations
-/// on virtual addresses (`vaddr`), and its schemes must accept several destination nodes.
+/// Returns the status of the capability to interleave the pages of running programs by DAMON. For
+/// this, DAMON must have operations on virtual addresses (`vaddr`), and its schemes must accept
+/// several destination nodes.
 pub(super) fn destinations(machine: &Machine, probed: ProbeAnswer) -> Status {
     let (destinations, operations) = match (&machine.damon, probed) {
-        // A DAMON context that another program has set up shows the supported features without a
-        // probe.
+        // A DAMON context that another program has set up shows the supported features, so no probe
+        // is needed.
         (Some(Damon { destinations: Some(supported), operations, .. }), _)
             if !operations.is_empty() =>
         {
@@ -98,8 +99,8 @@ pub(super) fn goals(machine: &Machine, probed: ProbeAnswer) -> Status {
     Status::present(format!("{goals}{tuners}"))
 }
 
-/// Returns the result of the probe. If the probe has no result, the error is the status of the
-/// capabilities that need the probe.
+/// Returns the result of the probe of DAMON. If there is no result, returns as the error the status
+/// of each capability that needs the probe.
 fn probe_result<'a>(machine: &Machine, probed: ProbeAnswer<'a>) -> Result<&'a Probed, Status> {
     if machine.damon.is_none() {
         return Err(no_damon());

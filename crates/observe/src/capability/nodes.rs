@@ -1,4 +1,4 @@
-//! Capabilities of NUMA nodes: their sizes, rated bandwidths and tiers, the weights of
+//! Finds the capabilities of NUMA nodes: their sizes, rated bandwidths and tiers, the weights of
 //! interleaving, and the migration of pages.
 
 use super::{Status, rights::Rights};
@@ -19,8 +19,9 @@ pub(super) fn memory_nodes(machine: &Machine) -> Status {
     )
 }
 
-/// The sum of the nodes' sizes may differ from the machine's size by at most 1 / `SIZES_APART` of
-/// the machine's size, because the files with the two sizes are read at different times.
+/// The sum of the nodes' sizes may differ from the machine's size by at most the fraction 1 /
+/// `SIZES_APART` of the machine's size. They differ because the files with the two sizes are read
+/// at different times.
 const SIZES_APART: u64 = 64;
 
 /// Compares the nodes' sizes with the machine's size. Some kernels report too little memory for a

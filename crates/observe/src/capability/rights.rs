@@ -1,4 +1,4 @@
-//! The rights of this process to move pages and to write settings, as the kernel checks them.
+//! Reads the rights of this process to move pages and to write settings, as the kernel checks them.
 //! `move_pages` requires the right to trace a process of another user, and `CAP_SYS_NICE` for pages
 //! that several processes map (move_pages(2)). Only root, or a process with `CAP_DAC_OVERRIDE`, can
 //! write to files in sysfs that belong to root.
@@ -22,7 +22,7 @@ pub(super) struct Rights {
 }
 
 impl Rights {
-    /// Reads the rights from the file [`STATUS`]; `None` if a captured machine does not have this
+    /// Reads the rights from the file [`STATUS`]. Returns `None` if a captured machine lacks this
     /// file.
     pub(super) fn read(root: &Root) -> Result<Option<Self>, RootError> {
         let Some(text) = root.text(STATUS)? else { return Ok(None) };
@@ -56,17 +56,17 @@ impl Rights {
         self.capabilities & (1 << capability) != 0
     }
 
-    /// True when this process may move pages of other users' processes.
+    /// True if this process may move pages of other users' processes.
     pub(super) fn traces_others(self) -> bool {
         self.has(SYS_PTRACE)
     }
 
-    /// True when this process may move pages that several processes map.
+    /// True if this process may move pages that several processes map.
     pub(super) fn moves_shared(self) -> bool {
         self.has(SYS_NICE)
     }
 
-    /// True when this process may write to files that belong to root.
+    /// True if this process may write to files that belong to root.
     pub(super) fn writes_as_root(self) -> bool {
         self.is_root || self.has(DAC_OVERRIDE)
     }

@@ -1,4 +1,4 @@
-//! Rivals: programs and kernel features that move pages, or use DAMON.
+//! Finds rivals: programs and kernel features that move pages, or use DAMON.
 
 use super::Status;
 use interleaf_linux::{
@@ -11,8 +11,8 @@ use interleaf_linux::{
 };
 
 /// Programs that move pages while they run: the process name, the effect of the program, and the
-/// remedy. A program that only changes a setting when it starts, such as tuned, is not listed: the
-/// function `rivals` checks the setting instead.
+/// remedy. A program that only changes a setting when it starts, such as tuned, is not listed,
+/// because the function `rivals` checks the setting instead.
 const PROGRAMS: [(&str, &str, &str); 3] = [
     ("numad", "numad moves processes and their pages to nodes", "systemctl stop numad"),
     ("memtierd", "memtierd moves pages between tiers", "stop memtierd where it was started"),
@@ -50,9 +50,9 @@ pub(super) fn rivals(root: &Root, machine: &Machine) -> Result<Status, RootError
     Ok(Status::present("no other program moves pages or uses DAMON"))
 }
 
-/// Returns NUMA balancing as a rival, if it is on. In the sysctl `numa_balancing`, bit 0 enables
-/// the migration of pages to the nodes of their threads, and bit 1 the promotion of hot pages to
-/// faster tiers.
+/// Returns NUMA balancing as a rival, if it is on. In the value of the sysctl `numa_balancing`, bit
+/// 0 enables the migration of pages to the nodes of their threads, and bit 1 the promotion of hot
+/// pages to faster tiers.
 fn balancing(machine: &Machine) -> Option<Rival> {
     let value = machine.sysctls.numa_balancing.filter(|value| *value > 0)?;
     let does = match (value & 1 > 0, value & 2 > 0) {
@@ -76,10 +76,11 @@ fn reclaim(machine: &Machine) -> Option<Rival> {
     ))
 }
 
-/// `khugepaged` collapses the 512 base pages of a 2 MiB range into one huge page, on the node that
-/// has most of these base pages (`hpage_collapse_find_target_node` in `mm/khugepaged.c`). The ratio
-/// in which the base pages were interleaved over the nodes is then lost. With the setting `madvise`
-/// in place of `always`, `khugepaged` collapses only memory that was advised with `MADV_HUGEPAGE`.
+/// Returns `khugepaged` as a rival, if transparent huge pages are set to `always`. `khugepaged`
+/// collapses the 512 base pages of a 2 MiB range into one huge page, on the node that has most of
+/// these base pages (`hpage_collapse_find_target_node` in `mm/khugepaged.c`). The ratio in which
+/// the base pages were interleaved over the nodes is then lost. With the setting `madvise` in place
+/// of `always`, `khugepaged` collapses only memory that was advised with `MADV_HUGEPAGE`.
 fn huge_pages(machine: &Machine) -> Option<Rival> {
     machine.sysctls.huge_pages.as_deref().filter(|chosen| *chosen == "always")?;
     Some(rival(
@@ -110,8 +111,9 @@ fn of_damon(damon: &Damon) -> Vec<Rival> {
     modules.chain(damon.kdamonds.iter().map(thread)).collect()
 }
 
-/// Returns the programs of [`PROGRAMS`] that run. The names of all other processes are private, so
-/// their `comm` files are read without being added to a capture (`doctor --capture`).
+/// Returns those of the [`PROGRAMS`] that are running. The names of all other processes are
+/// private. The `comm` files are therefore read with `peek`, which does not add them to a capture
+/// (`doctor --capture`).
 fn programs(root: &Root) -> Result<Vec<Rival>, RootError> {
     let mut found: Vec<Rival> = vec![];
     for process in root.peek_names("/proc")? {
@@ -123,8 +125,8 @@ fn programs(root: &Root) -> Result<Vec<Rival>, RootError> {
         let Some((_, text, remedy)) = PROGRAMS.iter().find(|(program, ..)| *program == name) else {
             continue;
         };
-        // Read the file again with `text`, which, unlike `peek`, adds the file to a capture
-        // (`doctor --capture`): a capture must have the name of a rival.
+        // A capture must have the name of a rival. The file is therefore read again with `text`,
+        // which, unlike `peek`, adds the file to a capture (`doctor --capture`).
         root.text(&path)?;
         if !found.iter().any(|rival| rival.text == *text) {
             found.push(rival(*text, *remedy));

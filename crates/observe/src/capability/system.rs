@@ -1,4 +1,4 @@
-//! Capabilities of the kernel except page placement and DAMON: counters, pressure stall
+//! Finds the capabilities of the kernel except page placement and DAMON: counters, pressure stall
 //! information, swap, control groups, `userfaultfd`, `io_uring`, huge pages and energy meters.
 
 use super::Status;
@@ -10,7 +10,7 @@ use interleaf_linux::{
 };
 use std::io;
 
-/// Uncore units that count traffic: the prefix of their names, and the kind of unit.
+/// Uncore units that count traffic: the prefix of the units' names, and the kind of unit.
 const COUNTERS: [(&str, &str); 8] = [
     ("uncore_imc", "Intel memory controllers"),
     ("uncore_cxlcm", "Intel CXL ports"),
@@ -42,8 +42,8 @@ pub(super) fn counters(root: &Root, machine: &Machine) -> Result<Status, RootErr
     }
 }
 
-/// The units of the machine that count traffic, as text, such as
-/// `12 x Intel memory controllers (uncore_imc*)`; empty if the machine has no such unit.
+/// Formats the units of the machine that count traffic: `12 x Intel memory controllers
+/// (uncore_imc*)`; empty if the machine has no such unit.
 fn units(root: &Root) -> Result<String, RootError> {
     let units = root.names("/sys/bus/event_source/devices")?;
     let mut found = vec![];
@@ -76,8 +76,8 @@ pub(super) fn swap(root: &Root) -> Result<Status, RootError> {
     let Some(text) = root.text("/proc/swaps")? else {
         return Ok(Status::missing("the kernel cannot swap", "run a kernel with CONFIG_SWAP"));
     };
-    // The file has a header, then a line for each swap area: name, type, size and use in KiB,
-    // priority.
+    // The file `/proc/swaps` has a header, then a line for each swap area: name, type, size and use
+    // in KiB, priority.
     let kib = |line: &str| line.split_whitespace().rev().nth(2)?.parse::<u64>().ok();
     let sizes: Vec<u64> = text.lines().skip(1).filter_map(kib).collect();
     if sizes.is_empty() {

@@ -1,4 +1,4 @@
-//! The CPU model of a machine, from `/proc/cpuinfo`.
+//! Reads the CPU model of a machine from `/proc/cpuinfo`.
 
 use interleaf_linux::root::{Root, RootError};
 use std::fmt;

@@ -1,10 +1,10 @@
-//! The bit positions of an event's fields. The kernel lists these positions in the folder `format/`
-//! of a PMU, for example `config:0-7,32-35`.
+//! Parses the bit positions of an event's fields. The kernel lists these positions in the folder
+//! `format/` of a PMU, for example `config:0-7,32-35`.
 //!
 //! The lowest bits of a value go to the first range, the next bits to the second range. With
 //! `config:8-15,32-63` the value 0x10c8178201 is 0x01 in bits 8 to 15 and 0x10c81782 from bit 32.
 
-/// Configuration words of an event: `config`, `config1`, `config2`.
+/// Number of configuration words of an event: `config`, `config1`, `config2`.
 pub const WORDS: usize = 3;
 
 /// The position of an event's field in the configuration words.
@@ -18,7 +18,7 @@ pub struct Field {
 }
 
 impl Field {
-    /// Parses the kernel's notation, such as `config:0-7,32-35`; `None` for an unknown
+    /// Parses the kernel's notation, such as `config:0-7,32-35`. Returns `None` for an unknown
     /// configuration word or an invalid range of bits.
     pub fn parse(text: &str) -> Option<Self> {
         let (word, ranges) = text.trim().split_once(':')?;
@@ -38,13 +38,13 @@ impl Field {
         (bits <= u64::BITS).then_some(Self { word, ranges })
     }
 
-    /// The width of the field in bits, 1 to 64.
+    /// Returns the width of the field in bits, 1 to 64.
     pub fn bits(&self) -> u32 {
         self.ranges.iter().map(|(first, last)| last - first + 1).sum()
     }
 
-    /// Inserts `value` into `words`. Returns false if the value does not fit into the field;
-    /// `words` are then unchanged.
+    /// Inserts `value` into the bits of the field in `words`. Returns false if the value does not
+    /// fit into the field; `words` then stays unchanged.
     pub fn encode(&self, value: u64, words: &mut [u64; WORDS]) -> bool {
         if self.bits() < u64::BITS && value >> self.bits() != 0 {
             return false;
@@ -71,7 +71,7 @@ impl Field {
     }
 }
 
-/// A mask of the lowest `count` bits, 1 to 64.
+/// Returns a mask of the lowest `count` bits, 1 to 64.
 fn mask(count: u32) -> u64 {
     u64::MAX >> (u64::BITS - count)
 }
@@ -84,8 +84,8 @@ mod tests {
 
     #[test]
     fn by_hand() {
-        // Each row has a format from Linux, the value of the field, and the expected words, which
-        // were calculated by hand.
+        // Each row has a format from Linux, the value of the field, and the words that must result,
+        // which were calculated by hand.
         let table = [
             ("config:0-7", 0x05, [0x05, 0, 0]),
             ("config:8-15", 0xcf, [0xcf00, 0, 0]),
@@ -107,8 +107,9 @@ mod tests {
 
     #[test]
     fn a_value_beyond_the_field_is_refused() {
-        // The format of `umask` in a home agent (CHA) of Sapphire Rapids, in kernels before a fix
-        // of July 2024. The field has 32 bits, and the value for CXL events has 37 bits.
+        // This is the format of `umask` in a home agent (CHA) of Sapphire Rapids, in kernels before
+        // a fix of July 2024. The field has 32 bits, but the value for CXL events has 37 bits and
+        // must be refused.
         let field = Field::parse("config:8-15,32-55").unwrap();
         let mut words = [7; WORDS];
         assert!(field.encode(0xc817_8601, &mut words));
@@ -125,7 +126,7 @@ mod tests {
     }
 
     proptest! {
-        /// A value that was inserted into the words can be extracted again, and no other bit of the
+        /// A value that was inserted into the words is extracted again, and no other bit of the
         /// words changes.
         #[test]
         fn encoded_values_are_read_back(

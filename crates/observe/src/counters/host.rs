@@ -18,8 +18,7 @@ use std::{
 
 const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
 
-/// If the limit on open files is raised, it leaves room for this number of files besides the
-/// counters.
+/// Number of files for which a raised limit on open files leaves room in addition to the counters.
 const OTHER_FILES: u64 = 128;
 
 /// The open counters of a plan.
@@ -30,7 +29,7 @@ pub struct Counters {
     last: Instant,
 }
 
-/// A group of open events, which the kernel counts at the same time and reads together.
+/// A group of open events, which the kernel counts at the same time and returns in one read.
 #[derive(Debug)]
 pub(super) struct Group {
     pub(super) leader: OwnedFd,
@@ -43,7 +42,7 @@ pub(super) struct Group {
 }
 
 /// A reading of a group: the time for which the group was enabled, the time for which it was
-/// counted, and the count of each event, all since the group was opened.
+/// counted, and the count of each event. All of them begin when the group was opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Raw {
     pub(super) enabled_ns: u64,
@@ -81,10 +80,10 @@ pub enum OpenError {
     Files {
         /// The number of counters that the plan needs.
         needed: u64,
-        /// The number of files that this process may open.
+        /// The number of files that this process may have open.
         limit: u64,
     },
-    /// The kernel refuses an event.
+    /// The kernel refused to open an event.
     #[error("{event} of {pmu}{}: refused: {why}", on_cpu(.cpu))]
     Refused {
         event: String,
@@ -127,10 +126,10 @@ impl OpenError {
 }
 
 impl Counters {
-    /// Opens the events of `plan` on the running machine; they are counted from now on. If the
-    /// kernel denies permission, the cause (`perf_event_paranoid`) is read below `root`. If the
-    /// plan needs more files than this process may open, the limit of this process and of its
-    /// future children is raised as far as needed, at most to the hard limit.
+    /// Opens the events of `plan` on the running machine; the counting begins now. If the kernel
+    /// denies permission, the cause (`perf_event_paranoid`) is read below `root`. If the plan needs
+    /// more files than this process may open, the limit of this process and of its future children
+    /// is raised as far as needed, at most to the hard limit.
     ///
     /// # Errors
     /// When an event cannot be opened.
@@ -147,8 +146,8 @@ impl Counters {
             let leader = groups.last().filter(|_| same).map(|group| group.leader.as_fd());
             let opened =
                 match syscall::perf_event_open(event.kind, event.config, event.cpu, leader) {
-                    // The group has no counter left: open the event in a new group, which the
-                    // kernel multiplexes with the full group.
+                    // The group has no hardware counter left, so the event is opened in a new
+                    // group. The kernel multiplexes the new group with the full group.
                     Err(why) if same && why.raw_os_error() == Some(libc::EINVAL) => {
                         number = None;
                         syscall::perf_event_open(event.kind, event.config, event.cpu, None)
@@ -177,7 +176,7 @@ impl Counters {
         Ok(Self { plan, groups, last: Instant::now() })
     }
 
-    /// The plan whose events are counted.
+    /// Returns the plan whose events are counted.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
@@ -254,7 +253,7 @@ impl Grown {
 }
 
 /// Sums the growth of the groups' counts by domain and tier. If a group had no hardware counter at
-/// any time since the last reading, the sums of the quantities that this group counts are unknown.
+/// any time since the last reading, the quantities that this group counts are unknown.
 fn sum(plan: &Plan, grown: &[(&[usize], Grown)]) -> Reading {
     let mut reading = Reading { traffic: nothing(plan.domains, plan.tiers), ..Reading::default() };
     let mut unknown = vec![];
@@ -265,7 +264,8 @@ fn sum(plan: &Plan, grown: &[(&[usize], Grown)]) -> Reading {
             continue;
         };
         let ticks = planned.iter().position(|event| event.quantity == Quantity::Ticks);
-        // The duration of a clock cycle of the PMU, ns, which converts occupancy from cycles to ns.
+        // The duration of a clock cycle of the PMU, ns, by which an occupancy in cycles is
+        // converted to ns.
         let cycle = ticks.map(|at| counts[at]).filter(|ticks| *ticks > 0.0);
         let cycle = cycle.map(|ticks| since.enabled_ns / ticks);
         for (event, count) in planned.iter().zip(counts) {
@@ -321,7 +321,7 @@ fn forget(reading: &mut Reading, domain: usize, tier: Option<usize>, quantity: Q
         }
         (Quantity::Read, Some(tier)) => reading.traffic[domain][tier].read_bytes = None,
         (Quantity::Written, Some(tier)) => reading.traffic[domain][tier].written_bytes = None,
-        // Mark both `inserts` and `occupancy_ns` as unknown, even if only one of them is unknown:
+        // Both `inserts` and `occupancy_ns` become unknown, even if only one of them is unknown:
         // latency is `occupancy_ns` divided by `inserts`, so neither is useful alone.
         (_, Some(tier)) => {
             let traffic = &mut reading.traffic[domain][tier];
@@ -341,8 +341,8 @@ fn refused_of(event: &Planned, why: io::Error, root: &Root) -> OpenError {
     refused(&event.name, &event.pmu, Some(event.cpu), why, root)
 }
 
-/// The error for a refused event. `cpu` is the CPU of the event, or `None` for all CPUs on which a
-/// command runs.
+/// Returns the error for an event that the kernel refused. `cpu` is the CPU of the event, or `None`
+/// for all CPUs on which a command runs.
 pub(super) fn refused(
     event: &str,
     pmu: &str,
@@ -363,8 +363,8 @@ pub(super) fn refused(
     }
 }
 
-/// Raises this process's limit on open files, if it is too low for `counters` counters and
-/// [`OTHER_FILES`].
+/// Raises this process's limit on open files if it is too low for `counters` counters and
+/// [`OTHER_FILES`] other files.
 fn raise_file_limit(counters: u64) -> Result<(), OpenError> {
     let limit = getrlimit(Resource::Nofile);
     let wanted = counters + OTHER_FILES;
@@ -372,7 +372,7 @@ fn raise_file_limit(counters: u64) -> Result<(), OpenError> {
         return Ok(());
     }
     let current = Some(limit.maximum.map_or(wanted, |maximum| maximum.min(wanted)));
-    // If `setrlimit` fails, the error is the same as for a hard limit that is too low.
+    // If `setrlimit` fails, the error is the same as if the hard limit is too low.
     let raised = setrlimit(Resource::Nofile, Rlimit { current, ..limit }).is_ok();
     match current {
         Some(current) if raised && current >= counters => Ok(()),

@@ -1,10 +1,10 @@
-//! Divides the events of a PMU among its units. A unit may not have enough counters for all events
-//! of its PMU. Such events are divided into lanes ([`Event::lane`]), and each unit counts the
-//! events of one lane (of several lanes if there are more lanes than units).
+//! Divides the events of a PMU among its units. A unit may not have enough hardware counters for
+//! all events of its PMU. Such events are divided into lanes ([`Event::lane`]), and each unit
+//! counts the events of one lane (of several lanes if there are more lanes than units).
 
 use super::table::{Event, Quantity};
 
-/// The maximum number of units that count for one lane. Each event of a unit needs an open file for
+/// Maximum number of units that count for one lane. Each event of a unit needs an open file for
 /// each socket, and addresses are spread so evenly that further units would hardly improve the
 /// estimate.
 const UNITS_MAX: usize = 8;
@@ -13,9 +13,9 @@ const UNITS_MAX: usize = 8;
 /// Example: the factor is 12 if 8 of 96 units count the event.
 pub(super) type UnitEvents<'a> = Vec<(&'a Event, f64)>;
 
-/// Assigns the events of one PMU to its units; `units` is the number of units. Events without a
-/// lane are counted by all units. Ticks are the exception: only units that count an occupancy in
-/// cycles count ticks.
+/// Assigns the events of one PMU to its units; `units` is the number of units. All units count the
+/// events without a lane. Ticks are the exception: only units that count an occupancy in cycles
+/// count ticks.
 pub(super) fn assign_lanes<'a>(events: &[&'a Event], units: usize) -> Vec<UnitEvents<'a>> {
     let mut dealt: Vec<UnitEvents<'a>> = vec![vec![]; units];
     let mut lanes: Vec<u32> = events.iter().filter_map(|event| event.lane).collect();
@@ -46,7 +46,7 @@ pub(super) fn assign_lanes<'a>(events: &[&'a Event], units: usize) -> Vec<UnitEv
     dealt
 }
 
-/// Returns at most [`UNITS_MAX`] of the units, spread evenly over the list.
+/// Returns at most [`UNITS_MAX`] of the units, spread evenly over `units`.
 fn spread(units: &[usize]) -> Vec<usize> {
     let count = units.len().min(UNITS_MAX);
     (0..count).map(|at| units[at * units.len() / count]).collect()
@@ -60,7 +60,7 @@ mod tests {
 
     proptest! {
         /// With any number of units, at least one unit counts each event. For an event of a lane,
-        /// the scale factors of the units that count the event sum to the number of all units.
+        /// the scale factors over the units that count it sum to the number of all units.
         #[test]
         fn units_that_count_stand_for_all(units in 1usize..130, which in 0usize..5) {
             let table = &tables()[which];

@@ -1,4 +1,4 @@
-//! Plans the hardware events to open on a machine. No event is opened.
+//! Plans which hardware events to open on a machine. No event is opened.
 
 use super::{
     cpu::cpu,
@@ -19,18 +19,18 @@ use std::{collections::BTreeSet, fmt};
 /// The events to open on a machine, and the meaning of their counts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// The names of the tables used, the CPU's table first.
+    /// The names of the tables that the plan uses, the CPU's table first.
     pub tables: Vec<String>,
     /// The number of domains in a reading of these events.
     pub domains: usize,
     /// The number of tiers in a reading of these events.
     pub tiers: usize,
-    /// The events. The events of a group are adjacent.
+    /// The events to open. The events of a group are adjacent.
     pub events: Vec<Planned>,
     /// Remarks for the user.
     pub notes: Vec<String>,
-    /// Traffic of a domain to one of its tiers ([`DomainLayout::tiers`]) that no event counts, such
-    /// as `socket 0 to node 1: bytes`.
+    /// Traffic of a domain to one of its tiers ([`DomainLayout::tiers`]) that no planned event
+    /// counts, such as `socket 0 to node 1: bytes`.
     pub missing: Vec<String>,
 }
 
@@ -51,8 +51,9 @@ pub struct Planned {
     pub domain: usize,
     /// The tier, as an index into [`Layout::tiers`]; `None` for events that belong to no tier.
     pub tier: Option<usize>,
-    /// The bytes, ns, requests or cycles that one count represents. If only some units of the PMU's
-    /// kind count the event, this factor also covers the traffic of the other units.
+    /// The bytes, ns, requests or cycles that one count represents. If only some of the PMU's units
+    /// count the event, this factor is larger, so that the count also covers the traffic of the
+    /// other units.
     pub scale: f64,
     /// The number of the event's group. The events of a group have the same PMU and CPU, and are
     /// counted at the same time, unless the PMU has too few counters for all of them.
@@ -74,18 +75,18 @@ impl fmt::Display for Planned {
     }
 }
 
-/// The reason why a machine has no plan.
+/// The reason why no plan can be made for a machine.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
     #[error(transparent)]
     Root(#[from] RootError),
-    /// No PMU has a planned event.
+    /// No PMU of the machine counts an event of the tables.
     #[error("no unit counts the traffic of memory: {0}")]
     NoUnits(String),
     /// No table has the events of this CPU.
     #[error("the events of this CPU are not known: {0}")]
     UnknownCpu(String),
-    /// The layout has several domains, and not as many as the machine has sockets.
+    /// The layout has several domains, and their number is not that of the machine's sockets.
     #[error("{domains} domains are to be told apart, and units count for {sockets} sockets")]
     Domains {
         /// The number of domains of the layout.
@@ -95,7 +96,7 @@ pub enum PlanError {
     },
 }
 
-/// Advice: the alternatives to counters.
+/// Advice to the user: the alternatives to counters.
 const INSTEAD: &str = "a program that can count may feed readings, or a recording be replayed";
 
 impl PlanError {
@@ -115,9 +116,9 @@ impl PlanError {
     }
 }
 
-/// Makes a layout from the topology alone. The domains of the layout are the sockets. The tiers are
-/// in the order of their speed, and each socket has all tiers. Nodes without CPUs count as CXL
-/// memory. The layout has no rated bandwidths.
+/// Makes a layout from the topology of a machine alone. The domains of the layout are the sockets.
+/// The tiers are in the order of their speed, and each socket has all tiers. Nodes without CPUs
+/// count as CXL memory. The layout has no rated bandwidths.
 pub fn rough_layout(machine: &Machine) -> Layout {
     let tiers: Vec<IdList> = machine.memory_by_speed();
     let tier = |nodes: &IdList| {
@@ -145,8 +146,8 @@ pub fn rough_layout(machine: &Machine) -> Layout {
 
 /// Plans the events for the traffic of each tier of `layout` on `machine`, which was read below
 /// `root`. The domains of the layout are the machine's sockets in order, or a single domain for all
-/// sockets. An event counts the traffic of a kind of tier, such as CXL. The event's counts in a
-/// domain are assigned to the first tier of this kind in [`DomainLayout::tiers`].
+/// sockets. An event counts the traffic of a kind of tier, such as CXL. In each domain, its count
+/// is assigned to the first tier of this kind in [`DomainLayout::tiers`].
 ///
 /// # Errors
 /// When no table has the events of the CPU, no PMU has a planned event, the domains are not the
@@ -158,10 +159,10 @@ pub fn plan(root: &Root, machine: &Machine, layout: &Layout) -> Result<Plan, Pla
 }
 
 /// Like [`plan`], but also plans the events for the issue slots of all cores, if the table has such
-/// events. The slots need two open files per CPU.
+/// events. They need two open files for each CPU.
 ///
 /// # Errors
-/// The errors of [`plan`].
+/// Under the conditions of [`plan`].
 pub fn plan_with_slots(root: &Root, machine: &Machine, layout: &Layout) -> Result<Plan, PlanError> {
     plan_of(root, machine, layout, &|quantity| !quantity.is_of_core())
 }
@@ -210,16 +211,16 @@ struct Making<'a> {
     root: &'a Root,
     machine: &'a Machine,
     layout: &'a Layout,
-    /// Pairs of a quantity and a kind of tier, such as bytes read from CXL, that are already
-    /// counted by events of an earlier table. The table of devices adds only events for pairs that
-    /// the table of the CPU lacks.
+    /// Pairs of a quantity and a kind of tier, such as bytes read from CXL, that events of an
+    /// earlier table already count. The table of devices adds only events for pairs that the table
+    /// of the CPU lacks.
     covered: BTreeSet<(Quantity, &'static str)>,
     groups: usize,
     plan: Plan,
 }
 
 impl Making<'_> {
-    /// Adds the events of `table` whose quantity is wanted and that no earlier table covers.
+    /// Adds those events of `table` whose quantity is wanted and which no earlier table covers.
     fn add_table(
         &mut self,
         table: &Table,
@@ -243,8 +244,8 @@ impl Making<'_> {
         for prefix in prefixes {
             let of_pmu: Vec<&Event> =
                 events.iter().copied().filter(|event| event.pmu == prefix).collect();
-            // Note a missing PMU only if the CPU's table names it. Most machines lack the PMUs of
-            // the table of devices.
+            // A missing PMU is noted only if the CPU's table names it, because most machines lack
+            // the PMUs of the table of devices.
             if !self.add_pmu(prefix, &of_pmu)? && !table.cpus.is_empty() {
                 self.note(format!("there is no {prefix}"));
             }
@@ -309,15 +310,16 @@ impl Making<'_> {
         });
     }
 
-    /// The CPUs on which the events of a PMU are opened: all CPUs for a PMU without a `cpumask`.
+    /// Returns the CPUs on which the events of a PMU are opened: all CPUs for a PMU without a
+    /// `cpumask`.
     fn cpus(&self, unit: &Pmu) -> IdList {
         let sockets = || self.machine.sockets.iter().flat_map(|(_, cpus)| cpus.iter()).collect();
         unit.cpus.clone().unwrap_or_else(sockets)
     }
 
-    /// The domain of a CPU. If the layout has a single domain, it is 0, otherwise the socket of the
-    /// CPU. If no socket lists the CPU, the domain is the socket of another CPU of the same node,
-    /// or 0 if there is no such CPU.
+    /// Returns the domain of a CPU. If the layout has a single domain, it is 0, otherwise the
+    /// socket of the CPU. If no socket lists the CPU, it is the socket of another CPU of the same
+    /// node, or 0 if there is no such CPU.
     fn domain(&self, cpu: u32) -> usize {
         let sockets = &self.machine.sockets;
         if self.layout.domains.len() == 1 {
@@ -329,8 +331,8 @@ impl Making<'_> {
         socket(cpu).or_else(beside).unwrap_or(0)
     }
 
-    /// The fastest tier of a kind in a domain, which is the first tier of this kind in the domain's
-    /// list; `None` if the domain has no tier of this kind.
+    /// Returns the fastest tier of a kind in a domain, which is the first tier of this kind in the
+    /// domain's list; `None` if the domain has no tier of this kind.
     fn tier(&self, domain: usize, kind: TierKind) -> Option<usize> {
         let tiers = &self.layout.domains[domain].tiers;
         tiers.iter().copied().find(|tier| self.layout.tiers[*tier].kind == kind)
@@ -342,8 +344,8 @@ impl Making<'_> {
         }
     }
 
-    /// Adds to `missing` of the plan, for each domain and each of its tiers, the traffic that no
-    /// event counts.
+    /// Adds to the plan's list `missing`, for each domain and each of its tiers, the traffic that
+    /// no event counts.
     fn note_missing(&mut self) {
         let layout = self.layout;
         for (domain, near) in layout.domains.iter().enumerate() {
@@ -363,8 +365,8 @@ impl Making<'_> {
     }
 }
 
-/// The results for a tier that cannot be computed from the quantities in `counted`: `bytes`,
-/// `latency` or both.
+/// Returns the results for a tier that cannot be computed from the quantities in `counted`:
+/// `bytes`, `latency` or both.
 fn missing(counted: &[Quantity]) -> Vec<&'static str> {
     let bytes = counted.contains(&Quantity::Read) && counted.contains(&Quantity::Written);
     let occupancy = [Quantity::OccupancyNs, Quantity::OccupancyCycles];

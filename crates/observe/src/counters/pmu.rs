@@ -1,4 +1,4 @@
-//! The performance monitoring units (PMUs) of a machine, from `/sys/bus/event_source/devices`.
+//! Reads the performance monitoring units (PMUs) of a machine from `/sys/bus/event_source/devices`.
 
 use super::format::{Field, WORDS};
 use interleaf_linux::{
@@ -67,8 +67,8 @@ impl Pmu {
     }
 }
 
-/// The PMUs whose names are `prefix` alone or `prefix` and a number, in order of their numbers.
-/// Numbers may be missing.
+/// Returns the PMUs whose names are `prefix` alone or `prefix` and a number, in order of their
+/// numbers. Numbers may be missing.
 ///
 /// # Errors
 /// When an existing file cannot be read or parsed.
@@ -81,9 +81,9 @@ pub fn pmus(root: &Root, prefix: &str) -> Result<Vec<Pmu>, RootError> {
     Ok(found.collect::<Result<Vec<Option<Pmu>>, _>>()?.into_iter().flatten().collect())
 }
 
-/// The number in the name of a unit: `3` in `uncore_imc_3`, `0.1` in `cxl_pmu_mem0.1`, and empty in
-/// `amd_l3`. `None` if `name` is not `prefix` with a number: `uncore_imc_free_running_0` for the
-/// prefix `uncore_imc`.
+/// Returns the number in the name of a unit: `3` in `uncore_imc_3`, `0.1` in `cxl_pmu_mem0.1`, and
+/// an empty number in `amd_l3`. Returns `None` if `name` is not `prefix` with a number, such as
+/// `uncore_imc_free_running_0` for the prefix `uncore_imc`.
 fn number(name: &str, prefix: &str) -> Option<Vec<u32>> {
     let rest = name.strip_prefix(prefix)?;
     if rest.is_empty() {

@@ -1,13 +1,13 @@
-//! Tables of hardware events. The tables are data files in `crates/observe/counters/`: one file for
-//! each CPU family, and one file for devices.
+//! Reads the tables of hardware events. The tables are data files in `crates/observe/counters/`:
+//! one file for each CPU family, and one file for devices.
 
 use super::cpu::Cpu;
 use interleaf_model::tier::TierKind;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-/// The files with the tables of events. The last table is for devices that any CPU may have. The
-/// events of this last table are used if the table of the CPU lacks them.
+/// The files with the tables of events. The last table is for devices that a machine with any CPU
+/// may have. Its events are used if the table of the CPU lacks them.
 const FILES: [(&str, &str); 8] = [
     ("intel-icx.toml", include_str!("../../counters/intel-icx.toml")),
     ("intel-spr.toml", include_str!("../../counters/intel-spr.toml")),
@@ -25,7 +25,7 @@ const FILES: [(&str, &str); 8] = [
 pub struct Table {
     /// The name of the CPU family or of the devices.
     pub name: String,
-    /// The CPUs of the table; empty for a table of devices, which any CPU may have.
+    /// The CPUs of the table; empty for a table of devices, which a machine with any CPU may have.
     pub cpus: Vec<Cpus>,
     /// Remarks for the user about the gaps and limits of the table.
     pub notes: Vec<String>,
@@ -65,8 +65,8 @@ pub struct Event {
     /// Further fields of the PMU's format.
     #[serde(default)]
     pub fields: BTreeMap<String, u64>,
-    /// The indices of the hardware counters that can count the event; empty if each counter can
-    /// count the event.
+    /// The indices of the hardware counters that can count the event; empty if all counters can
+    /// count it.
     pub counters: Vec<u32>,
     pub quantity: Quantity,
     /// The kind of tier whose traffic is counted; `None` for events that belong to no tier.
@@ -90,20 +90,20 @@ pub struct Event {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Quantity {
-    /// Bytes read from a tier.
+    /// Bytes that were read from a tier.
     Read,
-    /// Bytes written to a tier.
+    /// Bytes that were written to a tier.
     Written,
     /// The number of requests that began to wait for a tier.
     Inserts,
-    /// Time that requests waited for a tier, summed over the requests, ns.
+    /// Time for which requests waited for a tier, summed over the requests, ns.
     OccupancyNs,
     /// Like [`Self::OccupancyNs`], but in clock cycles of the counting unit; [`Self::Ticks`] give
     /// the length of a cycle.
     OccupancyCycles,
     /// Clock cycles of the counting unit.
     Ticks,
-    /// Bytes sent to another socket.
+    /// Bytes that were sent to another socket.
     Link,
     /// Issue slots of a core (see [`super::topdown`]).
     Slots,
@@ -118,7 +118,7 @@ pub enum Quantity {
     BadSlots,
     /// Slots for which the front end supplied no operation.
     FrontendSlots,
-    /// Slots stalled by the back end.
+    /// Slots whose operations the back end stalled.
     BackendSlots,
     /// Slots that were given to the core's other hardware thread.
     ContentionSlots,
@@ -144,8 +144,8 @@ impl Quantity {
 }
 
 impl Event {
-    /// The values of the event's fields, with the field names that the folder `format/` of the PMU
-    /// has.
+    /// Returns the values of the event's fields, by the field names in the folder `format/` of the
+    /// PMU.
     pub fn values(&self) -> Vec<(&str, u64)> {
         let umask = match (self.umask, self.umask_ext) {
             (None, None) => None,
@@ -158,7 +158,7 @@ impl Event {
 }
 
 impl Table {
-    /// True when the table applies to `cpu`.
+    /// True if the table applies to `cpu`.
     pub fn is_for(&self, cpu: &Cpu) -> bool {
         let has = |cpus: &Cpus| {
             let within = |(first, last): &(u32, u32)| (*first..=*last).contains(&cpu.model);
@@ -168,7 +168,7 @@ impl Table {
     }
 }
 
-/// All tables of events: a table for each CPU family, and the table of devices.
+/// Returns all tables of events: a table for each CPU family, and the table of devices.
 ///
 /// # Panics
 /// When a built-in table is malformed, which a test excludes.
@@ -190,12 +190,12 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
-    /// The number of counters of a unit, assumed for a row that lists no counters. No unit in the
-    /// tables has fewer counters.
+    /// Number of hardware counters of a unit, assumed for a row that lists no counters. No unit in
+    /// the tables has fewer counters.
     const COUNTERS: u32 = 4;
 
-    /// True if all events can be counted at once. For each event, `allowed` has the counters that
-    /// can count the event; the list is empty if all counters can. `used` has the counters that are
+    /// True if all events can be counted at once. `allowed` has, for each event, the counters that
+    /// can count it; an empty list stands for all counters. `used` has the counters that are
     /// already taken.
     fn fit(allowed: &[Vec<u32>], used: &mut Vec<u32>) -> bool {
         let Some((first, rest)) = allowed.split_first() else { return true };

@@ -1,4 +1,4 @@
-//! Issue slots of cores while a command runs (top-down analysis).
+//! Counts the issue slots of cores while a command runs (top-down analysis).
 //!
 //! A core can issue a fixed number of operations in each cycle; each such opportunity is an issue
 //! slot. At the first level of the analysis, each slot is of one of four kinds: its operation
@@ -36,10 +36,10 @@ use crate::{source::SourceError, syscall};
 use interleaf_linux::root::{Root, RootError};
 use std::{collections::BTreeMap, io, os::fd::AsFd};
 
-/// The PMU of the cores.
+/// The name of the cores' PMU.
 const CORES: &str = "cpu";
 
-/// The events that count the slots of a command.
+/// The plan of the events that count the slots of a command.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TopdownPlan {
     /// The name of the table that has the events.
@@ -64,8 +64,8 @@ pub struct CoreEvent {
 }
 
 impl TopdownPlan {
-    /// The number of levels of the top-down analysis that the events of the plan distinguish: 1 or
-    /// 2.
+    /// Returns the number of levels of the top-down analysis that the events of the plan
+    /// distinguish: 1 or 2.
     pub fn levels(&self) -> u32 {
         let has = |quantity| {
             self.groups.iter().flatten().any(|event: &CoreEvent| event.quantity == quantity)
@@ -145,7 +145,7 @@ pub fn plan(root: &Root) -> Result<TopdownPlan, TopdownError> {
         }
     }
     for events in groups.values_mut() {
-        // Put `slots` first: the register that counts the kinds of slots works only in a group
+        // `slots` must be first: the register that counts the kinds of slots works only in a group
         // whose leader is `slots`.
         events.sort_by_key(|event| !is_all(event.quantity));
     }
@@ -162,7 +162,7 @@ fn is_all(quantity: Quantity) -> bool {
     matches!(quantity, Quantity::Slots | Quantity::DispatchSlots)
 }
 
-/// Counters of a command, which are opened before the command starts.
+/// The counters of a command's issue slots, which are opened before the command starts.
 #[derive(Debug)]
 pub struct Topdown {
     plan: TopdownPlan,
@@ -189,7 +189,7 @@ impl Topdown {
         Ok(Self { plan, groups, user_only })
     }
 
-    /// A description of the counted slots, in one line.
+    /// Describes the counted slots in one line.
     pub fn describe(&self) -> String {
         let whose = if self.user_only { ", without its kernel code" } else { "" };
         let mut text = format!(
@@ -226,8 +226,8 @@ impl Topdown {
 type Unopened = (CoreEvent, io::Error);
 
 /// Calls `open` for each group of the plan, with the type number of the PMU and the events of the
-/// group. If `open` fails for the first group, its error is returned. If it fails for another
-/// group, this group is left out of the plan, with a note.
+/// group. If `open` fails for the first group, the error is returned. If it fails for another
+/// group, this group is left out of the plan, and a note is added.
 fn open_all<T>(
     plan: &mut TopdownPlan,
     open: impl Fn(u32, &[CoreEvent]) -> Result<T, Unopened>,
@@ -291,12 +291,13 @@ pub struct CoreSlots {
     pub mispredicts: Option<f64>,
     /// Slots that the front end left empty while it waited for instructions.
     pub fetch_latency: Option<f64>,
-    /// Stalled slots that waited for memory.
+    /// Backend-bound slots that waited for memory.
     pub memory: Option<f64>,
-    /// Time for which counting was enabled, ns, summed over the threads and the groups of events.
+    /// Time for which the counting was enabled, ns, summed over the threads and the groups of
+    /// events.
     pub enabled_ns: f64,
-    /// The part of `enabled_ns` in which the events of the groups had counters, ns: less than
-    /// `enabled_ns` while other events used the counters.
+    /// The part of `enabled_ns` for which the events had hardware counters, ns: less than
+    /// `enabled_ns` if other events used the counters meanwhile.
     pub running_ns: f64,
 }
 
@@ -350,8 +351,8 @@ impl CoreCounts {
         let of = |quantity| self.counts.get(&quantity).copied();
         let retiring = of(Quantity::RetiringSlots);
         let filled = of(Quantity::FilledSlots).zip(retiring);
-        // Clamp at 0: filled and retiring slots are counted at the same time, but not over exactly
-        // the same cycles, so the difference may be slightly negative.
+        // Filled and retiring slots are counted at the same time, but not over exactly the same
+        // cycles. Their difference may therefore be slightly negative, and is then set to 0.
         let thrown_away = filled.map(|(filled, kept)| (filled - kept).max(0.0));
         let backend = of(Quantity::BackendSlots);
         let stalled = of(Quantity::LoadStalledCycles).zip(of(Quantity::StalledCycles));

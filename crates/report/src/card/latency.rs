@@ -1,14 +1,14 @@
-//! Latencies of a [`CardPoint`] (a card under a load) as fio prints them.
+//! Formats the latencies of a [`CardPoint`] (a card under a load) as fio prints them.
 
 use crate::{number, table::Table};
 use interleaf_record::card::{CardDocument, CardPoint, IoLatencyDocument, STORAGE};
 
-/// Number of percentiles in a line of the text.
+/// Number of percentiles in each line of the text.
 const IN_LINE: usize = 3;
 
-/// A point as text in the form of fio's output: IOPS, bandwidth, slat, clat, lat and percentiles of
-/// clat for each direction, then the latency of fsync if the point has read-backs. Loads and stores
-/// have a single latency, printed as clat.
+/// Formats a point in the form of fio's output. For each direction, this is IOPS, bandwidth, slat,
+/// clat, lat and the percentiles of clat. The latency of fsync follows if the point has read-backs.
+/// Loads and stores have a single latency, printed as clat.
 pub(super) fn text(point: &CardPoint) -> String {
     let head = format!("\n{}: {}, depth {}\n", point.card, point.title(), point.iodepth);
     let is_storage = point.access == STORAGE;
@@ -42,7 +42,8 @@ fn block(
     text + &percentiles("clat", clat)
 }
 
-/// The latency of the read-backs that make stores durable, as fio prints the latency of fsync.
+/// Formats the latency of the read-backs that make stores durable, as fio prints the latency of
+/// fsync.
 fn sync(latency: &IoLatencyDocument) -> String {
     let text = "  fsync: read-backs that make the stores durable\n".to_string();
     text + &moments("sync", latency) + &percentiles("sync", latency)
@@ -66,7 +67,7 @@ fn percentiles(name: &str, latency: &IoLatencyDocument) -> String {
     format!("    {name} percentiles (usec):\n{}", lines.collect::<String>())
 }
 
-/// The percentiles of the completion latency of all points, us.
+/// Returns a table of the percentiles of the completion latency of all points, us.
 pub(super) fn table(document: &CardDocument) -> Table {
     let names = interleaf_record::card::PERCENTILES.iter().map(|(name, _)| format!("{name} %"));
     let head = ["card", "load", "depth", "min"].map(String::from).into_iter();

@@ -1,19 +1,19 @@
-//! The verdict of `interleaf doctor`: the uses of the tool that work on a machine, and the first
-//! step to make the other uses work.
+//! Formats the verdict of `interleaf doctor`: the uses of the tool that work on a machine, and the
+//! first step to make the other uses work.
 
 use crate::screen::{Meaning, painted};
 use interleaf_record::show_machine::{CapabilityDocument, CapabilityStatus, DoctorDocument};
 
 struct Use {
     name: &'static str,
-    /// Capabilities that the use requires.
+    /// Names of the capabilities that the use requires.
     needs: &'static [&'static str],
-    /// Capabilities that improve the use, by decreasing gain.
+    /// Names of the capabilities that improve the use, by decreasing gain.
     improved_by: &'static [&'static str],
 }
 
-/// The uses of the tool, sorted by gain: the first use improves a machine most, if the machine has
-/// what the use needs. `docs/doctor.md` describes the purpose of each capability.
+/// The uses of the tool, sorted by gain: of the uses that work on a machine, the first improves it
+/// most. `docs/doctor.md` describes the purpose of each capability.
 const USES: [Use; 5] = [
     Use {
         name: "static weights (run, tune)",
@@ -42,7 +42,7 @@ const USES: [Use; 5] = [
     },
 ];
 
-/// The number of uses that work, in one line.
+/// Returns the number of uses that work on the machine, in one line.
 pub(super) fn summary(document: &DoctorDocument) -> String {
     let count = USES.iter().filter(|it| lacking(document, it.needs).is_empty()).count();
     let rivals = of_status(document, CapabilityStatus::Rival).count();
@@ -54,8 +54,8 @@ pub(super) fn summary(document: &DoctorDocument) -> String {
     format!("{count} of {} uses of interleaf work on this machine{rivals}", USES.len())
 }
 
-/// The verdict as text: for each use, whether it works; then the first step for the user, and the
-/// names of the further steps.
+/// Renders the verdict as text: for each use, whether it works; then the first step for the user,
+/// and the names of the further steps.
 pub(super) fn text(document: &DoctorDocument) -> String {
     let line = |(meaning, line): (Option<Meaning>, String)| match meaning {
         Some(meaning) => painted(meaning, &format!("{line}\n")),
@@ -64,7 +64,7 @@ pub(super) fn text(document: &DoctorDocument) -> String {
     lines(document).into_iter().map(line).collect()
 }
 
-/// The lines of [`text`], each with the meaning that gives the line its colour.
+/// Returns the lines of [`text`], each with the meaning that gives the line its colour.
 pub(super) fn lines(document: &DoctorDocument) -> Vec<(Option<Meaning>, String)> {
     let mut lines = vec![];
     for it in &USES {
@@ -91,9 +91,8 @@ pub(super) fn lines(document: &DoctorDocument) -> Vec<(Option<Meaning>, String)>
     lines
 }
 
-/// Returns the capabilities that the machine lacks, each with the first use that gains from the
-/// capability. Capabilities that a use needs come first, then capabilities that improve a working
-/// use.
+/// Returns the capabilities that the machine lacks, each with the first use that would gain from
+/// the capability. Capabilities that a use needs come first, then those that improve a working use.
 fn steps(document: &DoctorDocument) -> Vec<(&CapabilityDocument, &'static str)> {
     let needed = USES.iter().map(|it| (it, it.needs));
     let works = |it: &&Use| lacking(document, it.needs).is_empty();

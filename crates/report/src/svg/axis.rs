@@ -1,9 +1,9 @@
-//! Axes of a picture: the range of their positions, and the labelled positions.
+//! Computes the axes of a picture: the range of their positions, and the labelled positions.
 
 use crate::short_number;
 
-/// An axis with positions from `from` to `to`, drawn from coordinate `start` to `end`. On a
-/// logarithmic axis, a position is the logarithm to base 10 of the value.
+/// An axis with positions from `from` to `to`, which is drawn from coordinate `start` to `end`. On
+/// a logarithmic axis, a position is the logarithm to base 10 of the value.
 pub(super) struct Axis {
     from: f64,
     to: f64,
@@ -11,12 +11,13 @@ pub(super) struct Axis {
     end: f64,
     is_log: bool,
     has_whole_values: bool,
-    /// The distance between the labels of a linear axis; unknown until the ends are final.
+    /// The distance between the labels of a linear axis; `None` until `with_labels_around` has
+    /// fixed it together with the ends of the axis.
     step: Option<f64>,
 }
 
-/// A value may exceed the last label by this fraction of the distance between two labels, before
-/// the axis is extended to the next label.
+/// The axis is extended to the next label only if a value exceeds the last label by more than this
+/// fraction of the distance between two labels.
 const SLACK: f64 = 0.02;
 
 /// A labelled position of an axis.
@@ -27,10 +28,10 @@ pub(super) struct Tick {
 }
 
 impl Axis {
-    /// An axis over `range`. A range whose ends are equal is widened.
+    /// Creates an axis over `range`. A range whose ends are equal is widened.
     ///
     /// # Errors
-    /// The reason, if the range is not finite.
+    /// When the range is not finite. The error is a text with the reason.
     pub(super) fn new(range: [f64; 2], is_log: bool) -> Result<Self, String> {
         let [from, to] = range;
         let length = to - from;
@@ -38,7 +39,7 @@ impl Axis {
             return Err("its values are too far apart".into());
         }
         let least = match [from, to] {
-            // Both ends are zero, so the width cannot be a fraction of them.
+            // Both ends are zero, so the least length cannot be a fraction of an end.
             [0.0, 0.0] => 1.0,
             // If an axis is shorter than 10^-6 of its larger end, the distance between labels is
             // lost in rounding.
@@ -52,20 +53,21 @@ impl Axis {
         Self { start, end, ..self }
     }
 
-    /// If `has_whole_values`, the axis has labels at whole numbers only, for values such as rounds
-    /// and threads.
+    /// Returns the axis with labels only at whole numbers if `has_whole_values`, for values such as
+    /// rounds and threads.
     pub(super) fn with_whole_values(self, has_whole_values: bool) -> Self {
         Self { has_whole_values, ..self }
     }
 
-    /// Moves an end of a linear axis outwards to the next label, if no label is between this end
-    /// and the values. Moves both ends of a logarithmic axis to labels. `values` are the smallest
-    /// and the largest value. The axis has about `wanted` labels.
+    /// Moves the ends of the axis so that labels surround the values. `values` has the smallest and
+    /// the largest value. An end of a linear axis moves outwards to the next label if no label lies
+    /// between this end and the values. Both ends of a logarithmic axis move to labels. The axis
+    /// has about `wanted` labels.
     pub(super) fn with_labels_around(self, values: [f64; 2], wanted: usize) -> Self {
         if self.is_log {
             let ([first, last], stride) = self.decades(wanted);
-            // `stride` is the number of decades between two labels. Round the decades of the axis
-            // up to a multiple of `stride`, so that the axis ends at a label.
+            // `stride` is the number of decades between two labels. The number of decades of the
+            // axis is rounded up to a multiple of `stride`, so that the axis ends at a label.
             let past = (last - first + stride - 1) % stride;
             let (from, to) = (f64::from(first), f64::from(last + stride - 1 - past));
             let labels = Self { from, to, ..self }.powers(wanted);
@@ -80,7 +82,7 @@ impl Axis {
         let has_last = step * libm::floor(self.to / step + 1e-6) >= values[1] - slack;
         let from = if has_first { self.from } else { step * libm::floor(self.from / step) };
         let to = if has_last { self.to } else { step * libm::ceil(self.to / step) };
-        // Near the limits of `f64` the new ends overflow. The axis then keeps its ends.
+        // Near the limits of `f64`, the new ends overflow. In this case the axis keeps its ends.
         if !(from < to && (to - from).is_finite()) {
             return self;
         }
@@ -95,13 +97,13 @@ impl Axis {
         self.end
     }
 
-    /// The coordinate in the picture of a position on the axis.
+    /// Returns the coordinate in the picture of a position on the axis.
     pub(super) fn at(&self, position: f64) -> f64 {
         let part = (position - self.from) / (self.to - self.from);
         self.start + part * (self.end - self.start)
     }
 
-    /// The position on the axis that is closest to zero, at which bars begin.
+    /// Returns the position on the axis that is closest to zero, at which bars begin.
     pub(super) fn base(&self) -> f64 {
         if self.is_log { self.from } else { 0.0_f64.clamp(self.from, self.to) }
     }
@@ -117,8 +119,8 @@ impl Axis {
         vec![end(self.from), end(self.to)]
     }
 
-    /// Returns the distance between labels if the axis has about `wanted` of them: 1, 2 or 5 times
-    /// a power of ten.
+    /// Returns the distance between labels at which the axis has about `wanted` labels: 1, 2 or 5
+    /// times a power of ten.
     fn step_of(&self, wanted: usize) -> f64 {
         let rough = (self.to - self.from) / wanted.max(1) as f64;
         let power = libm::floor(libm::log10(rough));
@@ -134,23 +136,23 @@ impl Axis {
         let decimals = (-libm::floor(libm::log10(step * 1.001))).max(0.0) as usize;
         let first = libm::ceil(self.from / step - 1e-6);
         let last = libm::floor(self.to / step + 1e-6);
-        let are_few = last - first < 100.0; // false for NaN
+        let are_few = last - first < 100.0; // The comparison is false for NaN.
         if !are_few {
             return vec![];
         }
         let tick = |at: usize| {
             let position = (first + at as f64) * step;
             let is_plain = position.abs() < 1e6 && decimals < 5;
-            // Adding 0 turns -0 into 0.
+            // Adding 0 turns -0 into 0, so that no label is "-0".
             let plain = format!("{:.decimals$}", position + 0.0);
             Tick { position, label: if is_plain { plain } else { short_number(position) } }
         };
         (0..=(last - first).max(0.0) as usize).map(tick).collect()
     }
 
-    /// Returns two exponents of powers of ten: the last at or below the lower end of a logarithmic
-    /// axis, and the first at or above its upper end. Also returns the distance between labelled
-    /// exponents that gives about `wanted` labels.
+    /// Returns two exponents of powers of ten: the last exponent at or below the lower end of a
+    /// logarithmic axis, and the first at or above its upper end. Also returns the distance between
+    /// labelled exponents at which the axis has about `wanted` labels.
     fn decades(&self, wanted: usize) -> ([i32; 2], i32) {
         let (first, last) = (libm::floor(self.from + 1e-9), libm::ceil(self.to - 1e-9));
         let wanted = wanted.max(1) as f64;
@@ -220,8 +222,8 @@ mod tests {
         assert_eq!(labels([0.3, 6.2], true, 5), "1 100 10000 1e6 1e8");
         assert_eq!(labels([-3.0, -3.0], true, 5), "0.001 0.002");
         // The axis is from 0.93 to 1.39, and the values are from 1.06 to 1.39. The label 1.0 is
-        // between the lower end and the values, so the lower end stays. The upper end moves to the
-        // label 1.4.
+        // between the lower end and the values, so the lower end must stay. The upper end must move
+        // to the label 1.4.
         let axis = Axis::new([0.93, 1.39], false).map(|it| it.with_labels_around([1.06, 1.39], 5));
         assert!(axis.is_ok_and(|it| it.from == 0.93 && (it.to - 1.4).abs() < 1e-9));
     }

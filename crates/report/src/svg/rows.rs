@@ -1,5 +1,5 @@
-//! Figures with a row for each category: points along a horizontal axis of values, with their
-//! intervals and a line at zero. Long names are above the rows, other names are beside them.
+//! Draws figures that have a row for each category: points along a horizontal axis of values, with
+//! their intervals and a line at zero. Long names are above the rows, other names are beside them.
 
 use super::{
     LINE, MARGIN, TEXT, Width, axis::Axis, colour_of, draw_legend, draw_title, legend_rows, pairs,
@@ -15,7 +15,7 @@ const POINT: f64 = 20.0;
 /// Space below a row, SVG units.
 const GAP: f64 = 6.0;
 
-/// Distance between the lines of a name, SVG units.
+/// Distance between the lines of a wrapped name, SVG units.
 const NAME: f64 = 17.0;
 
 /// The largest fraction of the picture's width that names beside the rows may take.
@@ -29,7 +29,7 @@ struct Row {
     middle: f64,
 }
 
-/// Positions of the parts of a picture.
+/// Positions and sizes of the parts of a picture with rows.
 struct Rows {
     width: f64,
     title: Vec<String>,
@@ -47,7 +47,7 @@ struct Rows {
 /// Draws the figure. Returns the width, the height and the SVG elements of the picture.
 ///
 /// # Errors
-/// The reason, if the figure cannot be drawn.
+/// When the figure cannot be drawn. The error is a text with the reason.
 pub(super) fn drawn(figure: &Figure, width: Width) -> Result<(f64, f64, String), String> {
     let rows = Rows::new(figure, width)?;
     let below = rows.bottom + LINE;
@@ -61,7 +61,7 @@ pub(super) fn drawn(figure: &Figure, width: Width) -> Result<(f64, f64, String),
     let room = rows.width - 2.0 * MARGIN;
     let label = shortened(&figure.y_label, room, TEXT);
     let middle = 0.5 * (rows.x.start() + rows.x.end());
-    // The position keeps both ends of a long label within the picture.
+    // This position keeps both ends of a long label within the picture.
     let half = 0.5 * text_width(&label, TEXT);
     let middle = middle.min(rows.width - MARGIN - half).max(MARGIN + half);
     put_text(&mut svg, (middle, below + LINE), "class=\"label\" text-anchor=\"middle\"", &label);
@@ -86,7 +86,7 @@ impl Rows {
         let mut bottom = top;
         let row = |name: &String| {
             let room = across - 2.0 * MARGIN;
-            // Words are cut only if they are longer than the row.
+            // The name is wrapped between words; only a word that is longer than the row is cut.
             let name = if is_above { wrapped(name, room, TEXT) } else { vec![name.clone()] };
             let above = if is_above { NAME * name.len() as f64 } else { 0.0 };
             let row = Row { name, top: bottom, middle: bottom + above + 0.5 * POINT };
@@ -121,7 +121,7 @@ impl Rows {
         );
     }
 
-    /// Returns the path of a vertical line at a value. Names above the rows interrupt the line.
+    /// Returns the path of a vertical line at `value`. Names above the rows interrupt the line.
     fn upright(&self, value: f64) -> String {
         let x = self.x.at(value);
         if !self.is_above {

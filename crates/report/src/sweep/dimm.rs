@@ -1,4 +1,5 @@
-//! A report on a sweep of memory modules, which compares the modules under the maximum load.
+//! Renders a report on a sweep of memory modules, which compares the modules under the maximum
+//! load.
 
 use super::{names, shortened};
 use crate::{
@@ -12,7 +13,7 @@ use interleaf_record::{
 };
 use std::collections::BTreeSet;
 
-/// The sweep as a page of a report.
+/// Renders the sweep as a page of a report.
 pub fn page(document: &DimmSweepDocument) -> Page {
     let cases = counted(document.cases(), "case");
     let mut facts = vec![format!("{cases}, {}", counted(document.rows.len(), "row"))];
@@ -50,7 +51,7 @@ pub fn page(document: &DimmSweepDocument) -> Page {
     }
 }
 
-/// A sentence with the numeric settings that are equal in all rows, and their values.
+/// Returns a sentence with the numeric settings that are equal in all rows, and with their values.
 fn constants(document: &DimmSweepDocument) -> Option<String> {
     let values = document.constants().into_iter();
     let texts: Vec<String> =
@@ -58,8 +59,8 @@ fn constants(document: &DimmSweepDocument) -> Option<String> {
     (!texts.is_empty()).then(|| format!("in all cases, {}", texts.join("; ")))
 }
 
-/// The module with the highest bandwidth of the first traffic mix and pattern, with its setting;
-/// then the highest bandwidth of each of the other modules.
+/// Returns a sentence with the module that has the highest bandwidth for the first traffic mix and
+/// pattern, and its setting; then with the highest bandwidth of each of the other modules.
 fn answer(document: &DimmSweepDocument) -> String {
     let Some(metric) = document.metrics().into_iter().next() else { return String::new() };
     let all = document.by_setting(metric);
@@ -92,7 +93,7 @@ fn answer(document: &DimmSweepDocument) -> String {
     format!("{module}: {mean} {} of {mix} ({pattern} pattern{setting}){others}", metric.unit)
 }
 
-/// The main table as CSV: bandwidth by module and setting.
+/// Renders the main table as CSV: bandwidth by module and setting.
 pub fn csv(document: &DimmSweepDocument) -> String {
     let metric = document.metrics().into_iter().next();
     metric.map_or(String::new(), |metric| by_setting(document, metric).csv())
@@ -109,8 +110,8 @@ const TEXTS: [(&str, Text); 4] = [
     ("refresh", |row| &row.refresh),
 ];
 
-/// A table of `metric` with a row for each combination of the settings that differ between the
-/// cases. Means, minima and maxima are over the seeds.
+/// Returns a table of `metric` with a row for each combination of the settings that differ between
+/// the cases. Means, minima and maxima are over the seeds.
 fn by_setting(document: &DimmSweepDocument, metric: DimmMetric) -> Table {
     let all = document.by_setting(metric);
     let first = all.first().map(|(row, _)| *row);
@@ -166,8 +167,8 @@ mod tests {
     }
 
     /// Reads files of two rows: a valid row, and a copy of this row with one cell replaced by an
-    /// unusual value. Each cell is replaced in turn. The test passes if reading fails with an error
-    /// that names the line, or if the page shows neither NaN nor infinity in place of a number.
+    /// unusual value. Each cell is replaced in turn. The reading must fail with an error that names
+    /// the line, or the page must show neither NaN nor infinity in place of a number.
     #[test]
     fn altered_rows_are_refused_or_rendered() {
         let cells: Vec<&str> = ROW.split(',').collect();

@@ -1,20 +1,21 @@
-//! Widths of the columns of a table on a terminal. Texts are wrapped between words. If the table is
-//! still too wide, columns are left out, the least important first.
+//! Computes the widths of the columns of a table on a terminal. Texts are wrapped between words. If
+//! the table is still too wide, columns are left out, the least important first.
 
-/// A column of a table, in characters: `natural` is the width without wrapping. `least` is the
-/// width of the longest word; in a column of numbers, which is not wrapped, it equals `natural`.
+/// The widths that a column of a table may have, in characters: `natural` is the width without
+/// wrapping, and `least` is the width of the longest word. In a column of numbers, which is not
+/// wrapped, `least` equals `natural`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Column {
     pub(super) natural: usize,
     pub(super) least: usize,
 }
 
-/// Blanks around the text of a column.
+/// Number of blanks around the text of a column.
 const PADDING: usize = 2;
 
-/// The widths of the columns in a terminal of `width` characters; `None` for a column that is left
-/// out. `order` has the indices of the columns by decreasing importance. The first of them is never
-/// left out.
+/// Returns the widths of the columns in a terminal of `width` characters; `None` for a column that
+/// is left out. `order` has the indices of the columns by decreasing importance. The first of them
+/// is never left out.
 pub(super) fn widths(columns: &[Column], order: &[usize], width: usize) -> Vec<Option<usize>> {
     let mut kept = order.to_vec();
     let needed =
@@ -30,7 +31,7 @@ pub(super) fn widths(columns: &[Column], order: &[usize], width: usize) -> Vec<O
         widths.iter().flatten().map(|width| width + PADDING).sum()
     };
     while used(&widths) > width {
-        // Narrow the widest column that can be wrapped.
+        // The widest column that can still be wrapped is narrowed by one character.
         let can = kept.iter().filter(|at| widths[**at] > Some(columns[**at].least));
         let Some(widest) = can.max_by_key(|at| widths[**at]) else { break };
         widths[*widest] = widths[*widest].map(|width| width - 1);

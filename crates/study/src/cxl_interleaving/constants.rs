@@ -1,4 +1,4 @@
-//! The two constants of interleaving, fitted to the bandwidths that MLC measured with pages on both
+//! Fits the two constants of interleaving to the bandwidths that MLC measured with pages on both
 //! tiers.
 //!
 //! *Page streams* are pages that threads walk one after the other. With few page streams, a tier
@@ -34,7 +34,7 @@ pub(super) struct MlcPoint {
 }
 
 impl MlcPoint {
-    /// True if both tiers have pages.
+    /// True if both tiers have pages at this point.
     pub(super) fn is_mixed(&self) -> bool {
         self.weights.as_slice().iter().all(|weight| *weight > 0)
     }
@@ -57,16 +57,16 @@ pub(super) fn mixes(points: &[MlcPoint]) -> Vec<Mix> {
     distinct(points.iter().map(|point| point.mix))
 }
 
-/// The two constants of interleaving: the number of page streams, and the coupling loss, GB/s that
-/// DRAM loses for each GB/s on CXL.
+/// The two constants of interleaving: the number of page streams, and the coupling loss, which is
+/// the bandwidth, GB/s, that DRAM loses for each GB/s of traffic on CXL.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Constants {
     pub(super) page_streams: u32,
     pub(super) loss: f64,
 }
 
-/// The values of both constants that the fit tries: page streams, and `LOSSES` coupling losses from
-/// 0 to 0.2 GB/s (lost on DRAM) per GB/s (on CXL).
+/// The values that the fit tries for the two constants: the numbers of page streams `PAGE_STREAMS`,
+/// and `LOSSES` coupling losses from 0 to 0.2 GB/s (lost on DRAM) per GB/s (on CXL).
 const PAGE_STREAMS: std::ops::RangeInclusive<u32> = 6..=40;
 const LOSSES: usize = 41;
 const LOSS_STEP: f64 = 0.005;

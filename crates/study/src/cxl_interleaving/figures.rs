@@ -1,4 +1,4 @@
-//! The figures of the study on weighted interleaving: published points and predicted lines.
+//! Makes the figures of the study on weighted interleaving: published points and predicted lines.
 
 use super::{
     Speedup,
@@ -20,7 +20,8 @@ pub(super) fn all(
     vec![over_weights(platform, points), figure_4(sweep), workloads(speedups)]
 }
 
-/// Section IV.A of the white paper: bandwidth against the share of DRAM, for each mix.
+/// Makes a figure of section IV.A of the white paper: bandwidth against the share of DRAM, for each
+/// mix.
 fn over_weights(platform: &Platform, points: &[MlcPoint]) -> Figure {
     let every: Vec<Weights> =
         (0..=50).filter_map(|step| Weights::new(vec![100 - 2 * step, 2 * step]).ok()).collect();
@@ -53,7 +54,8 @@ fn over_weights(platform: &Platform, points: &[MlcPoint]) -> Figure {
     }
 }
 
-/// Figure 4 of the white paper: latency against bandwidth, on DRAM only and with the best weights.
+/// Makes figure 4 of the white paper: latency against bandwidth, on DRAM only and with the best
+/// weights.
 fn figure_4(sweep: &[LoadPoint]) -> Figure {
     let labels = sweep.iter().map(|point| point.best_weights.to_string()).collect();
     Figure {
@@ -76,7 +78,8 @@ fn figure_4(sweep: &[LoadPoint]) -> Figure {
     }
 }
 
-/// Sections IV.B and IV.C (figure 5) of the white paper: speed-up of the workloads.
+/// Makes the figure of sections IV.B and IV.C of the white paper (its figure 5): the speed-up of
+/// each workload.
 fn workloads(speedups: &[Speedup]) -> Figure {
     let shown: Vec<&Speedup> =
         speedups.iter().filter(|speedup| speedup.weights.as_slice()[1] > 0).collect();

@@ -1,5 +1,5 @@
-//! The recipes and kernels that replace the applications of the white paper, and the predictions
-//! from demands that were measured with these recipes and kernels.
+//! Lists the recipes and kernels that replace the applications of the white paper, and the
+//! predictions from demands that were measured with these recipes and kernels.
 
 use crate::published::table;
 use interleaf_console::Failure;
@@ -20,7 +20,7 @@ struct StandIn {
 }
 
 /// Returns a table with a row for each application of the white paper: the recipe and the kernel
-/// that replace it, and the prediction.
+/// that replace the application, and the prediction.
 pub(super) fn recipes(platform: &Platform) -> Result<TableDocument, Failure> {
     let all: Vec<StandIn> = table("recipes.csv", RECIPES)?;
     let has_recipe = |name: &str| {
@@ -54,8 +54,8 @@ pub(super) fn recipes(platform: &Platform) -> Result<TableDocument, Failure> {
     })
 }
 
-/// The best weights for the demand of the built-in workload `name`, and the speed-up at these
-/// weights, as text.
+/// Formats the best weights for the demand of the built-in workload `name`, and the speed-up at
+/// these weights.
 fn prediction(platform: &Platform, name: &str) -> Result<String, Failure> {
     let demand = interleaf_catalog::workload(name)?;
     let measured_on = interleaf_catalog::measured_on(platform, &demand)?;

@@ -1,4 +1,4 @@
-//! Figures of the study on dynamic memory interleaving, from the simulated runs.
+//! Makes the figures of the study on dynamic memory interleaving, from the simulated runs.
 
 use super::{Experiment, POLICIES};
 use interleaf_console::Failure;
@@ -9,8 +9,8 @@ use interleaf_record::{
 };
 use interleaf_sim::machine::{Outcome, PeriodRecord};
 
-/// Index of bwaves among the workloads. The workload bwaves has its own figures, because the slides
-/// show its run over time.
+/// Index of bwaves among the workloads. The workload bwaves has figures of its own, because the
+/// slides show its run over time.
 const BWAVES: usize = 2;
 
 pub(super) fn all(alone: &[Experiment], shifting: &Experiment) -> Result<Vec<Figure>, Failure> {
@@ -24,7 +24,7 @@ pub(super) fn all(alone: &[Experiment], shifting: &Experiment) -> Result<Vec<Fig
     ])
 }
 
-/// Figure of the speed-up of each workload that runs alone, under each policy.
+/// Makes the figure of the speed-up of each workload that runs alone, under each policy.
 fn policies(alone: &[Experiment]) -> Result<Figure, Failure> {
     let mut series = vec![];
     for (group, policy) in POLICIES.iter().enumerate() {
@@ -50,8 +50,8 @@ fn policies(alone: &[Experiment]) -> Result<Figure, Failure> {
     })
 }
 
-/// Figure of two shares of the first tier over time, under two policies: the target share of the
-/// pages, and the share of the accesses that the tier really serves.
+/// Makes a figure of two shares of the first tier over time, under two policies: its target share
+/// of the pages, and the share of the accesses that really go to it.
 fn ratio(id: &str, title: &str, experiment: &Experiment) -> Result<Figure, Failure> {
     let mut series = vec![];
     for (group, policy) in [PolicyKind::Dmi, PolicyKind::Guided].into_iter().enumerate() {
@@ -82,7 +82,8 @@ fn ratio(id: &str, title: &str, experiment: &Experiment) -> Result<Figure, Failu
     })
 }
 
-/// Figure of the bytes that were migrated since the start of the run, under three policies.
+/// Makes the figure of the bytes that were migrated since the start of the run, under three
+/// policies.
 fn migration(experiment: &Experiment) -> Result<Figure, Failure> {
     let mut series = vec![];
     for (group, policy) in
@@ -108,7 +109,7 @@ fn migration(experiment: &Experiment) -> Result<Figure, Failure> {
     })
 }
 
-/// Figure of the bandwidth of each tier over time under the policy `dmi`.
+/// Makes the figure of the bandwidth of each tier over time under the policy `dmi`.
 fn bandwidth(experiment: &Experiment) -> Result<Figure, Failure> {
     let outcome = experiment.outcome(PolicyKind::Dmi)?;
     let tiers = experiment.scenario.platform.tiers.iter().enumerate();

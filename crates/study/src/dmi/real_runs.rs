@@ -1,7 +1,8 @@
-//! Real runs of the prototype of DMI and of Colloid, and the same runs on the simulated server.
+//! Compares real runs of the prototype of DMI and of Colloid with the same runs on the simulated
+//! server.
 //!
-//! A group has the runs of one policy with one workload, one number of threads and one cutoff. The
-//! cutoff is the bandwidth below which the calibrator does not interleave. A group's published
+//! A group has the real runs of one policy with one workload, one number of threads and one cutoff.
+//! The cutoff is the bandwidth below which the calibrator does not interleave. A group's published
 //! figures are medians over the campaigns of measurement. The campaigns differ by up to a fifth;
 //! the note of a row has their range.
 
@@ -27,11 +28,11 @@ pub(super) const GROUPS: usize = 33;
 
 const REAL_RUNS: &str = include_str!("../../../../reproduce/dmi/real-runs.csv");
 
-/// The simulated duration, as a multiple of the 600 s of the other experiments. 600 s would cut off
-/// long runs: the longest run in the logs took 851 s.
+/// The simulated duration, as a multiple of the 600 s of the study's other experiments. 600 s would
+/// cut off long runs: the longest real run in the logs took 851 s.
 const DURATIONS: u32 = 2;
 
-/// Names of the sections that group the rows of the study.
+/// Names of the sections of the study's document that have the rows of the real runs.
 const PROTOTYPE: &str = "real runs: speed-up of the prototype";
 const COLLOID: &str = "real runs: speed-up of Colloid";
 const RATIO: &str = "real runs: median ratio of the prototype";
@@ -46,7 +47,7 @@ struct RunRow {
     median_ratio_pct: Option<f64>,
 }
 
-/// The runs of one policy with one workload, number of threads and cutoff.
+/// The real runs of one policy with one workload, one number of threads and one cutoff.
 struct Group<'a> {
     first: &'a RunRow,
     speedups: Vec<f64>,
@@ -61,7 +62,7 @@ struct SimulatedRun {
     points: f64,
 }
 
-/// Rows of the real runs: simulates one run of each group, and compares its speed-up and its
+/// Simulates one run of each group, and makes rows that compare the run's speed-up and its
 /// percentage of pages on DRAM with the medians of the group.
 pub(super) fn rows(
     platform: &Platform,
@@ -116,9 +117,9 @@ fn groups(table: &[RunRow]) -> Vec<Group<'_>> {
     groups
 }
 
-/// A row that compares the simulated figure `ours` with the median of `published`, which has the
-/// figure of each campaign. The note has the range over the campaigns. `unexplained` is the
-/// explanation for an error of the prototype's speed-up.
+/// Makes a row that compares the simulated figure `ours` with the median of `published`, which has
+/// the figure of each campaign. The note of the row has the range over the campaigns. `unexplained`
+/// is the explanation that the row gives for an error of the prototype's speed-up.
 fn row(
     (section, unexplained): (&str, &str),
     group: &Group<'_>,
@@ -146,8 +147,9 @@ fn row(
     row.used_for_fit(section == COLLOID).explained(|| reason.into())
 }
 
-/// The policy for the simulation of a published run: Colloid, as its closed form, or the calibrator
-/// of the DMI prototype, with the cutoff bandwidth of the run if the table gives one.
+/// Returns the policy with which the published run `run` is simulated: Colloid, as its closed form,
+/// or the calibrator of the DMI prototype, with the cutoff bandwidth of the run if the table gives
+/// one.
 fn policy(run: &RunRow, tiers: &[TierLayout]) -> Box<dyn Policy> {
     let tiers = tiers.to_vec();
     if is_colloid(run) {
@@ -158,7 +160,7 @@ fn policy(run: &RunRow, tiers: &[TierLayout]) -> Box<dyn Policy> {
     Box::new(Calibrator::new(tiers, DmiSettings { cutoff_gbps, ..settings }))
 }
 
-/// Simulates a real run on `platform`, with the policy and the workload of `run`.
+/// Simulates the real run `run` on `platform`, with its policy and workload.
 fn simulate(platform: &Platform, run: &RunRow) -> Result<SimulatedRun, Failure> {
     let demand = interleaf_catalog::workload(&run.workload)?;
     // Some real runs have 128 threads, but the server has 120 cores.
@@ -166,8 +168,8 @@ fn simulate(platform: &Platform, run: &RunRow) -> Result<SimulatedRun, Failure> 
     let task = Task::new(platform, platform, &demand, threads);
     let scenario = Scenario::new(&run.workload, platform.clone(), vec![task]);
     let duration: Duration = DURATIONS * DURATION;
-    // `None` skips the search for the best static weights: the logs have no run with static weights
-    // to compare with.
+    // `None` skips the search for the best static weights. They are not needed here, because the
+    // logs have no run with static weights to compare with.
     let prepared = PreparedScenario::with_best(&scenario, duration, None);
     let mut simulation = prepared.start_with(Settings::default(), |_, tiers| policy(run, tiers));
     while simulation.period().is_some() {}
@@ -179,8 +181,8 @@ fn simulate(platform: &Platform, run: &RunRow) -> Result<SimulatedRun, Failure> 
     Ok(SimulatedRun { speedup, points: median_points(&outcome) })
 }
 
-/// The median of the target share of the first tier, in percent, over the periods up to the end of
-/// the workload's first run.
+/// Returns the median of the first tier's target share, in percent, over the periods up to the end
+/// of the workload's first run.
 fn median_points(outcome: &Outcome) -> f64 {
     let end_s = outcome.tasks[0].runtime_s.unwrap_or(f64::INFINITY);
     let during = outcome.periods.iter().filter(|period| period.time_s <= end_s);

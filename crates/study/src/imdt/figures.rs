@@ -1,6 +1,6 @@
-//! The figures of the study of Intel Memory Drive Technology: predicted by the planner for the
-//! paper's machine, and measured on this machine. The published points are from the paper's text,
-//! because its plots print no numbers.
+//! Makes the figures of the study of Intel Memory Drive Technology: predicted by the planner for
+//! the paper's machine, and measured on this machine. The published points are from the paper's
+//! text, because its plots print no numbers.
 
 use super::{
     DEGREE, DEGREES, PublishedEfficiency, RATIOS,
@@ -13,7 +13,7 @@ use interleaf_record::{
     figure::{Figure, Scale, Series, SeriesKind},
 };
 
-/// Figures 3 to 5: the ID and the title of each figure, and the keys of its workloads.
+/// The paper's figures 3 to 5: the ID and the title of each figure, and the keys of its workloads.
 const CURVES: [(&str, &str, &[&str]); 3] = [
     ("figure-3", "Efficiency of GEMM (figure 3)", &["gemm-tiled"]),
     ("figure-4", "Efficiency of LU and FFT (figure 4)", &["lu", "lu-plain", "lu-tiled", "fft-3d"]),
@@ -57,8 +57,8 @@ fn figure(id: &str, title: &str, axes: [&str; 2], series: Vec<Series>) -> Figure
     }
 }
 
-/// The published efficiencies of a workload as points in the colour of `group`; `None` if the paper
-/// states no efficiency of the workload.
+/// Returns the published efficiencies of a workload as points in the colour of `group`; `None` if
+/// the paper states no efficiency of the workload.
 fn paper(published: &[PublishedEfficiency], key: &str, group: usize) -> Option<Series> {
     let own: Vec<&PublishedEfficiency> = published.iter().filter(|row| row.key == key).collect();
     let points = own.iter().map(|row| (row.ratio, row.middle()));
@@ -68,7 +68,8 @@ fn paper(published: &[PublishedEfficiency], key: &str, group: usize) -> Option<S
     (!own.is_empty()).then_some(series)
 }
 
-/// Figure 2, efficiency by degree: a heat map in the paper, and here a line for each footprint.
+/// Makes the paper's figure 2: efficiency by degree. The paper has a heat map; this figure has a
+/// line for each footprint.
 fn degrees(polynomial: &Predicted, streams: &str, published: &[PublishedEfficiency]) -> Figure {
     let mut series: Vec<Series> = RATIOS
         .iter()
@@ -89,7 +90,7 @@ fn degrees(polynomial: &Predicted, streams: &str, published: &[PublishedEfficien
     Figure { scale: Scale::LogX, ..figure(&id, &title, [INTENSITY, EFFICIENCY], series) }
 }
 
-/// One of figures 3 to 5 of the paper: the efficiency of the workloads `keys` by footprint.
+/// Makes one of the paper's figures 3 to 5: the efficiency of the workloads `keys` by footprint.
 fn curves(
     predicted: &[Predicted],
     id: &str,
@@ -105,7 +106,7 @@ fn curves(
     figure(id, title, [FOOTPRINT, EFFICIENCY], series.collect())
 }
 
-/// Figure 6 of the paper: seconds (A) and efficiency (B) of Hartree-Fock, by footprint.
+/// Makes the paper's figure 6: seconds (A) and efficiency (B) of Hartree-Fock, by footprint.
 fn stacks(gamess: &HartreeFock, published: &[PublishedEfficiency]) -> [Figure; 2] {
     let times = RATIOS.map(|ratio| (ratio, gamess.times(ratio)));
     let line = |name: &str, group: usize, of: fn(&Times) -> f64| {
@@ -130,7 +131,7 @@ fn stacks(gamess: &HartreeFock, published: &[PublishedEfficiency]) -> [Figure; 2
     ]
 }
 
-/// Figure 7 of the paper: bandwidth of DRAM by arithmetic intensity (operations per byte).
+/// Makes the paper's figure 7: bandwidth of DRAM by arithmetic intensity (operations per byte).
 fn intensity(predicted: &[Predicted]) -> Figure {
     let mut series = vec![];
     for key in ["polynomial-1", "polynomial-2"] {
@@ -153,8 +154,8 @@ fn intensity(predicted: &[Predicted]) -> Figure {
     }
 }
 
-/// The figures of a comparison run on this machine: the efficiency of polynomials by degree, the
-/// efficiency of each other workload by footprint, and the bandwidth of polynomials.
+/// Makes the figures of a comparison run on this machine: the efficiency of polynomials by degree,
+/// the efficiency of each other workload by footprint, and the bandwidth of polynomials.
 pub(super) fn measured(
     document: &BenchCompareDocument,
     curves: &[Curve],
@@ -218,8 +219,8 @@ fn measured_curve(
     of_machine(document, &curve.pattern, &title, ["footprint / budget", EFFICIENCY], series)
 }
 
-/// Figure 2, measured on this machine: the efficiency of polynomials by degree, a line for each
-/// footprint.
+/// Makes the paper's figure 2, measured on this machine: the efficiency of polynomials by degree,
+/// with a line for each footprint.
 fn measured_degrees(document: &BenchCompareDocument, polynomials: &[&Curve]) -> Figure {
     let mut ratios: Vec<f64> =
         polynomials.iter().flat_map(|it| it.points.iter().map(|point| point.ratio)).collect();
@@ -238,8 +239,8 @@ fn measured_degrees(document: &BenchCompareDocument, polynomials: &[&Curve]) -> 
     Figure { scale: Scale::LogX, ..figure }
 }
 
-/// Figure 7 on this machine: bandwidth of the array, reads and writes together, against arithmetic
-/// intensity.
+/// Makes the paper's figure 7, measured on this machine: the bandwidth of the array, for reads and
+/// writes together, against arithmetic intensity.
 fn measured_intensity(document: &BenchCompareDocument, polynomials: &[&Curve]) -> Figure {
     let point = |it: &Curve| it.points.iter().find(|point| point.ratio == SEEN).cloned();
     // A rate in GFLOP/s divided by the operations per byte is the bandwidth of the array in GB/s.

@@ -1,6 +1,6 @@
-//! GAMESS on stacks of benzene (section 5.3.5 and figure 6 of the paper on Intel Memory Drive
-//! Technology): electron-repulsion integrals are kept in memory, or computed again in each
-//! iteration.
+//! Models GAMESS on stacks of benzene (section 5.3.5 and figure 6 of the paper on Intel Memory
+//! Drive Technology): electron-repulsion integrals are either kept in memory, or computed again in
+//! each iteration.
 //!
 //! ```text
 //! direct:    I (c + a)                    I  iterations, 10 in figure 6
@@ -12,10 +12,10 @@
 //! An integral has 16 bytes, with its indices. With drives, the first computation takes at least
 //! the time to write the integrals that are not in DRAM. The paper prints no times: the ratio of
 //! `c` to `a` follows from the gain of integrals in memory for small stacks, and `a` is assumed. A
-//! worked example on 44 cores: a is 0.74 ns and c is 2.9 ns. Ten direct iterations take 36 ns an
-//! integral. With integrals in memory, the first computation and ten iterations take 10.3 ns. At a
-//! footprint of four times the DRAM, each iteration reads nearly all integrals from the drives,
-//! which takes 1.7 ns an integral at 9.6 GB/s: 19 ns with the first computation.
+//! worked example on 44 cores: a is 0.74 ns and c is 2.9 ns. Ten direct iterations take 36 ns for
+//! each integral. With integrals in memory, the first computation and ten iterations take 10.3 ns.
+//! At a footprint of four times the DRAM, each iteration reads nearly all integrals from the
+//! drives, which takes 1.7 ns for each integral at 9.6 GB/s: 19 ns with the first computation.
 
 use super::node::{CORES, CYCLES, DRAM_RATE};
 use interleaf_extend_forecast::{
@@ -26,38 +26,38 @@ use interleaf_extend_forecast::{
     replacement::Replacement,
 };
 
-/// The key of the published rows for integrals in memory with drives, relative to integrals in
-/// memory with DRAM only.
+/// The key of the published rows that compare the node with drives with DRAM only, both with
+/// integrals in memory.
 pub(super) const KEY: &str = "hartree-fock";
 
-/// The key of the published rows for integrals in memory with drives, relative to direct
-/// computation with DRAM only.
+/// The key of the published rows that compare the node with drives, with integrals in memory, with
+/// direct computation on DRAM only.
 pub(super) const AGAINST_DIRECT: &str = "hartree-fock-direct";
 
-/// Number of iterations in figure 6.
+/// Number of iterations in the paper's figure 6.
 const ITERATIONS: f64 = 10.0;
 
 /// Bytes of a stored integral: a value of eight bytes and four indices of two bytes each.
 const INTEGRAL: f64 = 16.0;
 
-/// Cycles for adding an integral. The number is assumed: adding updates six elements of the Fock
-/// matrix in the L2 cache, whose latency is 12 cycles.
+/// Cycles that a core takes to add an integral to the Fock matrix. The number is assumed: adding
+/// updates six elements of the matrix in the L2 cache, whose latency is 12 cycles.
 const ADD_CYCLES: f64 = 72.0;
 
-/// Speed with integrals in memory divided by the speed of direct computation, for small stacks of
-/// benzene. The paper states "between approximately 200 % and 350 %"; this is the upper end.
+/// The speed with integrals in memory, divided by the speed of direct computation, for small stacks
+/// of benzene. The paper states "between approximately 200 % and 350 %"; this is the upper end.
 pub(super) const GAIN: f64 = 3.5;
 
 /// The DRAM of the node with drives, bytes.
 const CACHE: f64 = 256e9;
 
-/// The number of blocks in the trace of one iteration, and the number of budgets in its miss curve
-/// (traffic by DRAM budget).
+/// `BLOCKS` is the number of blocks in the trace of one iteration, and `STEPS` the number of
+/// budgets in its miss curve (traffic by DRAM budget).
 const BLOCKS: u32 = 1024;
 const STEPS: u32 = 32;
 
-/// The seconds to compute and to add one integral, and the miss curves (traffic by DRAM budget) of
-/// one iteration.
+/// A model of Hartree-Fock on the paper's node: the seconds to compute and to add one integral, and
+/// the miss curves (traffic by DRAM budget) of one iteration.
 pub(super) struct HartreeFock {
     drive: Drive,
     compute_s: f64,
@@ -66,7 +66,7 @@ pub(super) struct HartreeFock {
     curves: [MissCurve; 3],
 }
 
-/// Seconds of a whole calculation: with direct computation, with integrals in DRAM, and with
+/// Seconds of a whole calculation in three ways: direct computation, integrals in DRAM, and
 /// integrals in DRAM and on the drives.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
@@ -90,13 +90,13 @@ impl HartreeFock {
         Self { drive, compute_s, add_s, curves: policies.map(curve) }
     }
 
-    /// The time to compute an integral, divided by the time to add it.
+    /// Returns the time to compute an integral, divided by the time to add it.
     pub(super) fn compute_ratio(&self) -> f64 {
         self.compute_s / self.add_s
     }
 
-    /// The times, in seconds, of a calculation whose integrals take `ratio` times [`CACHE`], the
-    /// DRAM of the node with drives.
+    /// Returns the times of a calculation whose integrals take `ratio` times [`CACHE`], the DRAM of
+    /// the node with drives.
     pub(super) fn times(&self, ratio: f64) -> Times {
         let integrals = ratio * CACHE / INTEGRAL;
         let Self { compute_s, add_s, .. } = *self;
@@ -117,8 +117,8 @@ impl HartreeFock {
         }
     }
 
-    /// The speed with drives divided by the speed with DRAM only, for random, LRU and optimal
-    /// replacement. With DRAM only, the integrals are computed directly if `key` is
+    /// Returns the speed with drives divided by the speed with DRAM only, for random, LRU and
+    /// optimal replacement. With DRAM only, the integrals are computed directly if `key` is
     /// [`AGAINST_DIRECT`], and otherwise kept in memory.
     pub(super) fn efficiency(&self, key: &str, ratio: f64) -> [f64; 3] {
         let Times { direct, in_core, extended } = self.times(ratio);

@@ -1,5 +1,5 @@
-//! The study of Intel Memory Drive Technology on this machine: the measured efficiencies, compared
-//! with the predictions of the planner and with the figures of the paper.
+//! Adds the runs on this machine to the study of Intel Memory Drive Technology: the measured
+//! efficiencies, compared with the predictions of the planner and with the figures of the paper.
 //!
 //! The planner is fitted to the run at one footprint, twice the budget, and predicts the efficiency
 //! at other footprints. The run at twice the budget gives compute time, overlap and traffic. The
@@ -35,17 +35,17 @@ const BLOCK: usize = 64 << 10;
 const STEPS: u32 = 24;
 const SAMPLE: usize = 4096;
 
-/// A comparison that was measured on this machine, with the workload of each pattern.
+/// A comparison that was measured on this machine, with access to the workload of each pattern.
 pub struct MeasuredRun<'a> {
     /// The runs of the patterns at all footprints, with the same number of threads.
     pub document: &'a BenchCompareDocument,
     /// Returns, for the name of a pattern, the kind and the setting of its workload.
     pub settings: &'a dyn Fn(&str) -> Option<(Kind, Setting)>,
-    /// The measured drive of the store.
+    /// The drive of the store, with its measured speed.
     pub drive: &'a Drive,
 }
 
-/// Adds tables and figures of runs on this machine to the study.
+/// Adds tables and figures of the runs on this machine to the study.
 ///
 /// # Errors
 /// When a table of the study is invalid.
@@ -77,8 +77,8 @@ fn title(document: &BenchCompareDocument, what: &str) -> String {
     )
 }
 
-/// A table of the measured, planned and published efficiencies of all workloads, a row for each
-/// footprint.
+/// Returns a table of the measured, planned and published efficiencies of all workloads, with a row
+/// for each footprint.
 fn efficiencies(
     document: &BenchCompareDocument,
     curves: &[Curve],
@@ -120,8 +120,8 @@ fn efficiencies(
     }
 }
 
-/// Figure 2 as a table: efficiency with the pager by degree and footprint; `None` if the run has
-/// fewer than two polynomials.
+/// Returns the paper's figure 2 as a table: the efficiency with the pager by degree and footprint;
+/// `None` if the run has fewer than two polynomials.
 fn degrees(document: &BenchCompareDocument, curves: &[Curve]) -> Option<TableDocument> {
     let polynomials: Vec<&Curve> = curves.iter().filter(|it| it.intensity.is_some()).collect();
     if polynomials.len() < 2 {
@@ -144,7 +144,7 @@ fn degrees(document: &BenchCompareDocument, curves: &[Curve]) -> Option<TableDoc
     })
 }
 
-/// A sentence on the errors of the planner at footprints that it was not fitted to.
+/// Returns a sentence on the errors of the planner at footprints that it was not fitted to.
 fn summary(errors: &[f64]) -> String {
     if errors.is_empty() {
         return "the planner could not be checked on this machine: it needs runs of the pager at \
@@ -162,8 +162,8 @@ fn summary(errors: &[f64]) -> String {
     )
 }
 
-/// The measured efficiencies of a workload (`pattern`) by footprint, with the efficiencies that the
-/// planner predicts.
+/// Returns the measured efficiencies of the workload `pattern` by footprint, with the efficiencies
+/// that the planner predicts.
 fn curve(run: &MeasuredRun<'_>, pattern: &str) -> Curve {
     let document = run.document;
     let planner = planner(run, pattern);
@@ -198,8 +198,8 @@ fn find<'a>(
     document.rows.iter().find(is_it)
 }
 
-/// The published efficiency of the workload `pattern` at the footprint nearest to `ratio`. Only
-/// footprints on the same side of the budget (a ratio of 1) as `ratio` are considered.
+/// Returns the published efficiency of the workload `pattern` at the footprint nearest to `ratio`.
+/// Only footprints on the same side of the budget (a ratio of 1) as `ratio` are considered.
 fn nearest<'a>(
     published: &'a [PublishedEfficiency],
     pattern: &str,
@@ -210,8 +210,8 @@ fn nearest<'a>(
     own.min_by(|a, b| (a.ratio - ratio).abs().total_cmp(&(b.ratio - ratio).abs()))
 }
 
-/// The reason for a large difference between `ours`, the efficiency on this machine, and the
-/// published efficiency; empty if the difference is small or has no known reason.
+/// Returns the reason for a large difference between `ours`, the efficiency on this machine, and
+/// the published efficiency; an empty text if the difference is small or has no known reason.
 fn remark(paper: Option<&PublishedEfficiency>, ratio: f64, ours: Option<f64>) -> String {
     let Some((paper, ours)) = paper.zip(ours) else { return String::new() };
     let text = match ratio > 1.0 {
@@ -229,18 +229,19 @@ fn remark(paper: Option<&PublishedEfficiency>, ratio: f64, ours: Option<f64>) ->
     text.into()
 }
 
-/// The model of one workload, which predicts the efficiency of the workload at other footprints.
-/// The model is fitted to the runs at the footprint [`SEEN`], in units of the budget.
+/// The model of one workload, which predicts the workload's efficiency at other footprints. The
+/// model is fitted to the runs at the footprint [`SEEN`], in units of the budget.
 struct Planner {
     model: Model,
     kind: Kind,
     setting: Setting,
-    /// Seconds of a round in DRAM at [`SEEN`].
+    /// The compute time: seconds of a round in DRAM at the footprint [`SEEN`].
     compute_s: f64,
-    /// The miss curve from the counted traffic at [`SEEN`], for a workload without a trace.
+    /// The miss curve that follows from the traffic counted at [`SEEN`] alone. It is used for a
+    /// workload without a trace.
     line: MissCurve,
     /// The position of the pager's measured traffic between the traffic of optimal replacement and
-    /// the traffic of random replacement.
+    /// that of random replacement.
     share: RandomShare,
 }
 
@@ -274,16 +275,16 @@ fn planner(run: &MeasuredRun<'_>, pattern: &str) -> Option<Planner> {
     Some(Planner { model, kind, setting, compute_s: dram.round_s?, line, share })
 }
 
-/// The number of page reads for which threads wait in a round. With the pager, threads wait for all
-/// page reads of the random pattern. For all other patterns the number is 0, because the pager
-/// prefetches their pages.
+/// Returns the number of page reads in a round that threads wait for. In the random pattern with
+/// the pager, threads wait for all page reads. In all other cases the number is 0, because pages
+/// are prefetched.
 fn demand_reads(kind: Kind, pager: &BenchRow, traffic: Traffic) -> f64 {
     let is_random = kind == Kind::Random && pager.pager.is_some();
     if is_random { traffic.read_bytes / interleaf_extend_forecast::drive::PAGE_BYTES } else { 0.0 }
 }
 
-/// The miss curves (traffic by DRAM budget) of a round of the workload; `None` if the workload has
-/// no trace. `demand_share` is the fraction of page reads that threads wait for.
+/// Returns the miss curves (traffic by DRAM budget) of a round of the workload; `None` if the
+/// workload has no trace. `demand_share` is the fraction of page reads that threads wait for.
 fn pager_curves(
     kind: Kind,
     setting: &Setting,
@@ -297,8 +298,8 @@ fn pager_curves(
 }
 
 impl Planner {
-    /// The predicted efficiency of the pager at the footprint of `dram`, a run in DRAM. The time of
-    /// a round in this run is the compute time.
+    /// Returns the predicted efficiency of the pager at the footprint of `dram`, which is a run in
+    /// DRAM. The time of a round of `dram` is taken as the compute time.
     fn efficiency(&self, run: &MeasuredRun<'_>, dram: &BenchRow) -> f64 {
         let footprint = dram.footprint_bytes;
         let budget = run.document.dram_bytes;
@@ -310,7 +311,8 @@ impl Planner {
             Some(curve) => model.forecast(&curve, run.drive, true, budget).efficiency,
             // Without a trace, the traffic is assumed proportional to the footprint as long as the
             // ratio of footprint to budget is the same. So this arm forecasts a run at the
-            // footprint of [`SEEN`], with the budget and the compute time divided by `scaled`.
+            // footprint of the fit ([`SEEN`]), with both the budget and the compute time divided by
+            // `scaled`.
             None => {
                 let seen = (budget as f64 / scaled) as u64;
                 let compute_s = model.compute_s / scaled;

@@ -1,5 +1,5 @@
-//! The node of the paper on Intel Memory Drive Technology: times by a roofline model, with DRAM
-//! only and with drives.
+//! Computes times on the node of the paper on Intel Memory Drive Technology by a roofline model,
+//! with DRAM only and with drives.
 //!
 //! ```text
 //! DRAM only:     max(operations / (peak share x peak), bytes / 80 GB/s, remote bytes / 20 GB/s)
@@ -30,28 +30,30 @@ use interleaf_workload::{
 use serde::Deserialize;
 use std::collections::VecDeque;
 
-/// The processors: two Xeon E5-2699 v4 with 22 cores each, at 2.2 GHz (section 3.1).
+/// The processors: two Xeon E5-2699 v4 with 22 cores each, at 2.2 GHz (section 3.1 of the paper).
 pub(super) const CORES: f64 = 2.0 * 22.0;
 pub(super) const CYCLES: f64 = 2.2e9;
 
-/// Two fused multiply-adds (FMA) on four doubles in a cycle are 16 operations.
+/// The peak of the processors, operations per second. Two fused multiply-adds (FMA) on four doubles
+/// in a cycle are 16 operations.
 const PEAK_FLOPS: f64 = CORES * CYCLES * 16.0;
 
-/// Bandwidth of DRAM, bytes per second (section 5.1.1).
+/// Bandwidth of DRAM, bytes per second (section 5.1.1 of the paper).
 pub(super) const DRAM_RATE: f64 = 80e9;
 
-/// Bandwidth between the sockets, both directions, bytes per second (section 6).
+/// Bandwidth between the sockets, both directions together, bytes per second (section 6 of the
+/// paper).
 const REMOTE_RATE: f64 = 20e9;
 
-/// The footprint of a simulated trace, bytes: the same for all footprints of the study. The study's
-/// ratios of footprint to DRAM are simulated by changing the DRAM budget.
+/// The footprint of a simulated trace, bytes. All traces have this footprint; the study's ratios of
+/// footprint to DRAM are simulated by changing the DRAM budget.
 const TRACE_BYTES: u64 = 64 << 20;
 
 /// Number of DRAM budgets for which a trace's traffic (its miss curve) is simulated.
 const STEPS: u32 = 20;
 
-/// Maximum number of blocks of a trace that are sampled for its miss curve. Only the trace of the
-/// FFT has more blocks.
+/// Maximum number of blocks of a trace that are sampled to compute its miss curve. Only the trace
+/// of the FFT has more blocks.
 const SAMPLE: usize = 2048;
 
 /// A workload of the study: a row of `workloads.csv`.
@@ -73,16 +75,17 @@ pub(super) struct StudyNode {
     pub(super) drive: Drive,
 }
 
-/// A workload on the node: the operations and bytes of its trace, and the traffic of its drives as
+/// A workload on the node: the operations and bytes of its trace, and the traffic of the drives as
 /// a function of the budget.
 pub(super) struct Predicted {
     pub(super) key: String,
     is_polynomial: bool,
     workload: Workload,
     drive: Drive,
-    /// Operations of the trace, which has one or two rounds; for a polynomial, at degree 1.
+    /// Operations in the trace, which has one or two rounds; for a polynomial, the operations at
+    /// degree 1.
     flops: f64,
-    /// Bytes transferred between DRAM and the processors in the trace, if all data are in DRAM.
+    /// Bytes that the trace transfers between DRAM and the processors if all data are in DRAM.
     bytes: f64,
     footprint: f64,
     /// The miss curves with random, LRU and optimal replacement.
@@ -94,8 +97,8 @@ impl StudyNode {
         Ok(Self { drive: interleaf_catalog::drive("p4800x-4")? })
     }
 
-    /// Simulates the trace of `workload` with different DRAM budgets, to obtain the workload's miss
-    /// curves.
+    /// Simulates the trace of `workload` with different DRAM budgets, which gives the workload's
+    /// miss curves.
     pub(super) fn predicted(&self, workload: &Workload) -> Result<Predicted, Failure> {
         let unknown = || {
             let hint = "the table is part of the program: report it";
@@ -137,13 +140,14 @@ impl StudyNode {
 
 /// The number of most recently transferred blocks that are assumed to be in the processors' caches.
 /// A loop that walks over several arrays at once touches a block of each array in turn, so the
-/// trace lists the same block many times. A touch of a cached block is not a transfer.
+/// trace lists the same block many times. A touch of one of these cached blocks is not a transfer.
 const CACHED_BLOCKS: usize = 16;
 
-/// Number of blocks transferred between DRAM and the processors. A block that is read counts once.
-/// A block that is written counts twice, for its read and its write-back. STREAM and the gas step
-/// write arrays that they do not read. The blocks of these arrays count once, without the read of
-/// the write-allocate, because the published bandwidth of STREAM excludes write-allocates too.
+/// Returns the number of bytes transferred between DRAM and the processors. A block that is read
+/// counts once. A block that is written counts twice, for its read and its write-back. STREAM and
+/// the gas step write arrays that they do not read. The blocks of these arrays count once, without
+/// the read of the write-allocate, because the published bandwidth of STREAM excludes
+/// write-allocates too.
 fn bytes(touches: &[Touch], kind: Kind) -> f64 {
     let is_in_place = !matches!(kind, Kind::Stream | Kind::Gas);
     let mut cached: VecDeque<Touch> = VecDeque::new();
@@ -152,7 +156,7 @@ fn bytes(touches: &[Touch], kind: Kind) -> f64 {
         let adds_write = touch.is_write && is_in_place;
         match cached.iter_mut().find(|other| other.block == touch.block) {
             Some(other) => {
-                // The first write to a block that was read adds its write-back.
+                // The first write to a block that was only read so far adds the block's write-back.
                 if adds_write && !other.is_write {
                     blocks += 1.0;
                 }
@@ -171,8 +175,8 @@ fn bytes(touches: &[Touch], kind: Kind) -> f64 {
 }
 
 impl Predicted {
-    /// Seconds of a pass over the trace with DRAM only: with the workload's accesses to the other
-    /// socket, and without them.
+    /// Returns the seconds of a pass over the trace with DRAM only: with the workload's accesses to
+    /// the other socket, and without them.
     fn dram_s(&self, degree: u32) -> [f64; 2] {
         let degree = if self.is_polynomial { f64::from(degree) } else { 1.0 };
         let compute = degree * self.flops / (self.workload.peak_share * PEAK_FLOPS);
@@ -181,9 +185,9 @@ impl Predicted {
         [local.max(remote), local]
     }
 
-    /// The efficiency: the performance with drives divided by the performance with DRAM only (0.5
-    /// is half as fast), for random, LRU and optimal replacement. The footprint is `ratio` times
-    /// the DRAM cache. `degree` is the degree of a polynomial workload.
+    /// Returns the efficiency for random, LRU and optimal replacement: the performance with drives
+    /// divided by the performance with DRAM only, so that 0.5 is half as fast. The footprint is
+    /// `ratio` times the DRAM cache. `degree` is the degree of a polynomial workload.
     pub(super) fn efficiency(&self, ratio: f64, degree: u32) -> [f64; 3] {
         let [dram, local] = self.dram_s(degree);
         let budget = (self.footprint / ratio) as u64;
@@ -193,22 +197,23 @@ impl Predicted {
         })
     }
 
-    /// Bandwidth of DRAM in GB/s: with DRAM only, and with drives at a footprint of twice the
-    /// cache.
+    /// Returns the bandwidth of DRAM in GB/s: with DRAM only, and with drives at a footprint of
+    /// twice the DRAM cache.
     pub(super) fn bandwidth_gbps(&self, degree: u32) -> [f64; 2] {
         let [dram, _] = self.dram_s(degree);
         let extended = dram / self.efficiency(2.0, degree)[0];
         [dram, extended].map(|seconds| 1e-9 * self.bytes / seconds)
     }
 
-    /// Pairs of a footprint of [`RATIOS`] and the efficiency with random replacement at this
-    /// footprint.
+    /// Returns pairs of a footprint of [`RATIOS`] and the efficiency with random replacement at
+    /// this footprint.
     pub(super) fn by_ratio(&self, degree: u32) -> Vec<(f64, f64)> {
         RATIOS.iter().map(|ratio| (*ratio, self.efficiency(*ratio, degree)[0])).collect()
     }
 
-    /// Pairs for each of [`DEGREES`]: the operations per byte of the polynomial, and its efficiency
-    /// with random replacement.
+    /// Returns a pair for each of [`DEGREES`]: the operations per byte of the polynomial of this
+    /// degree, and its efficiency with random replacement. The footprint is `ratio` times the DRAM
+    /// cache.
     pub(super) fn by_degree(&self, ratio: f64) -> Vec<(f64, f64)> {
         let of = |degree: &u32| (f64::from(*degree) / 4.0, self.efficiency(ratio, *degree)[0]);
         DEGREES.iter().map(of).collect()

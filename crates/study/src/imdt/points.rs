@@ -1,10 +1,11 @@
-//! Efficiencies of workloads that were measured on this machine, at several footprints.
+//! Defines the measured efficiencies of a workload on this machine, at several footprints.
 
-/// The ratio of footprint to budget in the run that the planner is fitted to.
+/// The ratio of footprint to budget in the run that the planner is fitted to. The planner has seen
+/// the efficiency at this ratio.
 pub(super) const SEEN: f64 = 2.0;
 
-/// A workload at a footprint: its rate in DRAM (`dram`), and its speed relative to DRAM
-/// (efficiency) on each kind of memory.
+/// A workload at a footprint: its rate in DRAM (`dram`), its efficiency (speed relative to DRAM)
+/// with the pager, with swap and with mmap, and the efficiency that the planner predicts.
 #[derive(Clone, Debug)]
 pub(super) struct MeasuredPoint {
     /// The requested footprint in units of the budget.
@@ -29,8 +30,8 @@ pub(super) struct Curve {
 }
 
 impl MeasuredPoint {
-    /// The relative error of the planned efficiency of the pager. `None` at the footprint that the
-    /// planner was fitted to, and at footprints within the budget.
+    /// Returns the relative error of the planned efficiency of the pager. `None` at the footprint
+    /// that the planner was fitted to, and at footprints within the budget.
     pub(super) fn error(&self) -> Option<f64> {
         let is_seen = self.ratio == SEEN || self.ratio <= 1.0;
         let error = self.planned? / self.pager.filter(|_| !is_seen)? - 1.0;

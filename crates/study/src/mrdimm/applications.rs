@@ -1,4 +1,4 @@
-//! The applications of Micron's report on MRDIMMs: speed, energy and latency of misses, predicted
+//! Predicts the applications of Micron's report on MRDIMMs: speed, energy and latency of misses,
 //! from demands that were fitted to runs on RDIMMs.
 //!
 //! No demand was fitted to a run on an MRDIMM. The demands of the GAP kernels are used without
@@ -34,7 +34,7 @@ const PLATFORMS: [(&str, &str); 3] = [
 /// The density of the devices of MRDIMM-12800.
 const DENSITY: &str = "16Gb";
 
-/// Names of the sections that group the rows of the study.
+/// Names of the sections of the study's document that have the rows of the applications.
 const SPEED: &str = "applications, speed";
 const ENERGY: &str = "applications, energy";
 const LATENCY: &str = "applications, latency of misses";
@@ -54,8 +54,8 @@ struct Application {
     basis: String,
 }
 
-/// The prediction of an application's demand on one machine: the speed of each behaviour that
-/// agrees with the runs, the latency of misses, and the power.
+/// The prediction of an application's demand on one machine: the speed with each behaviour that
+/// agrees with the demand's runs, the latency of misses, and the power.
 struct OnMachine {
     speeds: Vec<f64>,
     latency_ns: f64,
@@ -63,8 +63,8 @@ struct OnMachine {
 }
 
 /// The results for the applications of the report. `rows` compares the published with the predicted
-/// figure of each application that has a demand. `tables` has a table of predictions, and a table
-/// of the applications without a demand.
+/// figure of each application that has a demand. `tables` has a table of all predictions, and a
+/// table of the applications without a demand.
 pub(super) struct Applications {
     pub(super) rows: Vec<ReproduceRow>,
     pub(super) tables: Vec<TableDocument>,
@@ -139,8 +139,8 @@ pub(super) fn applications(results: &Results) -> Result<Applications, Failure> {
     Ok(Applications { rows, tables })
 }
 
-/// The mean and the maximum error of the predicted speeds, energies and latencies of misses, as
-/// text.
+/// Formats the mean and the maximum error of the predicted speeds, energies and latencies of
+/// misses.
 pub(super) fn remark(rows: &[ReproduceRow]) -> String {
     let of = |section: &str| {
         let own = rows.iter().filter(|row| row.section == section);
@@ -158,36 +158,37 @@ pub(super) fn remark(rows: &[ReproduceRow]) -> String {
 }
 
 impl Application {
-    /// The densities of the DRAM devices on the RDIMM and on the MRDIMM.
+    /// Returns the densities of the DRAM devices on the RDIMM and on the MRDIMM.
     fn densities(&self) -> (&str, &str) {
         self.density.split_once('/').unwrap_or((&self.density, &self.density))
     }
 }
 
 impl OnMachine {
-    /// The speed relative to the machine `base`: the estimate over all behaviours that agree with
-    /// the runs.
+    /// Returns the speed relative to the machine `base`, estimated over all behaviours that agree
+    /// with the demand's runs.
     fn speedup(&self, base: &Self) -> Estimate {
         let ratios = self.speeds.iter().zip(&base.speeds).map(|(own, base)| own / base);
         Estimate::of(ratios.collect()).with_model_spread()
     }
 
-    /// The energy of one unit of work, J: the power divided by the mean speed (units of work per
-    /// second).
+    /// Returns the energy of one unit of work, J: the power divided by the mean speed (units of
+    /// work per second).
     fn energy(&self) -> f64 {
         self.power_w * self.speeds.len() as f64 / self.speeds.iter().sum::<f64>()
     }
 }
 
-/// The demand of a built-in workload without its number of outstanding lines, which was chosen with
-/// knowledge of the report.
+/// Returns the demand of a built-in workload without its number of outstanding lines, which was
+/// chosen with knowledge of the report.
 fn demand(name: &str) -> Result<Demand, Failure> {
     let demand = interleaf_catalog::workload(name)?;
     Ok(Demand { outstanding_lines_per_thread: None, ..demand })
 }
 
-/// The platform with the report's `module`, whose DRAM devices have the `density`. Its curves are
-/// stretched to the maximum that `results` has for the ranks and the density of the module.
+/// Returns the platform with the report's `module`, whose DRAM devices have the `density`. The
+/// platform's curves are stretched to the maximum bandwidth that `results` has for the ranks and
+/// the density of the module.
 fn machine(results: &Results, module: &str, density: &str) -> Result<Platform, Failure> {
     let unknown = |what: &str, value: &str| {
         let hint = "the table is part of the program: report it";
@@ -216,7 +217,7 @@ fn machine(results: &Results, module: &str, density: &str) -> Result<Platform, F
     Ok(platform)
 }
 
-/// The prediction of a demand on a machine, with as many threads as the runs of the demand had, but
+/// Predicts a demand on a machine. The number of threads is that of the demand's measured runs, but
 /// at most one thread for each core.
 fn on(platform: &Platform, demand: &Demand) -> Result<OnMachine, Failure> {
     let measured_on = interleaf_catalog::measured_on(platform, demand)?;
@@ -236,7 +237,7 @@ fn interval(estimate: Estimate) -> String {
     format!("{mean:.2} ({low:.2} to {high:.2})")
 }
 
-/// Explains an error of more than 5 % for the application `key`.
+/// Returns the explanation for an error of more than 5 % of the figures of the application `key`.
 fn reason(key: &str) -> &'static str {
     match key {
         "openfoam" => {

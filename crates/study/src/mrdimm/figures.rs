@@ -1,9 +1,10 @@
-//! Figures of the study on MRDIMMs, from the simulated points.
+//! Makes the figures of the study on MRDIMMs, from the simulated points.
 
 use super::{DENSITIES, HIGH, LOADS, MIXES, MRDIMM, MRDIMM_4R, ModulePoint, RDIMM, Results};
 use interleaf_record::figure::{Figure, Scale, Series, SeriesKind};
 
-/// Width of the bins of the latency histogram, and the end of its last bin, ns.
+/// `BIN_NS` is the width of the bins of the latency histogram, and `END_NS` the end of its last
+/// bin, ns.
 const BIN_NS: usize = 8;
 const END_NS: usize = 1200;
 
@@ -14,8 +15,8 @@ pub(super) fn all(results: &Results) -> Vec<Figure> {
     figures
 }
 
-/// One of figures 4 to 6 of the report: maximum bandwidth by mix and module, for devices of
-/// `density`.
+/// Makes one of figures 4 to 6 of the report: the maximum bandwidth by mix and module, for devices
+/// of the density `density`.
 fn maxima(results: &Results, density: &'static str) -> Figure {
     let devices = [RDIMM, MRDIMM, MRDIMM_4R];
     let series = devices.iter().enumerate().map(|(group, device)| {
@@ -37,7 +38,7 @@ fn maxima(results: &Results, density: &'static str) -> Figure {
     }
 }
 
-/// Figure 7 of the report: loaded latency against bandwidth.
+/// Makes figure 7 of the report: loaded latency against bandwidth.
 fn latency(results: &Results) -> Figure {
     let series = [RDIMM, MRDIMM, super::GEN2].into_iter().enumerate().map(|(group, device)| {
         let of = |load: &f64| {
@@ -59,7 +60,8 @@ fn latency(results: &Results) -> Figure {
     }
 }
 
-/// Figure 9 of the report: histogram of the latencies of single cache lines at the load `HIGH`.
+/// Makes figure 9 of the report: a histogram of the latencies of single cache lines at the load
+/// `HIGH`.
 fn histogram(results: &Results) -> Figure {
     let series = [RDIMM, MRDIMM].into_iter().enumerate().map(|(group, device)| {
         let point = ModulePoint::new(device, "32Gb", "R").at(HIGH);

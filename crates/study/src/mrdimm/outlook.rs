@@ -1,5 +1,5 @@
-//! The outlook of Micron's report on MRDIMMs: a server with sixteen channels, whose bandwidth is
-//! shared by the cores and by PCIe Gen 6 devices.
+//! Computes the outlook of Micron's report on MRDIMMs: a server with sixteen channels, whose
+//! bandwidth the cores share with PCIe Gen 6 devices.
 //!
 //! 128 lanes of PCIe Gen 6 carry 1024 GB/s. The devices have priority. This file computes the
 //! bandwidth that remains for reads by cores, at the joint mix of devices and cores.
@@ -11,12 +11,13 @@ use interleaf_sim::dimm::device::{Device, Options};
 
 const CHANNELS_NEXT: u32 = 16;
 
-/// Bandwidth of the devices: 128 lanes of 8 GB/s.
+/// Bandwidth of the PCIe devices: 128 lanes of 8 GB/s.
 const DMA_GBPS: f64 = 128.0 * 8.0;
 
 const DEVICES: [&str; 4] = [MRDIMM, MRDIMM_4R, GEN2, GEN2_4R];
 
-/// The mixes, each as a pair of the fraction of written lines and the name; the fractions ascend.
+/// The mixes, each as a pair of the fraction of written lines and the mix's name, in ascending
+/// order of the fraction.
 const MIXES: [(f64, &str); 7] = [
     (0.0, "R"),
     (0.1, "W19"),
@@ -27,27 +28,27 @@ const MIXES: [(f64, &str); 7] = [
     (1.0, "W6"),
 ];
 
-/// Directions of device traffic: a label, and the fraction of the traffic that is written to
-/// memory.
+/// Directions of the PCIe devices' traffic: a label for a direction, and the fraction of the
+/// traffic that is written to memory.
 const WAYS: [(&str, f64); 3] =
     [("out of memory", 0.0), ("half of it either way", 0.5), ("in", 1.0)];
 
-/// Returns the points that only the outlook needs.
+/// Returns the points that the study simulates only for the outlook.
 pub(super) fn points() -> impl Iterator<Item = ModulePoint> {
     let of = |device| ["W19", "0.25", "W6"].map(|mix| ModulePoint::new(device, "16Gb", mix));
     DEVICES.into_iter().flat_map(of)
 }
 
-/// Returns the peak bandwidth of sixteen channels at the pin rate, TB/s: of MRDIMM-12800 if
-/// `second`, otherwise of MRDIMM-8800.
+/// Returns the peak bandwidth of sixteen channels at the pin rate, TB/s: with MRDIMM-12800 if
+/// `second`, otherwise with MRDIMM-8800.
 pub(super) fn nominal_tbps(second: bool) -> f64 {
     let device = Device::by_name(if second { GEN2 } else { MRDIMM }, &Options::default());
     device.map_or(f64::NAN, |device| device.peak_gbps() * f64::from(CHANNELS_NEXT) * 1e-3)
 }
 
-/// Returns the bandwidth of sixteen channels if the fraction `written` of the lines is written,
-/// GB/s, interpolated between mixes. Channels are independent, and each has as many outstanding
-/// lines as on a machine with twelve channels.
+/// Returns the bandwidth of sixteen channels, GB/s, if the fraction `written` of the lines is
+/// written. The bandwidth is interpolated between mixes. Channels are independent, and each has as
+/// many outstanding lines as on a machine with twelve channels.
 fn delivered(results: &Results, device: &'static str, written: f64) -> f64 {
     let at = |mix| {
         let channels = f64::from(CHANNELS_NEXT) / f64::from(CHANNELS);
@@ -62,9 +63,9 @@ fn delivered(results: &Results, device: &'static str, written: f64) -> f64 {
     at(from) + (at(to) - at(from)) * (written - low) / (high - low)
 }
 
-/// Returns the bandwidth of the devices, which have priority, and the remaining bandwidth for reads
-/// by cores, GB/s. `written` is the write share of the devices' traffic. `delivered` returns the
-/// bandwidth of memory at a write share.
+/// Returns the bandwidth of the PCIe devices, which have priority, and the remaining bandwidth for
+/// reads by cores, GB/s. `written` is the write share of the devices' traffic. `delivered` returns
+/// the bandwidth of memory at a write share.
 fn shared(delivered: impl Fn(f64) -> f64, written: f64) -> (f64, f64) {
     let alone = delivered(written);
     if alone <= DMA_GBPS {
@@ -134,9 +135,9 @@ mod tests {
         let (devices, cores) = shared(flat, 0.5);
         assert!(devices == DMA_GBPS && (cores - 476.0).abs() < 1e-6, "{cores}");
         assert_eq!(shared(|_| 900.0, 1.0), (900.0, 0.0));
-        // The devices only write, and the delivered bandwidth falls with the write share. In a
-        // total of 1188 GB/s, 1024 GB/s of writes are 86.2 %. At this write share, 2050 - 862 =
-        // 1188 GB/s are delivered, of which 164 GB/s remain for the cores.
+        // The devices only write, and the delivered bandwidth falls with the write share. The total
+        // must be 1188 GB/s: of it, the 1024 GB/s of writes are 86.2 %, and at this write share
+        // 2050 - 862 = 1188 GB/s are delivered. 164 GB/s of them remain for the cores.
         let (_, cores) = shared(|written| 2050.0 - 1000.0 * written, 1.0);
         let total = DMA_GBPS + cores;
         assert!((total - (2050.0 - 1000.0 * DMA_GBPS / total)).abs() < 1e-6, "{total}");

@@ -1,5 +1,5 @@
-//! The four comparisons of the slides on NVRAM cards: IOPS and latency, of writes and of reads, by
-//! queue depth.
+//! Makes the figures of the four comparisons in the slides on NVRAM cards: IOPS and latency, of
+//! writes and of reads, by queue depth.
 
 use super::{Access, CardResults, DEPTHS, DRAM, MRAM, Simulated};
 use interleaf_record::figure::{Figure, Scale, Series, SeriesKind};

@@ -1,4 +1,4 @@
-//! The cases of a sweep of the simulated machine, and their rows.
+//! Simulates the cases of a sweep of the simulated machine, and makes their rows.
 
 use super::{Case, Load, MachineSweep};
 use crate::{machine, sweep::Cases};
@@ -9,21 +9,21 @@ use interleaf_sim::machine::{Outcome, PreparedScenario, Scenario, StaticBest, Tr
 use rayon::prelude::*;
 use std::{path::Path, time::Duration};
 
-/// The cases of a sweep after its scenarios have been read and checked.
+/// The cases of a sweep whose scenarios have been read and checked.
 pub struct MachineCases {
     sweep: MachineSweep,
     /// The base cases, in the order of their indices.
     base_cases: Vec<BaseCase>,
 }
 
-/// The scenario that cases have in common if they differ only in policy, noise, curve error,
-/// migration rate and seed.
+/// The scenario that cases share if they differ only in policy, noise, curve error, migration rate
+/// and seed.
 struct BaseCase {
     scenario: Scenario,
     /// Simulated time of each case.
     duration: Duration,
-    /// The best static weights. `None` until a case of the base case is prepared, and `Some(None)`
-    /// if the pages do not fit into the tiers.
+    /// The best static weights. `None` until a case of the base case is prepared; `Some(None)` if
+    /// the pages do not fit into the tiers.
     best_static: Option<Option<StaticBest>>,
 }
 
@@ -32,7 +32,8 @@ impl MachineSweep {
     /// computation.
     ///
     /// # Errors
-    /// An unknown platform, workload or scenario, an invalid file, or an impossible combination.
+    /// When a platform, workload or scenario is unknown, a file is invalid, or a combination of
+    /// values is impossible.
     pub fn checked(self) -> Result<MachineCases, Failure> {
         let of_base_case = |base_case: usize| {
             let case = self.case(self.first_case_of(base_case));
@@ -100,8 +101,8 @@ impl Cases for MachineCases {
         }
         let duration = base_case.duration;
         let best_static = base_case.best_static.clone().unwrap_or_else(|| {
-            // Reached only if `prepare` was not called for this case: searches the best static
-            // weights now.
+            // Reached only if `prepare` was not called for this case: the best static weights are
+            // searched now.
             static_best(&base_case.scenario, duration.as_secs_f64())
         });
         let prepared = PreparedScenario::with_best(&scenario, duration, best_static);
@@ -117,7 +118,7 @@ impl Cases for MachineCases {
     }
 }
 
-/// The scenario of a case, and the duration that the scenario's file gives, if any.
+/// Returns the scenario of a case, and the duration in the scenario file, if the file has one.
 fn scenario(sweep: &MachineSweep, case: &Case) -> Result<(Scenario, Option<Time>), Failure> {
     let platform = case.platform.as_ref().map(|name| name.get_ref().as_str());
     let of_platform = |why: Failure| match &case.platform {
@@ -165,8 +166,8 @@ fn curve_error(case: &Case) -> f64 {
 fn row(case: &Case, scenario: &Scenario, outcome: &Outcome, at: usize) -> Vec<String> {
     let (task, done) = (&scenario.tasks[at], &outcome.tasks[at]);
     let optional = |value: Option<f64>| {
-        // Every number gets a decimal point. Without the point, libraries may take the column for
-        // integers.
+        // Every number gets a decimal point. Without one, libraries that read the column may take
+        // it for a column of integers.
         value.map_or(String::new(), |value| format!("{:?}", interleaf_record::rounded(value)))
     };
     let weights = |points: &[u16]| interleaf_record::predict::weights_text(points);

@@ -1,5 +1,5 @@
-//! Tests of counter readings, which are compared with values calculated by hand and with the
-//! kernel's software counters.
+//! Tests counter readings against values calculated by hand, and against the kernel's software
+//! counters.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -7,7 +7,8 @@ use super::*;
 use interleaf_model::machine::Traffic;
 use std::time::Duration;
 
-/// `PERF_TYPE_SOFTWARE` of perf_event.h, and the software event `cpu-clock`, which counts ns.
+/// `SOFTWARE` is `PERF_TYPE_SOFTWARE` of perf_event.h, and `CPU_CLOCK` the software event
+/// `cpu-clock`, which counts ns.
 const SOFTWARE: u32 = 1;
 const CPU_CLOCK: u64 = 0;
 
@@ -53,8 +54,8 @@ fn counts_are_scaled_by_the_time_they_had_a_counter() {
 
 #[test]
 fn sub_channels_add_up() {
-    // 1000 lines on each of two sub-channels: 128 kB read, of which 64 kB are from the first
-    // sub-channel.
+    // Two sub-channels count 1000 lines each. The sum must be 128 kB read, of which 64 kB are from
+    // the first sub-channel.
     let plan = plan(vec![
         event(Quantity::Read, Some(0), 64.0, 0),
         event(Quantity::Read, Some(0), 64.0, 0),
@@ -71,7 +72,7 @@ fn sub_channels_add_up() {
 #[test]
 fn cycles_become_time_by_ticks() {
     // In 1 ms at 2 GHz there are 2e6 ticks, so 4e6 cycles of waiting are 2e6 ns, or 200 ns for each
-    // of 1e4 requests. Only one of 12 units counts, so the counts are multiplied by 12.
+    // of 1e4 requests. Only one of 12 units counts, so the counts must be multiplied by 12.
     let plan = plan(vec![
         event(Quantity::Ticks, None, 1.0, 0),
         event(Quantity::OccupancyCycles, Some(1), 12.0, 0),
@@ -96,12 +97,12 @@ fn a_sum_with_a_part_unknown_is_unknown() {
     assert_eq!(reading.traffic[0][0].written_bytes, Some(128.0));
 }
 
-/// The kernel's software clock, which counts ns, replaces the counters of a unit. Two groups are
-/// counted on CPU 0, the first with two events. Each count is the elapsed time multiplied by the
-/// scale of the event. A call reads the count at an unknown moment of its duration. Therefore the
-/// time between two readings is at least the time from the end of the first call to the beginning
-/// of the second call, and at most the time from the beginning of the first call to the end of the
-/// second call.
+/// In place of the counters of a unit, the test opens the kernel's software clock, which counts ns.
+/// Two groups are counted on CPU 0, the first with two events. Each count is the elapsed time
+/// multiplied by the scale of the event. A call reads the count at an unknown moment of its
+/// duration. Therefore the counted time between two readings must be at least the time from the end
+/// of the first call to the beginning of the second call, and at most the time from the beginning
+/// of the first call to the end of the second call.
 #[test]
 fn the_kernel_counts() {
     let events = vec![
@@ -148,8 +149,8 @@ fn missing_units_are_reported() {
     let mut unit = event(Quantity::Read, Some(0), 64.0, 0);
     (unit.pmu, unit.kind) = ("uncore_imc_0".into(), 0x7fff);
     match Counters::open(plan(vec![unit]), &Root::live()).unwrap_err() {
-        // Without permission, this error is right: the kernel checks the permission before it looks
-        // for the unit.
+        // Without permission, `NotPermitted` is right: the kernel checks the permission before it
+        // looks for the unit.
         OpenError::NotPermitted { .. } => {}
         why => {
             let text = why.to_string();

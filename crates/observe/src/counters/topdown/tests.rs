@@ -1,4 +1,4 @@
-//! Tests of issue slots, with values calculated by hand, with plans of made-up machines, and with
+//! Tests issue slots against values calculated by hand, with plans of made-up machines, and with
 //! the kernel's software counters of a command.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -6,8 +6,8 @@
 use super::*;
 use std::{fs, path::Path, process::Command};
 
-/// `PERF_TYPE_SOFTWARE` of perf_event.h, and the software events `task-clock` (ns) and
-/// `page-faults`.
+/// `SOFTWARE` is `PERF_TYPE_SOFTWARE` of perf_event.h; the other two are its software events
+/// `task-clock` (ns) and `page-faults`.
 const SOFTWARE: u32 = 1;
 const TASK_CLOCK: u64 = 1;
 const PAGE_FAULTS: u64 = 2;
@@ -50,8 +50,9 @@ fn slots_of_amd_are_derived_from_its_events() {
         BackendSlots, ContentionSlots, DispatchSlots, FilledSlots, FrontendSlots,
         LoadStalledCycles, RetiringSlots, StalledCycles,
     };
-    // There are 1000 cycles of 8 slots. 2400 slots are filled, of which 2000 retire. In 400 of 500
-    // stalled cycles the oldest operation is a load.
+    // The core runs for 1000 cycles of 8 slots. 2400 slots are filled, of which 2000 retire, so 400
+    // are bad speculation. In 400 of 500 stalled cycles the oldest operation is a load, so 80 % of
+    // the 3600 backend-bound slots wait for memory.
     let first: &[(Quantity, f64, f64)] = &[
         (DispatchSlots, 8.0, 1000.0),
         (RetiringSlots, 1.0, 2000.0),
@@ -159,9 +160,9 @@ fn a_missing_plan_has_a_reason() {
     assert!(why.to_string().contains("not known: Intel Sierra Forest"), "{why}");
 }
 
-/// The kernel's software clock and page faults replace the events of the cores' PMU. First this
-/// process computes; its work must not be counted. Then a shell runs; it must be counted with its
-/// child.
+/// In place of the events of the cores' PMU, the test opens the kernel's software clock and page
+/// faults. First this process computes; its work must not be counted. Then a shell runs; it must be
+/// counted together with its child.
 #[test]
 fn the_kernel_counts_a_command_alone() {
     let events =
@@ -195,8 +196,9 @@ fn the_kernel_counts_a_command_alone() {
     assert_eq!(topdown.read().unwrap().all, None, "nothing since");
 }
 
-/// Of three groups, the kernel refuses the second: it is left out of the plan with a note, and the
-/// other groups keep their events. If the first group is refused, opening the plan fails.
+/// The kernel refuses the second of three groups: this group must be left out of the plan with a
+/// note, and the other groups must keep their events. If the kernel refuses the first group,
+/// opening the plan must fail.
 #[test]
 fn a_refused_group_is_left_out() {
     let group = |quantity| vec![event(quantity, 0, 1.0)];
