@@ -1,9 +1,9 @@
-//! Measures how many I/Os of NVRAM cards the simulation computes per second:
+//! Measures how many I/Os of NVRAM cards are simulated per second:
 //! `cargo bench -p interleaf-benches --bench card`.
 //!
-//! The requirement is a million simulated I/Os of 4 KB per second on one core of the host, with the
-//! percentiles of the I/O latency computed. Three million is the stretch goal.
-//! `examples/card_ios.rs` of the crate `card` measures the number of instructions per I/O.
+//! The requirement is a million I/Os of 4 KB per second on one core of the host, including the
+//! percentiles of the I/O latency. The stretch goal is three million. `examples/card_ios.rs` of the
+//! crate `card` measures the number of instructions per I/O.
 
 use divan::{Bencher, counter::ItemsCount};
 use interleaf_card::{

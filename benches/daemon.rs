@@ -1,20 +1,19 @@
 //! Measures the cost of the running daemon. The control loop of `interleaf balance` runs for a
-//! minute at its default intervals: a sample every 200 ms, a decision every 6 s. The loop then runs
-//! for 20 s with a sample every 50 ms; no limit applies to this second run.
+//! minute at its default intervals: a sample every 200 ms, and a decision every 6 s. Then it runs
+//! for 20 s with a sample every 50 ms. No limit applies to this second run.
 //!
 //! The loop, the policy, the readings of the running kernel and the feed are those of the daemon.
-//! The feed is a socket through which programs deliver their own counts of traffic. In this
-//! benchmark, a separate process writes to the socket, and the CPU time of this process is not
-//! counted. No page is migrated, because the cost of migration depends on the number of pages.
-//! (`migrate.rs` measures the planning of a migration.) A machine with one memory node suffices:
-//! both tiers of the benchmark are on the first node. The benchmark also measures the time to start
-//! the command `interleaf`, if the command was built before.
+//! The feed is a socket through which programs deliver their own counts of traffic. Here a separate
+//! process writes to it, and the CPU time of that process does not count. No page is migrated,
+//! because the cost of a migration depends on the number of pages. (`migrate.rs` measures the
+//! planning of a migration.) Both tiers are on the first node, so a machine with one memory node
+//! suffices. The benchmark also measures the time to start the command `interleaf`, if it is built.
 //!
 //! Then the benchmark steers processes with the actuator `vaddr`, which migrates pages through
 //! DAMON: 1, 10, 300 and 3000 children with 1 MiB each, in the live `/proc`. Writes to DAMON go to
 //! a folder, so that no page migrates and the kernel needs no DAMON. The target is node 0, where
-//! all pages are, so the benchmark measures the cost of a daemon that has nothing to migrate. The
-//! benchmark takes up to 4 GiB of memory.
+//! all pages are, so this is the cost of a daemon that has nothing to migrate. The benchmark takes
+//! up to 4 GiB of memory.
 //!
 //! The limits are 0.5 % of one core, 20 MB of memory, and 20 ms for a start of the command. If a
 //! limit is exceeded, the benchmark exits with an error.
@@ -56,22 +55,22 @@ const CORE_SHARE_MAX: f64 = 0.005;
 const MEMORY_MAX_BYTES: u64 = 20_000_000;
 const START_MAX: Duration = Duration::from_millis(20);
 
-/// The number of starts of the command. The result is the median time of a start.
+/// The number of starts of the command, of which the median time is taken.
 const STARTS: usize = 51;
 
 const FEEDS: &str = "feed";
 const WAITS: &str = "wait";
 
-/// The number of steered processes, and the duration of their measurement in seconds. With 3000
-/// processes, the daemon's actuator samples each process only every seven minutes (420 s). The
-/// measurement of 3000 processes therefore lasts 430 s.
+/// Pairs of (number of steered processes, seconds of their measurement). With 3000 processes, the
+/// daemon's actuator samples a process only every seven minutes (420 s), so the measurement takes
+/// 430 s.
 const STEERED: [(usize, u64); 4] = [(1, 20), (10, 20), (300, 60), (3000, 430)];
 
-/// The time before the measurement, in which the actuator learns that no page of the steered
-/// processes migrates.
+/// The time before the measurement. In it, the actuator learns that no page of the processes
+/// migrates.
 const WARM_UP: Duration = Duration::from_secs(20);
 
-/// The memory of a steered process, bytes. The daemon ignores processes with less memory.
+/// The memory of a steered process, bytes. The daemon ignores smaller processes.
 const STEERED_BYTES: usize = 1 << 20;
 
 fn main() -> ExitCode {
@@ -79,8 +78,8 @@ fn main() -> ExitCode {
     match (args.next().as_deref(), args.next()) {
         (Some(FEEDS), Some(path)) => return feed(Path::new(&path)),
         (Some(WAITS), _) => return wait(),
-        // `cargo bench` passes `--bench`, and the name of a benchmark if one was requested. If
-        // another benchmark was requested by name, this benchmark ends at once.
+        // `cargo bench` passes `--bench`, and the name of a benchmark if one is requested. If it is
+        // not this benchmark's name, end at once.
         (Some(name), _) if !name.starts_with('-') && !"daemon".contains(name) => {
             return ExitCode::SUCCESS;
         }
@@ -110,12 +109,12 @@ fn main() -> ExitCode {
     if fits { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Prints a line. An error, such as that of a closed stdout, is ignored.
+/// Prints a line. Ignores errors, such as that of a closed stdout.
 fn tell(line: &str) {
     let _ = writeln!(io::stdout(), "{line}");
 }
 
-/// A clock for the control loop: it sleeps, and stops the loop at the time in the field.
+/// A clock for the control loop. It sleeps, and stops the loop at the time in its field.
 struct Until(Instant);
 
 impl Clock for Until {
@@ -125,8 +124,8 @@ impl Clock for Until {
     }
 }
 
-/// Runs the control loop of the daemon for `span`, with a sample every `sample`. Returns the
-/// fraction of a core that the loop took, and the peak memory of this process in bytes.
+/// Runs the daemon's control loop for `span`, with a sample every `sample`. Returns the fraction of
+/// a core that the loop took, and the peak memory of this process, bytes.
 fn run(sample: Duration, span: Duration) -> (f64, u64) {
     let folder = env::temp_dir().join(format!("interleaf-bench-{}", std::process::id()));
     fs::create_dir_all(&folder).expect("a folder for the socket");
@@ -164,8 +163,8 @@ fn run(sample: Duration, span: Duration) -> (f64, u64) {
     (share, peak_bytes())
 }
 
-/// Makes a folder with links to the files of this machine. In place of DAMON's sysfs interface, the
-/// folder has ordinary files, which accept every write.
+/// Creates a folder with links to the files of this machine. In place of DAMON's files in sysfs, it
+/// has ordinary files, which accept every write.
 fn machine() -> PathBuf {
     let folder = env::temp_dir().join(format!("interleaf-bench-{}-root", std::process::id()));
     let damon = folder.join(&ADMIN[1..]);
@@ -177,7 +176,7 @@ fn machine() -> PathBuf {
     folder
 }
 
-/// Steers `count` processes for `span`. The actuator is updated every second, as in the daemon.
+/// Steers `count` processes for `span`. Updates the actuator every second, as the daemon does.
 /// Returns the fraction of a core that the updates took, and the number of files read per second.
 fn steered(count: usize, span: Duration) -> (f64, f64) {
     let folder = machine();
@@ -220,7 +219,7 @@ fn steered(count: usize, span: Duration) -> (f64, f64) {
     (share, reads)
 }
 
-/// Updates the actuator once a second for `span`, as the daemon does. Returns the number of steered
+/// Updates the actuator every second for `span`, as the daemon does. Returns the number of steered
 /// processes at the end.
 fn looks(actuator: &mut dyn Actuator, span: Duration) -> usize {
     let end = Instant::now() + span;
@@ -232,13 +231,13 @@ fn looks(actuator: &mut dyn Actuator, span: Duration) -> usize {
     found
 }
 
-/// Starts a process that touches its memory, and keeps it until its stdin is closed.
+/// Starts a process that touches its memory, and then waits until its stdin is closed.
 fn waiting() -> Child {
     let exe = env::current_exe().expect("this program");
     let mut child = Command::new(exe);
     let child = child.args([WAITS, "-"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
     let mut child = child.expect("it starts");
-    // The child writes a byte after it has touched its memory.
+    // The child writes a byte when it has touched its memory.
     let mut said = [0];
     child.stdout.take().expect("a pipe").read_exact(&mut said).expect("it has its memory");
     child
@@ -253,8 +252,8 @@ fn wait() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The layout of a machine with one socket and two tiers. Both tiers are on node 0, so that any
-/// machine can run this benchmark.
+/// Returns the layout of a machine with one socket and two tiers. Both tiers are on node 0, so that
+/// any machine can run this benchmark.
 fn layout() -> HostLayout {
     let tier = |name: &str, kind, rated_gbps, rated_latency_ns| TierLayout {
         name: name.into(),
@@ -272,9 +271,9 @@ fn layout() -> HostLayout {
     HostLayout { layout, nodes: vec![0, 0], unrated: [].into_iter().collect() }
 }
 
-/// The main function of the process that writes to the feed's socket. The process writes the
-/// traffic of both tiers twenty times a second. The traffic rises for two seconds, falls back to
-/// the first value, and rises again.
+/// The main function of the process that writes to the feed's socket. It writes the traffic of both
+/// tiers twenty times a second. The traffic rises for two seconds, falls back to the first value,
+/// and rises again.
 fn feed(path: &Path) -> ExitCode {
     let Ok(mut socket) = UnixStream::connect(path) else { return ExitCode::FAILURE };
     for step in 0_u64.. {
@@ -294,7 +293,7 @@ fn feed(path: &Path) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// The CPU time of all threads of this process, ns (the first number of schedstat).
+/// Returns the CPU time of all threads of this process, ns: the first number of `schedstat`.
 fn cpu_ns() -> u64 {
     let threads = fs::read_dir("/proc/self/task").expect("threads");
     let of_thread = |path: &Path| -> Option<u64> {
@@ -311,10 +310,10 @@ fn peak_bytes() -> u64 {
     kib.expect("a peak in kB") * 1024
 }
 
-/// Returns true if the command `interleaf` starts within [`START_MAX`], or if it was not built.
+/// True if the command `interleaf` starts within [`START_MAX`], or is not built.
 fn starts() -> bool {
     let exe = env::current_exe().expect("this program");
-    // The benchmark is `target/release/deps/daemon-0123`; the command is
+    // The benchmark is `target/release/deps/daemon-0123`, and the command is
     // `target/release/interleaf`.
     let command = exe.ancestors().nth(2).map(|folder| folder.join("interleaf"));
     let Some(command) = command.filter(|command| command.exists()) else {

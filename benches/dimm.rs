@@ -1,9 +1,9 @@
-//! Measures how many requests to memory modules the simulation computes per second:
+//! Measures how many requests to memory modules are simulated per second:
 //! `cargo bench -p interleaf-benches --bench dimm`.
 //!
-//! The requirement is a million simulated requests per second on one core of the host. The
-//! requirement applies to a saturated sub-channel of DDR5-6400 with two ranks, random reads and a
-//! queue of 64 requests. Five million is the stretch goal. `README.md` has the last result.
+//! The requirement is a million requests per second on one core of the host, for a saturated
+//! sub-channel of DDR5-6400 with two ranks, random reads and a queue of 64 requests. The stretch
+//! goal is five million. `README.md` has the last result.
 
 use divan::{Bencher, counter::ItemsCount};
 use interleaf_sim::dimm::{
@@ -30,7 +30,7 @@ fn run(setup: &Setup, offered_gbps: Option<f64>) -> ChannelResult {
     setup.part(0, offered_gbps, REQUESTS, &mut (), &|_| ())
 }
 
-/// The requirement of a million requests per second applies to `rdimm-6400-2r`.
+/// The requirement of a million requests per second is for `rdimm-6400-2r`.
 #[divan::bench(args = ["rdimm-6400-2r", "mrdimm-8800-2r", "mrdimm-8800-4r", "ddr4-3200-2r"],
     sample_count = 5)]
 fn random_reads(bencher: Bencher<'_, '_>, device: &str) {
@@ -44,8 +44,8 @@ fn streams(bencher: Bencher<'_, '_>, mix: &str) {
     bencher.counter(ItemsCount::new(REQUESTS)).bench(|| run(&setup, None));
 }
 
-/// A load of 0.5 GB/s, one percent of the peak bandwidth. Simulated time without requests must cost
-/// no real time.
+/// At a load of 0.5 GB/s, one percent of the peak bandwidth, most of the simulated time has no
+/// requests. Such time must cost no real time.
 #[divan::bench(sample_count = 5)]
 fn nearly_idle(bencher: Bencher<'_, '_>) {
     let setup = setup("rdimm-6400-2r", "R", Pattern::Random);

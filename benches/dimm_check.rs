@@ -1,8 +1,8 @@
-//! Runs the scheduler of the DIMM simulation for a given number of commands. The simulation's
+//! Runs the scheduler of the DIMM simulation for a given number of commands, while the simulation's
 //! checker looks for violations of timing constraints and of bank states:
 //! `cargo bench -p interleaf-benches --bench dimm_check -- 100000000`.
 //!
-//! The runs alternate between all modules, with random parameters. The benchmark fails at the first
+//! The runs take all modules in turn, with random parameters. The benchmark fails at the first
 //! violation. `README.md` has the last result.
 
 #[path = "../crates/sim/tests/common/checked.rs"]
@@ -18,14 +18,14 @@ use std::{
     time::Instant,
 };
 
-/// The default number of commands that are checked.
+/// The default number of commands to check.
 const COMMANDS: u64 = 100_000_000;
 
-/// The number of memory accesses per run.
+/// The number of memory accesses in a run.
 const ACCESSES: u64 = 100_000;
 
-/// The number of runs in a round. The runs of a round are divided among all cores. After each
-/// round, the benchmark ends if enough commands were checked.
+/// The number of runs in a round. All cores share the runs of a round. After a round, the benchmark
+/// ends if enough commands were checked.
 const ROUND: u64 = 64;
 
 fn main() -> ExitCode {

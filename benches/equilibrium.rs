@@ -3,8 +3,8 @@
 //!
 //! The requirements are at most 20 us for a solution with two tiers, and at most 100 us with eight
 //! tiers. The search for the behaviour of a workload's threads computes thousands of solutions, and
-//! so does a table of predictions. With 5000 solutions, either of them then finishes within 0.1 s
-//! for two tiers, and within 0.5 s for eight tiers. `README.md` has the last result.
+//! so does a table of predictions. With these times, 5000 solutions take 0.1 s for two tiers and
+//! 0.5 s for eight. `README.md` has the last result.
 
 use divan::{Bencher, black_box};
 use interleaf_model::{
@@ -28,15 +28,15 @@ fn main() {
     divan::main();
 }
 
-/// The number of points of a synthetic curve. A measured curve has about as many points.
+/// The number of points of a synthetic curve. Measured curves have about as many.
 const CURVE_POINTS: u32 = 16;
 
 fn example() -> Figure {
     Figure::assumed("synthetic")
 }
 
-/// A tier whose curve has a knee before saturation. A tier with a higher index `number` has less
-/// bandwidth and more latency.
+/// Returns a tier whose curve has a knee before saturation. With a higher index `number`, a tier
+/// has less bandwidth and more latency.
 fn tier(number: u32) -> Tier {
     let (most, idle) = (500.0 / f64::from(number + 1), 120.0 + 80.0 * f64::from(number));
     let point = |at: u32| {
@@ -71,8 +71,8 @@ fn synthetic(tiers: u32) -> Platform {
     }
 }
 
-/// A load without compute time. `shares` has the share of its traffic on each tier. Each thread has
-/// as many outstanding lines as a core can have.
+/// Returns a load without compute time. `shares` has the share of its traffic on each tier. Each
+/// thread has as many outstanding lines as a core can have.
 fn load(platform: &Platform, mix: Mix, threads: f64, shares: Vec<f64>) -> Load {
     Load {
         threads,
@@ -86,8 +86,8 @@ fn load(platform: &Platform, mix: Mix, threads: f64, shares: Vec<f64>) -> Load {
     }
 }
 
-/// Shares of the traffic that load all synthetic tiers equally: the share of each tier is
-/// proportional to its bandwidth.
+/// Returns the shares with which the traffic loads all synthetic tiers equally: the share of a tier
+/// is proportional to its bandwidth.
 fn even_shares(tiers: u32) -> Vec<f64> {
     let all: f64 = (0..tiers).map(|tier| 1.0 / f64::from(tier + 1)).sum();
     (0..tiers).map(|tier| 1.0 / f64::from(tier + 1) / all).collect()
@@ -127,8 +127,8 @@ fn tiers_coupled(bencher: Bencher<'_, '_>, tiers: u32) {
     solve(bencher, &platform, &loads);
 }
 
-/// Loads with different mixes and shares on two tiers. The 128 threads are divided equally among
-/// the loads.
+/// Solves for several loads with different mixes and shares on two tiers. The loads have 128
+/// threads in total, divided equally.
 #[divan::bench(args = [2, 4])]
 fn loads_sharing(bencher: Bencher<'_, '_>, count: u32) {
     let platform = platform("xeon6-cz122");
@@ -145,8 +145,8 @@ fn loads_sharing(bencher: Bencher<'_, '_>, count: u32) {
     solve(bencher, &platform, &loads);
 }
 
-/// A platform with four tiers, of which the last three or all four (`behind`) are behind a link.
-/// The bandwidth of the link is less than the sum of the bandwidths of the tiers behind it.
+/// Solves for a platform with four tiers. The last `behind` tiers (three or all four) are behind a
+/// link that has less bandwidth than these tiers together.
 #[divan::bench(args = [3, 4])]
 fn four_tiers_behind_link(bencher: Bencher<'_, '_>, behind: usize) {
     let mut platform = synthetic(4);
@@ -161,8 +161,8 @@ fn four_tiers_behind_link(bencher: Bencher<'_, '_>, behind: usize) {
     solve(bencher, &platform, &loads);
 }
 
-/// `stream` has only measured runs on a single tier. `hpcg` has a measured run on two tiers, so
-/// each step of the search for a behaviour solves the queueing network.
+/// All measured runs of `stream` are on a single tier. `hpcg` has a measured run on two tiers, so
+/// each step of its search for a behaviour solves the queueing network.
 #[divan::bench(args = [("gnr120-cz122", "stream"), ("xeon6-cz122", "hpcg")], sample_count = 20)]
 fn infer(bencher: Bencher<'_, '_>, (on, name): (&str, &str)) {
     let (platform, demand) = (platform(on), workload(name));

@@ -1,11 +1,11 @@
 //! Measures the time of a minor fault (a fault on a page whose content is in memory), with
 //! userfaultfd alone and with the pager.
 //!
-//! Each sample touches 512 pieces of memory in order; a piece has one or 16 pages, and one fault
-//! maps the whole piece. With userfaultfd alone, the handler needs no page table of its own: the
-//! content of a page is at the offset of the faulting address. The fault is handled by a thread
-//! that waits in `poll`, by a thread that spins, or by the faulting thread in a handler of SIGBUS.
-//! Each kind of handler maps the piece by `UFFDIO_COPY` or `UFFDIO_MOVE`.
+//! A sample touches 512 pieces of memory in order. A piece has one or 16 pages, and one fault maps
+//! the whole piece. With userfaultfd alone, the handler needs no page table of its own, because the
+//! content of a page is at the offset of the faulting address. A thread that waits in `poll`, a
+//! thread that spins, or the faulting thread itself (in a handler of SIGBUS) handles the fault, and
+//! maps the piece by `UFFDIO_COPY` or `UFFDIO_MOVE`.
 
 #![expect(unsafe_code, reason = "the kernel's calls are timed by hand")]
 
@@ -28,8 +28,8 @@ fn main() {
 const PAGE: usize = 4096;
 const PIECES: usize = 512;
 
-/// The ioctls `UFFDIO_API`, `_REGISTER`, `_COPY` and `_MOVE` of `linux/userfaultfd.h`, and the
-/// feature bits `UFFD_FEATURE_SIGBUS` and `UFFD_FEATURE_MOVE`.
+/// The ioctls `UFFDIO_API`, `_REGISTER`, `_COPY` and `_MOVE`, and the feature bits
+/// `UFFD_FEATURE_SIGBUS` and `UFFD_FEATURE_MOVE`, all from `linux/userfaultfd.h`.
 const API: u64 = 0xc018_aa3f;
 const REGISTER: u64 = 0xc020_aa00;
 const COPY: u64 = 0xc028_aa03;
@@ -37,8 +37,8 @@ const MOVE: u64 = 0xc028_aa05;
 const SIGBUS: u64 = 1 << 7;
 const MOVES: u64 = 1 << 16;
 
-/// The thread that handles a fault: a thread that waits in `poll`, a thread that spins, or the
-/// faulting thread itself.
+/// The thread that handles a fault: one that waits in `poll`, one that spins, or the faulting
+/// thread itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     Poll,
@@ -53,10 +53,10 @@ enum How {
     Move,
 }
 
-/// The state of the fault handlers. The state is in statics, because the program cannot pass an
-/// argument to a handler of SIGBUS. `FD` is the userfaultfd. `MEMORY` is the address of the memory
-/// that is touched, and `FRAMES` the address of its content. `BYTES` is the size of a piece, and
-/// `CALL` the number of the ioctl that maps a piece. `IS_OVER` ends the handling thread.
+/// The state of the fault handlers. It is in statics, because no argument can be passed to a
+/// handler of SIGBUS. `FD` is the userfaultfd. `MEMORY` is the address of the memory that is
+/// touched, and `FRAMES` is the address of its content. `BYTES` is the size of a piece. `CALL` is
+/// the number of the ioctl that maps a piece. `IS_OVER` ends the thread that handles faults.
 static FD: AtomicI32 = AtomicI32::new(-1);
 static MEMORY: AtomicUsize = AtomicUsize::new(0);
 static FRAMES: AtomicUsize = AtomicUsize::new(0);
@@ -67,7 +67,7 @@ static IS_OVER: AtomicBool = AtomicBool::new(false);
 fn map(bytes: usize) -> usize {
     let (protection, flags) =
         (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    // SAFETY: a new mapping overlaps no other.
+    // SAFETY: a new mapping does not overlap any other mapping.
     let address = unsafe { libc::mmap(ptr::null_mut(), bytes, protection, flags, -1, 0) };
     assert_ne!(address, libc::MAP_FAILED);
     // SAFETY: the range is the new mapping.
@@ -75,8 +75,8 @@ fn map(bytes: usize) -> usize {
     address as usize
 }
 
-/// Handles a fault at `address`: copies or moves the piece that contains `address` from `FRAMES` to
-/// the same offset in `MEMORY`.
+/// Handles a fault at `address`: copies or moves the piece with this address from `FRAMES` to the
+/// same offset in `MEMORY`.
 fn serve(address: usize) {
     let (memory, bytes) = (MEMORY.load(SeqCst), BYTES.load(SeqCst));
     let start = (address - memory) / bytes * bytes;
@@ -85,13 +85,14 @@ fn serve(address: usize) {
 
 fn relay(to: usize, from: usize, bytes: usize, call: u64) {
     let mut argument = [to as u64, from as u64, bytes as u64, 0, 0];
-    // SAFETY: the call reads and writes five numbers, and changes only mappings of this benchmark.
+    // SAFETY: the call reads and writes the five numbers of `argument`, and changes only mappings
+    // of this benchmark.
     let outcome = unsafe { libc::ioctl(FD.load(SeqCst), call, &raw mut argument) };
     assert_eq!(outcome, 0, "{}", std::io::Error::last_os_error());
 }
 
 extern "C" fn on_sigbus(_: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
-    // SAFETY: the kernel passes a valid siginfo.
+    // SAFETY: the kernel passes a valid `siginfo_t`.
     serve(unsafe { (*info).si_addr() } as usize);
 }
 
@@ -101,11 +102,11 @@ fn handle(by: By) {
     while !IS_OVER.load(SeqCst) {
         if by == By::Poll {
             let mut waits = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-            // SAFETY: the pointer is to one valid pollfd.
+            // SAFETY: the pointer is to one valid `pollfd`.
             unsafe { libc::poll(&raw mut waits, 1, 100) };
         }
         let mut message = [0_u64; 4];
-        // SAFETY: a message has 32 bytes.
+        // SAFETY: `message` has 32 bytes.
         let read = unsafe { libc::read(fd, message.as_mut_ptr().cast(), 32) };
         if read == 32 {
             serve(message[2] as usize);
@@ -126,7 +127,7 @@ fn touch(memory: usize, bytes: usize) {
     }
 }
 
-/// Faults that are handled with userfaultfd alone, without the pager.
+/// Faults that userfaultfd alone handles, without the pager.
 #[divan::bench(
     args = [
         (By::Poll, How::Copy, 1), (By::Poll, How::Move, 1), (By::Spin, How::Copy, 1),
@@ -138,7 +139,7 @@ fn touch(memory: usize, bytes: usize) {
 fn mechanism(bencher: Bencher, (by, how, pages): (By, How, usize)) {
     let bytes = pages * PAGE;
     let (memory, frames) = (map(PIECES * bytes), map(PIECES * bytes));
-    // SAFETY: the range was just mapped. The write makes all its pages resident.
+    // SAFETY: the range was just mapped. (The write makes all of its pages resident.)
     unsafe { ptr::write_bytes(frames as *mut u8, 1, PIECES * bytes) };
     // SAFETY: the call only creates a file descriptor.
     let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | libc::O_NONBLOCK) };
@@ -171,7 +172,7 @@ fn mechanism(bencher: Bencher, (by, how, pages): (By, How, usize)) {
             return;
         }
         if how == How::Copy {
-            // SAFETY: the content is no longer needed.
+            // SAFETY: the content of the range is no longer needed.
             unsafe { libc::madvise(memory as *mut _, PIECES * bytes, libc::MADV_DONTNEED) };
         } else {
             relay(frames, memory, PIECES * bytes, MOVE);
@@ -183,7 +184,7 @@ fn mechanism(bencher: Bencher, (by, how, pages): (By, How, usize)) {
         .bench_local_values(|()| touch(memory, bytes));
     IS_OVER.store(true, SeqCst);
     handler.into_iter().for_each(|handler| handler.join().expect("it does not panic"));
-    // SAFETY: the mappings and the descriptor are no longer used.
+    // SAFETY: nothing uses the mappings and the descriptor any more.
     unsafe {
         libc::munmap(memory as *mut _, PIECES * bytes);
         libc::munmap(frames as *mut _, PIECES * bytes);
@@ -192,8 +193,8 @@ fn mechanism(bencher: Bencher, (by, how, pages): (By, How, usize)) {
     }
 }
 
-/// Minor faults with the pager, on pages that are resident and unmapped. The difference to
-/// [`mechanism`] with the same kind of fault handler is the cost of the pager.
+/// Minor faults that the pager handles, on pages that are resident and unmapped. The difference
+/// from [`mechanism`] with the same kind of fault handler is the cost of the pager.
 #[divan::bench(args = [FaultMode::Thread, FaultMode::Signal], sample_count = 30, sample_size = 1)]
 fn pager(bencher: Bencher, mode: FaultMode) {
     let settings =
@@ -207,7 +208,7 @@ fn pager(bencher: Bencher, mode: FaultMode) {
     let memory = region.bytes().as_ptr() as usize;
     let cool = || {
         region.advise(0..PIECES * PAGE, Advice::Cold);
-        // The pager writes back dirty pages during this idle time.
+        // In this idle time, the pager writes back dirty pages.
         thread::sleep(Duration::from_millis(20));
     };
     cool();

@@ -12,7 +12,7 @@ fn read(path: &str) -> Result<String, String> {
     fs::read_to_string(&path).map_err(|why| format!("{}: {why}", path.display()))
 }
 
-/// Reads `platforms/NAME.toml` of the source tree.
+/// Reads `platforms/NAME.toml` from the source tree.
 pub(crate) fn platform(name: &str) -> Platform {
     let file = format!("platforms/{name}.toml");
     let text = read(&file).expect("the platform is in the source tree");
@@ -20,7 +20,7 @@ pub(crate) fn platform(name: &str) -> Platform {
     platform_toml::parse(&file, &text, &curves).expect("the platform is well-formed")
 }
 
-/// Reads `workloads/NAME.toml` of the source tree.
+/// Reads `workloads/NAME.toml` from the source tree.
 pub(crate) fn workload(name: &str) -> Demand {
     let file = format!("workloads/{name}.toml");
     let text = read(&file).expect("the workload is in the source tree");

@@ -1,5 +1,5 @@
-//! Searches for the fastest kernel of each mix of reads and writes. A kernel is a timed loop of
-//! loads and stores. All candidates alternate with the previously fastest kernel, in many short
+//! Searches for the fastest kernel for each mix of reads and writes. A kernel is a timed loop of
+//! loads and stores. The candidates and the fastest kernel so far run in turn, in many short
 //! rounds, so that interference affects all kernels equally.
 //!
 //! ```text
@@ -7,11 +7,11 @@
 //! ```
 //!
 //! Environment variables: `THREADS` is the number of threads, `ROUNDS` the number of rounds, `ISA`
-//! the instruction set, and `MIB` the memory of each thread in MiB. `ALL` includes every
-//! instruction set. `ONLY=1x4,own 256` selects the kernels whose name ends in `1x4` or `own 256`.
-//! If `SPAN_MS` is set, the best kernel is measured alone, over this time in ms and without chunks,
-//! as other programs measure. `SMALL` selects base pages instead of huge pages, `RANDOM` a random
-//! order of accesses. On a shared machine only ratios are meaningful.
+//! the instruction set, and `MIB` the memory of a thread, MiB. `ALL` selects all instruction sets.
+//! `ONLY=1x4,own 256` selects the kernels whose names end in `1x4` or `own 256`. With `SPAN_MS`,
+//! only the best kernel is measured, for this time in ms and without chunks, as other programs
+//! measure. `SMALL` selects base pages instead of huge pages, and `RANDOM` a random order of
+//! accesses. On a shared machine, only ratios are meaningful.
 
 use interleaf_linux::place::mempolicy::Policy;
 use interleaf_measure::{
@@ -33,11 +33,11 @@ use std::{
     time::Duration,
 };
 
-/// The mixes for which kernels are searched by default. They are the mixes whose kernels differ.
+/// The default mixes: those whose kernels differ.
 const MIXES: [&str; 7] = ["R", "W5", "W6", "W2", "W3", "W11", "W10"];
 
-/// The number of chunks in the warm-up (`WARM`), and the number of measured chunks (`CHUNKS`). A
-/// chunk is about 256 KiB of accesses; all measured chunks together take about 10 ms.
+/// `WARM` is the number of chunks in the warm-up, and `CHUNKS` that of measured chunks. A chunk is
+/// about 256 KiB of accesses. The measured chunks together take about 10 ms.
 const WARM: usize = 40;
 const CHUNKS: usize = 500;
 
@@ -71,7 +71,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Prints the bandwidth of the best kernel over the time `span`, for comparison with other
+/// Prints the bandwidth of the best kernel during the time `span`, for comparison with other
 /// programs.
 fn whole(load: Load, span: Duration) -> Result<(), Box<dyn Error>> {
     let load = Load { kernel: Kernel::best_here(&load.traffic), ..load };
@@ -83,8 +83,8 @@ fn whole(load: Load, span: Duration) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Prints the bandwidth of each candidate and its ratio to the bandwidth of the [`chosen`] kernel,
-/// the highest ratio first.
+/// Prints the bandwidth of each candidate, and its ratio to that of the [`chosen`] kernel, highest
+/// ratio first.
 fn search(load: &Load, rounds: usize) -> Result<(), Box<dyn Error>> {
     let mut kernels = vec![chosen(load)?];
     let all = env::var("ALL").map_or(vec![load.isa], |_| Isa::available());
@@ -124,8 +124,8 @@ fn search(load: &Load, rounds: usize) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The kernel with which the candidates are compared: the fastest known kernel of the instruction
-/// set, or of this machine if `ALL` is set.
+/// Returns the kernel that the candidates are compared with: the fastest known kernel of the
+/// instruction set, or of this machine if `ALL` is set.
 fn chosen(load: &Load) -> Result<Kernel, String> {
     let best = match env::var("ALL") {
         Ok(_) => Kernel::best_here(&load.traffic),
@@ -134,9 +134,9 @@ fn chosen(load: &Load) -> Result<Kernel, String> {
     best.ok_or_else(|| format!("no kernel of {} for {}", load.isa, load.traffic))
 }
 
-/// Measures the bandwidth of a load, GB/s: the sum of the bandwidths of all threads. The bandwidth
-/// of a thread is the median over its chunks, which is robust against interference. `regions` is
-/// the memory that the previous call returned; it is reused and returned again.
+/// Measures the bandwidth of a load, GB/s: the sum over all threads of the median over a thread's
+/// chunks, which is robust against interference. `regions` is the memory that the previous call
+/// returned. It is used again, and returned.
 fn rate(load: &Load, regions: Vec<Region>) -> Result<(f64, Vec<Region>), Box<dyn Error>> {
     let mut regions = regions.into_iter();
     let mut walks = vec![];
@@ -176,7 +176,7 @@ fn timed(walk: &mut Walk, cpu: u32, ready: &Barrier) -> Result<f64, String> {
     spread(&rates).map(|spread| spread.median).ok_or_else(|| "no rate".into())
 }
 
-/// Prints a line. An error, such as that of a closed stdout, is ignored.
+/// Prints a line. Ignores errors, such as that of a closed stdout.
 fn tell(line: &str) {
     let _ = writeln!(io::stdout(), "{line}");
 }

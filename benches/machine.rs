@@ -1,8 +1,8 @@
 //! Measures the time of the machine simulation: `cargo bench -p interleaf-benches --bench machine`.
 //!
-//! The requirements: 600 s of `gnr120-cz122` with 64 Ki page groups take at most 1 s on one core,
-//! the time grows at most linearly with the number of groups, and a batch of many scenarios uses
-//! all cores. `README.md` has the last result.
+//! There are three requirements. 600 s of `gnr120-cz122` with 64 Ki page groups take at most 1 s on
+//! one core. The time grows at most linearly with the number of groups. A batch of many scenarios
+//! uses all cores. `README.md` has the last result.
 
 mod files;
 
@@ -31,13 +31,13 @@ fn trial(policy: PolicyKind) -> Trial {
     Trial { policy, points: None, curve_error: 0.0, settings: Settings::default() }
 }
 
-/// Simulates the scenario under `policy`. The search for the best static weights is not part of the
-/// measured time, because its result is the same for all policies.
+/// Simulates the scenario under `policy`. The search for the best static weights is not timed,
+/// because its result is the same for all policies.
 fn run(prepared: &PreparedScenario<'_>, policy: PolicyKind) -> Outcome {
     prepared.run(&trial(policy)).expect("curves without error are curves")
 }
 
-/// The requirement of 1 s applies to 65536 page groups.
+/// The requirement of 1 s is for 65536 page groups.
 #[divan::bench(args = [4096, 16384, 65536, 262_144, 1_048_576], sample_count = 5)]
 fn groups(bencher: Bencher<'_, '_>, groups: usize) {
     let scenario = scenario(&[("cloverleaf", 119)], groups);
@@ -66,8 +66,8 @@ fn best_static_shares(bencher: Bencher<'_, '_>) {
     bencher.bench_local(|| static_best(&scenario, 600.0));
 }
 
-/// Simulates 100 scenarios that differ only in their seed, on one core (`threads` is 1) and on all
-/// cores (`threads` is 0, rayon's value for one thread per core).
+/// Simulates 100 scenarios that differ only in their seeds, on one core (`threads` is 1) and on all
+/// cores (`threads` is 0, for which rayon starts a thread per core).
 #[divan::bench(args = [1, 0], sample_count = 3)]
 fn hundred_seeds(bencher: Bencher<'_, '_>, threads: usize) {
     let seeds: Vec<Scenario> = (1..=100)

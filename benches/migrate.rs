@@ -1,4 +1,4 @@
-//! Measures the time per page for planning a migration and for sampling the placement.
+//! Measures the times, per page, of planning a migration and of sampling the placement.
 //!
 //! The benchmarks `plan` and `plan_at_target` should take a small part of the time of `survey`,
 //! which asks the kernel for the location of each page of this process. `survey` runs on 1 GiB with
@@ -30,7 +30,7 @@ fn units(pages: u32) -> Vec<Unit> {
     (0..PAGES).map(unit).collect()
 }
 
-/// Plans to divide 65,536 pages, all on the first node, among 2, 3 or 8 nodes.
+/// Plans the division of 65,536 pages, which are all on the first node, among 2, 3 or 8 nodes.
 #[divan::bench(args = [&[65, 35][..], &[22, 9, 2], &[8, 7, 6, 5, 4, 3, 2, 1]])]
 fn plan(bencher: Bencher, weights: &[u32]) {
     let (units, target) = (units(1), target(weights));
@@ -50,7 +50,7 @@ fn plan_at_target(bencher: Bencher) {
         .bench(|| Planner::new(&target, PAGE).plan(black_box(&units)));
 }
 
-/// Plans for as many units as `plan`, but each unit is a huge page instead of a page of 4 KiB.
+/// Plans for as many units as `plan` does. Here a unit is a huge page, and not a page of 4 KiB.
 #[divan::bench]
 fn plan_huge(bencher: Bencher) {
     let (units, target) = (units(512), target(&[65, 35]));
@@ -59,8 +59,8 @@ fn plan_huge(bencher: Bencher) {
         .bench(|| Planner::new(&target, PAGE).plan(black_box(&units)));
 }
 
-/// Samples the placement of this process, which has mapped `gib` GiB. Every `step`-th page of them
-/// is resident.
+/// Samples the placement of this process. It has mapped `gib` GiB, of which every `step`-th page is
+/// resident.
 #[divan::bench(args = [(1, 1), (64, 256)], sample_count = 10, sample_size = 1)]
 fn survey(bencher: Bencher, (gib, step): (usize, usize)) {
     let bytes = gib << 30;

@@ -1,20 +1,20 @@
-//! Replays the page accesses of workloads through the pager's cache (DRAM over a drive), without
-//! allocating memory and without a drive. Prints the pages read and written per round, compared
-//! with optimal replacement, and the major faults per round.
+//! Replays the page accesses of workloads through the pager's cache (DRAM over a drive), but
+//! without allocating their memory and without a drive. Prints the pages read and written per
+//! round, next to those of optimal replacement, and the major faults per round.
 //!
 //! ```console
 //! $ cargo bench -p interleaf-benches --bench replay [-- PATTERN ... PERCENT]
 //! ```
 //!
-//! PERCENT is the footprint, as a percentage of the budget; 200 by default.
+//! PERCENT is the footprint as a percentage of the budget. The default is 200.
 //!
-//! Each transfer completes at once. No prefetch is late, so the result depends only on the
-//! decisions of the cache: which pages it prefetches, and which pages it evicts. In the output,
-//! `waits` are major faults, and `unmapped` are minor faults (on pages that are resident but not
-//! mapped). A minor fault costs a hundredth of a major fault (bench `faults`). `first` are the
-//! pages read in the first round after the program has filled its arrays; the other counts are of
-//! later rounds. `least` is the count that optimal replacement would have. `in vain` are reads of
-//! pages that were not touched after their previous read.
+//! All transfers complete at once, so no prefetch is late. The result depends only on the cache's
+//! decisions: which pages it prefetches, and which pages it evicts. In the output, `waits` are
+//! major faults, and `unmapped` are minor faults (on pages that are resident but not mapped). A
+//! minor fault costs a hundredth of a major fault (bench `faults`). `first` are the pages read in
+//! the first round after the program has filled its arrays. The other counts are of later rounds.
+//! `least` is the count for optimal replacement. `in vain` are reads of pages that were not touched
+//! after they were read before.
 
 #[allow(unreachable_pub, reason = "the tests of the pager use it too")]
 #[path = "../crates/pager/tests/replay_machine/mod.rs"]
@@ -25,7 +25,7 @@ use interleaf_workload::kind::Kind;
 use replay_machine::{COUNTED, PAGE, replay};
 use std::io::{self, Write};
 
-/// The budget of the pager, in frames of 4 KiB: 256 MiB.
+/// The budget of the pager: 256 MiB, in frames of 4 KiB.
 const FRAMES: usize = 65536;
 
 const PATTERNS: [Kind; 7] =

@@ -1,5 +1,5 @@
-//! The patterns (workloads with arguments) of `interleaf bench compare`, and the kinds of memory
-//! that a pattern runs on.
+//! The patterns of `interleaf bench compare` (workloads with fixed arguments), and the kinds of
+//! memory on which a pattern runs.
 
 pub(crate) mod memory_kind;
 pub(crate) mod pattern;

@@ -1,9 +1,9 @@
 //! The command line: parses the arguments, calls the crate that implements the verb, and prints the
 //! result.
 //!
-//! `args` has the options of each verb. For each verb, a module of `verb` passes the options on as
-//! plain values, and receives a document of `interleaf_record`. The module prints the document as
-//! JSON, or as the text that `interleaf_report` makes of it.
+//! The module `args` defines the options of each verb. A verb's module in `verb` calls another
+//! crate with the options as plain values, and receives a document of `interleaf_record`. It prints
+//! the document as JSON, or as the text that `interleaf_report` makes of the document.
 
 #![forbid(unsafe_code)]
 

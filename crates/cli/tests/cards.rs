@@ -1,5 +1,5 @@
-//! `simulate card`: its documents and pages, fio job files, power failures, the memory test, and a
-//! card as a tier of a platform.
+//! Tests of `simulate card`: documents and pages, fio job files, power failures, the memory test,
+//! and a card as a tier of a platform.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -45,9 +45,9 @@ fn the_documented_fields_are_there() {
         let names = ["min", "p50", "p99", "p99_99", "p99_9999", "max"];
         let rising: Vec<f64> = names.iter().map(|name| number(clat, name)).collect();
         assert!(rising.is_sorted(), "{clat}");
-        // Little's law: the rate of I/Os, multiplied by their mean latency, is the number of
-        // outstanding I/Os. The tolerance is for I/Os that cross the start or the end of the
-        // measurement.
+        // Little's law: the I/Os per second, multiplied by their mean latency, give the number of
+        // outstanding I/Os. The tolerance is for I/Os that begin before the measurement, or end
+        // after it.
         let outstanding = number(point, "iops") * 1e-6 * number(&point["lat_us"], "mean");
         let depth = number(point, "iodepth");
         assert!((outstanding / depth - 1.0).abs() < 0.02, "{outstanding} of {depth}");
@@ -78,7 +78,7 @@ fn the_same_seed_gives_the_same_bytes() {
     assert_ne!(run("1", "7"), run("1", "8"));
 }
 
-/// A record of a mix of reads and writes has latencies for each direction, and `report` renders the
+/// The record of a mix of reads and writes has latencies for each direction. `report` renders the
 /// record in every format.
 #[test]
 fn a_record_is_rendered() {
@@ -111,8 +111,8 @@ fn a_record_is_rendered() {
     assert!((ios(0) / (ios(0) + ios(1)) - 0.7).abs() < 0.05, "{directions:?}");
 }
 
-/// The document has a point for each job of a fio job file. A job with `stonewall` begins a new
-/// group. The text has the latencies in fio's form.
+/// The document has a point for each job of a fio job file, in groups that `stonewall` separates.
+/// The text has the latencies in fio's form.
 #[test]
 fn a_job_file_is_simulated() {
     let folder = tempfile::tempdir().unwrap();
@@ -133,8 +133,8 @@ fn a_job_file_is_simulated() {
     }
 }
 
-/// With half of its capacitance (6.25 F), the card cannot save its whole DRAM after a power
-/// failure. The document reports the lost blocks, and the exit status is 1.
+/// A card with half of its capacitance (6.25 F) cannot save its whole DRAM after a power failure.
+/// The document reports lost blocks, and the exit status is 1.
 #[test]
 fn a_capacitor_that_is_too_small_loses_writes() {
     let folder = tempfile::tempdir().unwrap();
@@ -167,7 +167,7 @@ fn the_test_of_the_board() {
     let shown = text(&card(&[&["test"], &BOTH[..], &pattern, &["--debug"]].concat()));
     assert_eq!(shown.matches("read 0x80 0xBADC0FFE").count(), 2, "{shown}");
     assert_eq!(shown.matches("power cycle\n").count(), 2, "{shown}");
-    // The algorithm march-c- detects an inversion coupling fault, and walking-ones does not.
+    // The algorithm march-c- detects an inversion coupling fault; walking-ones does not.
     let fault = ["--stop", "0xfffc", "--fault", "coupling-inversion:0x80.3/0x100.3=up", "--json"];
     for (algorithm, status) in [("march-c-", 1), ("walking-ones", 0)] {
         let args = ["test", "--card", "all-mram", "--algorithm", algorithm];
@@ -201,8 +201,8 @@ fn the_cost_is_one_table() {
     assert!(with_refresh > values("the same without refresh")[0].as_f64().unwrap());
 }
 
-/// Creates a platform in `folder` with a card as a tier, and returns the platform's file. The tier
-/// has the curves of the card for `access` (`storage` or `memory`).
+/// Creates a platform in `folder` with a card as a tier, and returns the path of the platform file.
+/// The tier has the card's curves for the access `storage` or `memory`.
 fn platform_with(folder: &Path, access: &str) -> String {
     let path = |name: &str| folder.join(name);
     let curves = path("card.csv");
@@ -222,8 +222,8 @@ fn platform_with(folder: &Path, access: &str) -> String {
     path("platform.toml").to_str().unwrap().into()
 }
 
-/// Returns three rows of a prediction: with all pages in DRAM, with one page in 65 on the card, and
-/// with all pages on the card.
+/// Returns the predictions for three weights: all pages in DRAM, one page in 65 on the card, and
+/// all pages on the card.
 fn predicted(platform: &str) -> Vec<Value> {
     let weights = ["--weights", "1:0,64:1,0:1", "--json"];
     let args = [&["predict", "--platform", platform, "--mix", "R"], &weights[..]].concat();
@@ -231,15 +231,14 @@ fn predicted(platform: &str) -> Vec<Value> {
     document["rows"].as_array().unwrap().clone()
 }
 
-/// The curves of a card can be used for a tier: `predict` and `simulate machine` accept a platform
-/// with this tier.
+/// `predict` and `simulate machine` accept a platform with a tier that has the curves of a card.
 #[test]
 fn a_card_is_a_tier() {
     let folder = tempfile::tempdir().unwrap();
     let file = &platform_with(folder.path(), "storage");
     let rows = predicted(file);
     let bandwidth = |row: usize| number(&rows[row], "bandwidth_gbps");
-    // With all pages on the card, the bandwidth is that of the card's link, at most 7.88 GB/s.
+    // With all pages on the card, the card's link limits the bandwidth to 7.88 GB/s.
     assert!(bandwidth(2) > 6.5 && bandwidth(2) < 7.88, "{rows:?}");
     assert!(bandwidth(0) > 50.0 * bandwidth(2) && bandwidth(1) > bandwidth(2), "{rows:?}");
     let machine = [
@@ -261,14 +260,14 @@ fn a_card_is_a_tier() {
     assert_eq!(document["schema"], "interleaf.simulate.machine/1");
 }
 
-/// A platform has the BAR of a card, which the processor accesses by loads and stores, as a tier.
-/// The idle latency of the tier is the latency of a load: a round trip on the link.
+/// A platform has a tier that is the BAR of a card, which the processor accesses by loads and
+/// stores. The tier's idle latency is that of a load, which makes a round trip on the link.
 #[test]
 fn the_bar_of_a_card_is_a_tier() {
     let folder = tempfile::tempdir().unwrap();
     let rows = predicted(&platform_with(folder.path(), "memory"));
     let bandwidth = |row: usize| number(&rows[row], "bandwidth_gbps");
-    // A completion with 64 bytes of data takes a packet of 84 bytes on the link.
+    // On the link, a completion with 64 bytes of data is a packet of 84 bytes.
     assert!(bandwidth(2) > 1.0 && bandwidth(2) < 7.88 * 64.0 / 84.0, "{rows:?}");
     assert!(bandwidth(0) > 50.0 * bandwidth(2) && bandwidth(1) > bandwidth(2), "{rows:?}");
     let curves = fs::read_to_string(folder.path().join("card.csv")).unwrap();
@@ -278,7 +277,7 @@ fn the_bar_of_a_card_is_a_tier() {
     assert!(idle.contains("--access memory"), "{idle}");
 }
 
-/// The command in a row of a curve file gives the row's bandwidth and latency.
+/// The command that a row of a curve file names gives the same bandwidth and latency as the row.
 #[test]
 fn the_source_of_a_point_gives_the_point() {
     let folder = tempfile::tempdir().unwrap();
@@ -298,9 +297,9 @@ fn the_source_of_a_point_gives_the_point() {
     assert!(error.abs() < 1e-3 && row[2].len() < 10, "{curves}");
 }
 
-/// `--curves` writes a curve for each mix, for both cards. Access by NVMe commands (storage)
-/// reaches more than 6 GB/s with an idle latency of 3 to 6 us. Access by loads and stores (memory)
-/// reaches more than 1 GB/s with an idle latency of less than 600 ns.
+/// `--curves` writes a curve for each mix, for both cards. With NVMe commands (`storage`), a card
+/// reaches more than 6 GB/s and an idle latency of 3 to 6 us. With loads and stores (`memory`), it
+/// reaches more than 1 GB/s and an idle latency of less than 600 ns.
 #[test]
 fn storage_and_memory_have_curves_for_each_mix() {
     let folder = tempfile::tempdir().unwrap();
@@ -330,9 +329,9 @@ fn storage_and_memory_have_curves_for_each_mix() {
     }
 }
 
-/// A simulation of loads and stores has the same kinds of document, text and page as a simulation
-/// of I/Os. With `--fsync 1`, the document has the latency of the read-back that makes a store
-/// durable (`sync_us`).
+/// Simulations of loads and stores have a document, a text and a page, as those of I/Os do. With
+/// `--fsync 1`, the document has the latency of the read-back that makes a store durable
+/// (`sync_us`).
 #[test]
 fn loads_and_stores_are_simulated() {
     let folder = tempfile::tempdir().unwrap();
@@ -347,18 +346,18 @@ fn loads_and_stores_are_simulated() {
     for (store, durable) in stores.iter().zip(&durable) {
         assert_eq!((&store["access"], &store["bs_bytes"]), (&"memory".into(), &64.into()));
         assert!(store["sync_us"].is_null() && durable["fsync"] == 1, "{durable}");
-        // A posted store waits only for its own packet. A read-back waits for the round trip.
+        // A posted store waits only for its own packet; a read-back waits for a round trip.
         assert!(number(&store["clat_us"], "mean") < 0.12, "{store}");
         let sync = number(&durable["sync_us"], "mean");
         assert!(sync > 0.4, "{durable}");
-        // A store and its read-back do not overlap.
+        // The next store begins after the read-back, so the two latencies add up.
         let both = sync + number(&durable["clat_us"], "mean");
         let rate = 1e-6 * number(durable, "iops");
         assert!((rate * both - 1.0).abs() < 0.05, "{rate} {both}");
         assert!(number(store, "iops") > 3.0 * number(durable, "iops"), "{store}");
     }
-    // A store to STT-MRAM is durable after the precharge, a store to DRAM as soon as it is written.
-    // Therefore the read-back takes more than 20 ns longer on the card with STT-MRAM.
+    // A store to STT-MRAM is durable after the precharge; a store to DRAM is durable when it is
+    // written. So the read-back takes more than 20 ns longer on the card with STT-MRAM.
     let syncs = [0, 1].map(|card| number(&durable[card]["sync_us"], "mean"));
     assert!(syncs[1] > syncs[0] + 0.02, "{syncs:?}");
     let peer = of("peer", &["--rw", "randread", "--iodepth", "16"]);

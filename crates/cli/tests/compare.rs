@@ -1,5 +1,6 @@
-//! `interleaf compare --a CONFIG --b CONFIG`: verdicts on commands that print a metric, the kinds
-//! of configurations, documents and pages, signals, and the commands in `docs/compare.md`.
+//! Tests of `interleaf compare --a CONFIG --b CONFIG`: verdicts on commands that print a metric,
+//! the kinds of configurations, documents and pages, signals, and the commands in
+//! `docs/compare.md`.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -12,13 +13,13 @@ use std::{
     time::Duration,
 };
 
-/// A shell script that prints its metric: the value of COST, with a noise below 1 % that is the
-/// same each time the tests run. The file COUNT has the number of earlier runs. Process IDs are no
-/// good source of the noise: their digits may form two groups of values, so that the first look
-/// does not end the comparison.
+/// A shell script that prints a metric: the value of COST, with noise below 1 %. The noise depends
+/// on the number of earlier runs, which is in the file COUNT, so it is the same whenever the tests
+/// run. It is not taken from process IDs: their digits may form two groups of values, so that the
+/// first look does not end the comparison.
 const PRINTS: &str = "n=$(cat $COUNT); echo $((n + 1)) > $COUNT; echo cost=$COST.$((n * 7 % 10))";
 
-/// The regular expression that finds the metric in the script's output.
+/// The regular expression that finds the metric in the output of [`PRINTS`].
 const METRIC: &str = "cost=([0-9.]+)";
 
 fn interleaf(words: &[&str]) -> Command {
@@ -60,8 +61,8 @@ fn a_difference_is_found_and_stops_the_rounds() {
     let run = &workload["runs"][0];
     assert!(run["resident_max_bytes"].is_null(), "the shell has less memory than interleaf: {run}");
     assert!(run["wall_s"].as_f64() > Some(0.0));
-    // The same numbers are now treated as a rate: higher is better. With `--same`, a difference
-    // gives the exit status 1.
+    // Now treat the same metric as a rate, of which higher is better. With `--same`, the exit
+    // status is 1 if the configurations differ.
     let options = [&options[..6], &["--higher-is-better", "--same"]].concat();
     let output = compare(&options, PRINTS);
     assert_eq!(output.status.code(), Some(1));
@@ -70,14 +71,14 @@ fn a_difference_is_found_and_stops_the_rounds() {
     assert!(text.contains("stopped after 6 rounds: each comparison has an answer"), "{text}");
 }
 
-/// Compares the peak memory of commands with 100 and 200 MB. A command with less memory than
-/// `interleaf` itself is rejected, because the peak that the kernel reports for it may be that of
+/// The peak memory of commands with 100 MB and with 200 MB is compared. A command with less memory
+/// than `interleaf` itself is rejected: the peak that the kernel reports for it may be that of
 /// `interleaf`.
 #[test]
 fn memory_is_compared_where_it_is_known() {
     let options = ["--a", "env:N=100", "--b", "env:N=200", "--quantity", "memory", "--rounds", "3"];
     let options = [&options[..], &["--json"]].concat();
-    // `tail -c` keeps all bytes that it will write in memory, so its peak memory is known.
+    // `tail -c` holds all bytes in memory before it writes them, so its peak memory is known.
     let keeps = "head -c ${N}000000 /dev/zero | tail -c ${N}000000 > /dev/null";
     let found = document(&compare(&options, keeps));
     let results = &found["workloads"][0]["results"];
@@ -118,7 +119,7 @@ fn configurations_reach_the_command() {
     assert_eq!(value(0), format!("11{nice}").parse::<f64>().unwrap());
     assert_eq!(value(1), format!("12{}", (nice + 7).min(19)).parse::<f64>().unwrap());
     assert_eq!(found["configurations"][1]["prefix"][5], "nice", "{found}");
-    // Weights for a single node need no kernel setting, so this comparison does not need root.
+    // Weights for one node need no kernel setting, so they do not need root.
     let placed = ["--a", "plain", "--b", "weights=1,nodes=0", "--rounds", "3"];
     let script = "grep -c interleave:0 /proc/self/numa_maps | sed s/^/cost=1/";
     let found = document(&compare(&[&placed[..], &options[4..]].concat(), script));
@@ -127,8 +128,8 @@ fn configurations_reach_the_command() {
     assert!(results[1]["value"].as_f64() > Some(10.0), "{results}");
 }
 
-/// `compare` itself sets the environment variables of a configuration. If it started a program such
-/// as `env` for this, the program's run time would count for this configuration only.
+/// `compare` sets the environment variables of a configuration itself. The run time of a program
+/// such as `env` would count for that configuration only.
 #[test]
 fn variables_are_set_without_another_program() {
     let folder = tempfile::tempdir().unwrap();
@@ -136,7 +137,7 @@ fn variables_are_set_without_another_program() {
     let script = "echo cost=${COST:-1}${OMP_NUM_THREADS:-0}";
     let words = ["--warm-up", "0", "--metric", METRIC, "--", "/bin/sh", "-c", script];
     let mut command = interleaf(&[&["compare", "-q"], &options[..], &words].concat());
-    // `PATH` names a folder without programs, so that `env` is not found.
+    // No program is in the folder that `PATH` names, so `env` could not be started.
     command.env_remove("OMP_NUM_THREADS").env("PATH", folder.path());
     let found = document(&command.output().unwrap());
     let results = &found["workloads"][0]["results"];
@@ -162,7 +163,8 @@ fn workloads_are_compared_by_their_metrics_and_results() {
     assert_eq!(found["stopped"], "rounds");
 }
 
-/// A dry run prints the commands that would run, and the metric with its direction.
+/// A dry run prints the commands of both configurations, and the workload's metric with its better
+/// direction.
 #[test]
 fn a_dry_run_prints_the_commands_of_workloads() {
     let words = ["compare", "--a", "plain", "--b", "threads=2", "--workload", "stream"];
@@ -174,8 +176,8 @@ fn a_dry_run_prints_the_commands_of_workloads() {
     assert_eq!(ends, ["", " --threads 2"], "{text}");
 }
 
-/// If a workload fails, the hint has the failed command, with the thread count of its
-/// configuration.
+/// If a workload fails, the hint has the command that failed, with the configuration's number of
+/// threads.
 #[test]
 fn a_failed_workload_is_printed_with_its_threads() {
     let words = ["compare", "-q", "--a", "plain", "--b", "threads=2", "--workload", "fft"];
@@ -203,12 +205,12 @@ fn a_comparison_is_recorded_and_reported() {
     }
 }
 
-/// A signal arrives during a warm-up run or during a round. The command and its descendants end,
+/// A signal arrives during a round, or during a warm-up run. The command and its descendants end,
 /// and the completed rounds are kept.
 #[test]
 fn a_signal_ends_the_command_and_keeps_the_rounds() {
-    // The script waits for the signal in its fifth run, which is in the second round after two
-    // warm-up runs, or in its second run, which is itself a warm-up run.
+    // The script waits for the signal in its fifth run, or in its second run. The fifth run is in
+    // the second round, after two warm-up runs. The second run is a warm-up run.
     for (signal, waits, rounds, status) in
         [("INT", 5, 1, "1 round"), ("TERM", 2, 0, "nothing is known")]
     {

@@ -1,4 +1,4 @@
-//! `simulate dimm` with the requests of a trace, and with a drawing of the DRAM commands.
+//! Tests of `simulate dimm` with the requests of a trace, and with a drawing of the DRAM commands.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -33,8 +33,8 @@ fn refused(output: &Output) -> String {
 fn a_trace_gives_the_same_in_each_of_its_forms() {
     let folder = tempfile::tempdir().unwrap();
     let device = ["--device", "ddr4-3200-2r", "--json"];
-    // A trace of DRAMSim3 has times in clocks. Two clocks of DDR4-3200 take 1.25 ns, so 20 clocks
-    // are the 12.5 ns of the text trace.
+    // The times in a trace of DRAMSim3 are in clocks of the DRAM. Two clocks of DDR4-3200 are 1.25
+    // ns, so 20 clocks are the 12.5 ns of the text trace.
     let lines = |line: &dyn Fn(u64) -> String| (0..500).map(line).collect::<String>();
     let kind = |n: u64| if n.is_multiple_of(3) { "W" } else { "R" };
     let text = lines(&|n| format!("{} {} {:#x}\n", n as f64 * 12.5, kind(n), n * 4096));

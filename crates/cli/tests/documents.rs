@@ -1,6 +1,6 @@
-//! Tests with altered documents of every schema. Each document is either rejected with an error
-//! that names the file and the field, or is rendered in all formats, with finite numbers only. No
-//! document makes a report panic.
+//! Tests with altered documents of every schema. An altered document is either rejected, with an
+//! error that names the file and the field, or rendered in all formats, with finite numbers only. A
+//! report never panics.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -18,8 +18,8 @@ use std::{
     path::Path,
 };
 
-/// Returns pairs of (file name, value) with a document of each schema. If a file has one document
-/// per line, the value is an array. The rows of a sweep are left out, because they are not JSON.
+/// Returns a document of each schema, as pairs of (file name, value). The value of a file with a
+/// document per line is an array. The rows of a sweep are left out: they are not JSON.
 fn documents() -> Vec<(String, Value)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/documents");
     let mut found = vec![];
@@ -40,7 +40,7 @@ fn documents() -> Vec<(String, Value)> {
     found
 }
 
-/// The file name extension of files that have one document per line.
+/// The file name extension of files with a document per line.
 const LINES: &str = ".jsonl";
 
 fn text_of(name: &str, value: &Value) -> String {
@@ -52,15 +52,15 @@ fn text_of(name: &str, value: &Value) -> String {
     }
 }
 
-/// A step of a path, from a JSON value to one of its fields or elements.
+/// A step from a JSON value to one of its fields or elements.
 #[derive(Clone, Debug)]
 enum Step {
     Field(String),
     Element(usize),
 }
 
-/// Returns the paths of `value` itself and of all values nested in it. Of each array, only one
-/// element is visited.
+/// Returns the paths of `value` and of all values inside it. Only one element of each array is
+/// visited.
 fn paths(value: &Value) -> Vec<Vec<Step>> {
     let mut found = vec![vec![]];
     let mut below = |step: Step, part: &Value| {
@@ -69,9 +69,8 @@ fn paths(value: &Value) -> Vec<Vec<Step>> {
     };
     match value {
         Value::Array(elements) => {
-            // Among several structs take the last, because some checks compare a struct with those
-            // before it in the array. Among several numbers take the first, because all are treated
-            // alike.
+            // In a list of structs, choose the last one, because some checks compare a struct with
+            // those before it. In a list of numbers, choose the first one: all are treated alike.
             let has_parts = elements.last().is_some_and(|it| it.is_object() || it.is_array());
             let at = if has_parts { elements.len() - 1 } else { 0 };
             elements.get(at).into_iter().for_each(|part| below(Step::Element(at), part));
@@ -91,7 +90,7 @@ fn part<'a>(value: &'a mut Value, path: &[Step]) -> Option<&'a mut Value> {
     })
 }
 
-/// Returns values to put in place of the field `part`; `None` stands for removing the field.
+/// Returns values that replace the field `part`. `None` stands for the removal of the field.
 fn changes(part: &Value) -> Vec<Option<Value>> {
     let mut changes = match part {
         Value::Number(number) => {
@@ -139,9 +138,8 @@ fn altered(value: &mut Value, path: &[Step], to: Option<Value>) {
     }
 }
 
-/// Reads a document, and renders it in every format unless the reader rejects it. Returns true if
-/// the document was accepted. `not_finite` matches numbers that are not finite, which no rendered
-/// text may contain.
+/// Reads a document, and renders it in every format unless it is rejected. Returns true if it was
+/// accepted. `not_finite` matches numbers that are not finite, which no rendered text may have.
 fn rendered_or_refused(name: &str, value: &Value, not_finite: &Regex) -> bool {
     let document = match interleaf_record::read(name, &text_of(name, value)) {
         Ok(document) => document,
@@ -192,8 +190,7 @@ fn documents_are_rendered_as_they_were_recorded() {
     );
 }
 
-/// An HTML page is mailed and stored with results, so its size is limited and it loads no other
-/// file.
+/// An HTML page is mailed and stored with results, so it must be small and load no other file.
 #[test]
 fn a_page_of_each_kind_is_below_one_megabyte() {
     for (name, value) in documents() {
@@ -208,8 +205,8 @@ fn a_page_of_each_kind_is_below_one_megabyte() {
     }
 }
 
-/// Special characters of HTML, XML and Markdown in the texts of a document do not change the
-/// structure of its page, tables and pictures.
+/// Special characters of HTML, XML and Markdown in a document's texts must not change the structure
+/// of its page, tables and pictures.
 #[test]
 fn texts_of_a_document_are_escaped() {
     const TEXT: &str = "<b>|&\"x\u{1b}";
@@ -245,7 +242,7 @@ fn texts_of_a_document_are_escaped() {
     assert!(accepted > 200 && shown > 100, "{accepted} accepted, {shown} shown");
 }
 
-/// True if, in each table of a Markdown text, all rows have the same number of cells.
+/// True if all rows of each table in a Markdown text have the same number of cells.
 fn has_whole_tables(markdown: &str) -> bool {
     let cells = |line: &str| line.replace("\\|", "").matches('|').count();
     let lines: Vec<&str> = markdown.lines().collect();
@@ -253,8 +250,8 @@ fn has_whole_tables(markdown: &str) -> bool {
     lines.chunk_by(in_table).all(|rows| rows.iter().all(|row| cells(row) == cells(rows[0])))
 }
 
-/// Changes one field at a time in a document of each schema. The result is either rejected or
-/// rendered.
+/// The test changes one field at a time in a document of each schema. The changed document must be
+/// rejected or rendered.
 #[test]
 fn a_document_with_one_change_is_refused_or_rendered() {
     let (mut refused, mut accepted, mut wrong) = (0, 0, vec![]);
@@ -283,7 +280,7 @@ fn a_document_with_one_change_is_refused_or_rendered() {
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 100, ..ProptestConfig::default() })]
-    /// Changes several fields together in a document of any schema. The result is either rejected
+    /// The test changes several fields of a document at once. The changed document must be rejected
     /// or rendered.
     #[test]
     fn a_document_with_several_changes_is_refused_or_rendered(
@@ -297,8 +294,8 @@ proptest! {
         for (place, change) in places {
             let path = &paths[place.index(paths.len())];
             let before = part(&mut original, path).unwrap();
-            // Change a field only if its value still has the original type. A string field that was
-            // changed to a number, and then to "NaN", would be a valid text.
+            // Change a field only if its value has the original type. A text that became a number,
+            // and then the text "NaN", would be valid in its field.
             let is_same_type = part(&mut value, path)
                 .is_some_and(|now| discriminant(now) == discriminant(before));
             if is_same_type {
@@ -310,7 +307,7 @@ proptest! {
     }
 }
 
-/// Returns the Markdown of the recorded document `name` after `change` has changed it.
+/// Returns the Markdown of the recorded document `name`, which `change` alters before.
 fn markdown_of(name: &str, change: impl FnOnce(&mut Value)) -> String {
     let all = documents();
     let (_, mut value) = all.iter().find(|(known, _)| known == name).unwrap().clone();
@@ -351,8 +348,8 @@ fn a_ceiling_without_a_drive_says_why() {
     assert!(text(1.0, 1 << 20).contains("the budget holds the footprint"));
 }
 
-/// The document of `run --restore --json` has the schema name of a run, but no report can be made
-/// of it.
+/// The document of `run --restore --json` has the same schema name as that of a run, but has no
+/// report. The error says so.
 #[test]
 fn restored_settings_have_no_report() {
     for field in ["left", "put_back"] {
@@ -363,7 +360,7 @@ fn restored_settings_have_no_report() {
     }
 }
 
-/// In an earlier version, each change in the table made a report panic. Now the document is
+/// Each change in the table made a report of an earlier version panic. Now the document is
 /// rejected, and the error names the field.
 #[test]
 fn the_field_is_named() {

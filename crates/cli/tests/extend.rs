@@ -1,4 +1,4 @@
-//! `interleaf extend` on the machine that runs the tests, with programs that are compiled from C.
+//! Tests of `interleaf extend` on this machine, with programs that are compiled from C.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -26,7 +26,7 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-/// The conventional user ID of `nobody`, a user without rights.
+/// The usual user ID of `nobody`, a user without rights.
 const NOBODY: u32 = 65534;
 
 #[test]
@@ -43,9 +43,8 @@ fn a_program_has_three_times_the_budget() {
     assert_eq!(stats["schema"], "interleaf.extend/1");
     assert_eq!((&stats["dram_bytes"], &stats["exit_code"]), (&(16 << 20).into(), &0.into()));
     let count = |name: &str| stats[name].as_u64().unwrap_or_else(|| panic!("{name}: {stats}"));
-    // The program's memory is three times the budget. Two thirds of it are written to the store at
-    // least once, and read from the store in each pass except the first. The remaining third stays
-    // resident.
+    // The program's memory is three times the budget. One third stays resident. The other two
+    // thirds are written to the store at least once, and read back in each pass but the first.
     let third = 16 << 20;
     assert!(count("written_bytes") >= 2 * third, "{stats}");
     assert!(count("read_bytes") >= 2 * third, "{stats}");
@@ -113,8 +112,8 @@ fn the_next_session_removes_leftovers_of_killed_ones() {
     assert_eq!(folders.left(), 0);
 }
 
-/// The releaser process frees the blocks of a store, which can take minutes. A killed program
-/// therefore exits before the blocks are freed.
+/// Freeing the blocks of a store can take minutes, so the releaser process does it. A killed
+/// program exits before the blocks are free.
 #[test]
 fn the_file_of_a_store_is_released_in_the_background() {
     let folders = TestFolders::new();
@@ -169,16 +168,15 @@ fn a_child_that_is_forked_has_a_part_of_its_own() {
     let processes = stats["processes"].as_array().unwrap();
     assert_eq!(processes.len(), 2, "{stats}");
     // The statistics have the DRAM of each process at its exit. The process that exited first
-    // shared the budget, so it had at most half of it. The other process had at most the whole
-    // budget.
+    // shared the budget, so it had at most half. The other one had at most the whole budget.
     let held = processes.iter().map(|process| process["dram_bytes"].as_u64().unwrap());
     assert!(held.clone().min() <= Some(8 << 20) && held.max() <= Some(16 << 20), "{stats}");
     assert!(processes.iter().all(|process| process["read_bytes"].as_u64() > Some(0)), "{stats}");
 }
 
-/// A program forks children with low limits of open files. A child that cannot open the files of
-/// its pager has no pager. SIGSEGV kills it when it touches extended memory, so that it never reads
-/// zeros in place of its data.
+/// A program forks children with low limits of open files. A child that cannot open its pager's
+/// files has no pager. When it touches extended memory, SIGSEGV kills it: it must never read zeros
+/// in place of its data.
 #[test]
 fn a_child_without_a_pager_never_reads_zeros() {
     let folders = TestFolders::new();
@@ -189,8 +187,8 @@ fn a_child_without_a_pager_never_reads_zeros() {
     assert!(!said.contains("wrong"), "{said}{told}");
 }
 
-/// Two commands share a session with a budget of 16 MiB, and the process of each command gets half
-/// of it. When the second command has ended, the first process gets the whole budget back.
+/// Two commands share a session with a budget of 16 MiB, half of it for each process. When the
+/// second command has ended, the first process has the whole budget again.
 #[test]
 fn parts_of_the_budget_move() {
     let folders = TestFolders::new();
@@ -218,18 +216,18 @@ fn processes_in_sequence_each_have_the_whole_budget() {
     let processes = stats["processes"].as_array().unwrap();
     assert!(!processes.is_empty(), "{stats}");
     assert!(processes.iter().all(|process| process["dram_bytes"] == 16 << 20), "{stats}");
-    // Each of the three programs touches 20 MiB with a budget of 16 MiB, so each evicts at least 4
-    // MiB.
+    // Each of the three programs touches 20 MiB with a budget of 16 MiB, so it evicts 4 MiB or
+    // more.
     assert!(stats["evicted_pages"].as_u64().unwrap() * 4096 >= 3 * (4 << 20), "{stats}");
-    // The programs run one after the other. The footprint of the session is therefore at least that
-    // of one program (20 MiB), and less than that of two programs (40 MiB).
+    // The programs run one after the other. So the footprint of the session is at least that of one
+    // program (20 MiB), and less than that of two programs (40 MiB).
     let footprint = stats["footprint_bytes"].as_u64().unwrap();
     assert!((20 << 20..40 << 20).contains(&footprint), "{stats}");
 }
 
-/// The first process of a new PID namespace has the process ID 1, and is extended. If it mounts a
-/// `/proc` of this namespace, it cannot see whether other processes of the session still run. It is
-/// then not extended.
+/// The first process of a new PID namespace has the process ID 1, and is extended. With a `/proc`
+/// of this namespace, it cannot see whether other processes of the session still run. So it is not
+/// extended then.
 #[test]
 fn a_process_in_a_new_pid_namespace_leaves_no_session_behind() {
     for (options, is_extended) in [(vec!["--fork"], true), (vec!["--fork", "--mount-proc"], false)]
@@ -260,10 +258,10 @@ fn commands_with_one_session_name_share_one_budget() {
     let second = folders.extended(&options, &[sweep(), MIB, "2"]).output().unwrap();
     assert_eq!(text(&second.stdout), "as it was left\n");
     assert!(first.wait_with_output().unwrap().status.success());
-    // The command that ends last writes the statistics, which have the processes of both commands.
+    // The command that ends last writes the statistics, for the processes of both commands.
     let stats = folders.stats();
     assert_eq!((stats["processes"].as_array().unwrap().len(), folders.left()), (2, 0), "{stats}");
-    // The ranks of an MPI job share a session too: their launcher names the job in the environment.
+    // The ranks of an MPI job share a session too: the launcher names the job in their environment.
     let rank = |words: &[&str]| {
         let mut command = folders.extended(&[], words);
         command.env("PMIX_NAMESPACE", "job@1").env("OMPI_COMM_WORLD_LOCAL_SIZE", "2");
@@ -296,7 +294,7 @@ fn a_session_is_watched_from_outside() {
     let mut documents = BufReader::new(monitor.stdout.take().unwrap());
     let mut first = String::new();
     documents.read_line(&mut first).unwrap();
-    // `wait` closes the stdin of the program, so the program ends.
+    // `wait` closes the stdin of the program, which then ends.
     assert!(child.wait().unwrap().success());
     io::copy(&mut documents, &mut io::sink()).unwrap();
     let said = text(&monitor.wait_with_output().unwrap().stderr);
@@ -310,7 +308,7 @@ fn a_session_is_watched_from_outside() {
     assert!(first["written_bytes"].as_u64().unwrap() > 0, "{first}");
 }
 
-/// If the terminal hangs up while the session runs, the monitor ends.
+/// The monitor ends if its terminal hangs up while the session runs.
 #[test]
 fn a_hang_up_of_the_terminal_ends_the_monitor() {
     let folders = TestFolders::new();
@@ -351,7 +349,7 @@ fn programs_that_cannot_be_extended_are_refused() {
     assert_eq!(fs::read(&file).unwrap(), b"precious");
 }
 
-/// Programs for another C library, another processor or an unknown loader are rejected.
+/// Programs for another C library, another processor, or an unknown loader are rejected.
 #[test]
 fn programs_for_other_libraries_and_processors_are_refused() {
     let folders = TestFolders::new();
@@ -374,10 +372,9 @@ fn programs_for_other_libraries_and_processors_are_refused() {
     refuses(&other, "program, and the library is not", "run a build for this machine");
 }
 
-/// Memory that devices write to cannot be paged. A program that is linked with a GPU library is
-/// rejected. A program that is linked with an RDMA library, as every MPI program is, gets only a
-/// warning, because it often does not use RDMA. The check also finds the program behind launchers
-/// such as `env` and `nice`.
+/// Memory that devices write to cannot be paged. So a program with a GPU library is rejected. A
+/// program with an RDMA library, such as every MPI program, gets only a warning: often it does not
+/// use RDMA. The check also finds programs behind launchers such as `env` and `nice`.
 #[test]
 fn programs_with_device_memory_are_refused() {
     let folders = TestFolders::new();
@@ -417,7 +414,8 @@ fn programs_with_device_memory_are_refused() {
 }
 
 /// A limit of the address space (`ulimit -v`) and a store in memory (tmpfs) are rejected with a
-/// remedy. `--estimate` of a missing program still measures the drive, and names the problem.
+/// remedy. If the program does not exist, `--estimate` names this problem, and still measures the
+/// drive.
 #[test]
 fn refusals_of_the_system_are_reported() {
     let folders = TestFolders::new();
@@ -441,7 +439,7 @@ fn refusals_of_the_system_are_reported() {
 }
 
 /// A user without rights learns which right is missing and how to grant it. With this right, the
-/// command runs. Only root can run this test, because only root can become another user.
+/// command runs. The test needs root, because only root can become another user.
 #[test]
 fn a_missing_right_is_named() {
     let folder = tempfile::Builder::new().prefix("interleaf-user-").tempdir().unwrap();
@@ -449,12 +447,13 @@ fn a_missing_right_is_named() {
     for name in ["", "run", "store"] {
         fs::create_dir_all(at(name)).unwrap();
         if let Err(why) = std::os::unix::fs::chown(at(name), Some(NOBODY), Some(NOBODY)) {
-            // Write to stderr directly: the harness hides the captured output of a passed test.
+            // Write to stderr directly: the harness hides the captured output of a test that
+            // passes.
             writeln!(io::stderr(), "not tested: a user without rights: {why}").unwrap();
             return;
         }
     }
-    // Copy the programs, because another user may have no access to the build folder.
+    // Copy the programs: the other user may have no access to the build folder.
     executable::copy(Path::new(env!("CARGO_BIN_EXE_interleaf")), &at("interleaf"));
     executable::copy(&library(), &at("libinterleaf_preload.so"));
     executable::copy(Path::new(sweep()), &at("sweep"));
@@ -485,8 +484,8 @@ fn a_missing_right_is_named() {
 fn a_static_program_gets_swap_that_is_steered() {
     let folders = TestFolders::new();
     let fixed = compiled("fixed-swapped", "sweep.c", &["-static"]);
-    // While all pages of a small control group are being written to a slow store, the OOM killer
-    // may end the program. The program is then run again.
+    // While all pages of a small control group are under write-back to a slow store, the OOM killer
+    // may end the program. Then run it again.
     let run = || folders.extended_dry(&["--force"], &[fixed.to_str().unwrap(), MIB, "3"]);
     let is_whole = |output: &Output| !is_oom_killed(&text(&output.stderr));
     let output = (0..4).map(|_| run()).find(is_whole).unwrap();
@@ -500,15 +499,15 @@ fn a_static_program_gets_swap_that_is_steered() {
 }
 
 /// `interleaf extend` is killed while its static program runs on steered swap. `--restore` then
-/// moves the program out of the control group and its pages out of swap. The program continues.
+/// moves the program out of the control group, and its pages out of swap. The program continues.
 #[test]
 fn restore_undoes_the_swap_and_the_group_of_a_killed_tool() {
     let folders = TestFolders::new();
     let fixed = compiled("fixed-killed", "sweep.c", &["-static"]);
     let mut command = folders.interleaf(&["--dram", DRAM, "--force", "--store"]);
     command.arg(folders.at("store")).arg("--").arg(&fixed).args([MIB, "2", "stdin"]);
-    // The program waits after its first lap, with most of its pages in swap. If the OOM killer ends
-    // the program before that, start it again.
+    // The program waits after its first pass, with most of its pages in swap. If the OOM killer
+    // ends it before that, start it again.
     let (mut tool, mut lines) = (0..4).find_map(|_| try_started(&mut command)).unwrap();
     let stdin = tool.stdin.take().unwrap();
     let root = Root::live();
@@ -571,7 +570,7 @@ fn an_estimate_measures_the_store_and_leaves_nothing_there() {
     assert_eq!(folders.left(), 0);
 }
 
-/// Only allocations that are large enough are extended. The report counts smaller allocations as
+/// Only allocations of at least `--min-alloc` are extended. The report counts smaller ones as
 /// memory outside the budget.
 #[test]
 fn memory_outside_the_budget_is_reported() {
@@ -585,8 +584,8 @@ fn memory_outside_the_budget_is_reported() {
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
         (folders.stats(), text(&output.stderr))
     };
-    // Each allocation has 60 MiB. This is more than the default of `--min-alloc` (4 MiB) in the
-    // first run, and less than its value in the second run (64 MiB).
+    // Each allocation has 60 MiB: more than the default of `--min-alloc` (4 MiB) in the first run,
+    // and less than its value (64 MiB) in the second run.
     let (stats, said) = run(&[], "2", "62914560");
     assert_eq!(stats["min_alloc_bytes"], 4 << 20, "an eighth of the budget");
     assert!(stats["evicted_pages"].as_u64() >= Some(80 << 8), "{stats}");
@@ -595,8 +594,8 @@ fn memory_outside_the_budget_is_reported() {
     let (stats, said) = run(&["--min-alloc", "64MiB"], "2", "62914560");
     let process = &stats["processes"][0];
     assert_eq!(stats["evicted_pages"], 0, "{stats}");
-    // `left_bytes` counts the bytes of each block that the program can use. The C library adds a
-    // header of 16 bytes and maps whole pages, so the rest of the last page counts too.
+    // `left_bytes` counts the usable bytes of each block. The C library adds a header of 16 bytes
+    // and maps whole pages, so the rest of a block's last page counts too.
     assert_eq!(process["left_bytes"], 2 * ((60 << 20) + 4096 - 16), "{stats}");
     let left = "120 MiB are in allocations of 128 KiB and more from before their sum reached 64 \
                 MiB: a lower --min-alloc extends them";
@@ -611,7 +610,8 @@ fn memory_outside_the_budget_is_reported() {
     assert!(said.contains("MiB resident, all of it outside the budget: objects smaller"), "{said}");
 }
 
-/// In a control group with a limit, each verb that allocates memory rejects a size above the limit.
+/// In a control group with a limit, each verb that allocates memory rejects a size above this
+/// limit.
 #[test]
 fn a_budget_above_the_groups_limit_is_refused() {
     let root = Root::live();
@@ -653,7 +653,7 @@ fn a_budget_above_the_groups_limit_is_refused() {
     refused(&within("measure", &words), &name, "give at most ");
 }
 
-/// A dry run rejects the same block devices as a run, and leaves the device unchanged.
+/// A dry run rejects the same block devices as a run does, and does not change the device.
 #[test]
 fn a_dry_run_refuses_the_devices_that_a_run_refuses() {
     let folders = TestFolders::new();

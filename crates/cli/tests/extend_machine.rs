@@ -1,5 +1,5 @@
-//! `interleaf extend -- qemu-system-x86_64 ...` extends the memory of a virtual machine. The
-//! unchanged guest uses more memory than the budget.
+//! `interleaf extend -- qemu-system-x86_64 ...` extends the memory of a virtual machine: an
+//! unmodified guest uses more memory than the budget.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,10 +13,9 @@ use interleaf_vm::{
 use serde_json::Value;
 use std::{ffi::OsString, fs};
 
-/// The budget of DRAM, a quarter of the guest's memory, MiB.
+/// The DRAM budget, MiB: a quarter of the guest's memory.
 const DRAM_MIB: u64 = 128;
-/// The memory that the guest's program touches, in addition to the memory of the guest's kernel,
-/// MiB.
+/// The memory that the guest's program touches, MiB. The guest's kernel uses memory in addition.
 const TOUCHED_MIB: u64 = 208;
 
 #[test]
@@ -48,7 +47,7 @@ fn a_machine_has_four_times_the_memory_that_there_is() {
     let count = |name: &str| stats[name].as_u64().unwrap_or_else(|| panic!("{name}: {stats}"));
     assert_eq!((&stats["exit_code"], count("dram_bytes")), (&0.into(), DRAM_MIB << 20));
     assert_eq!(stats["processes"][0]["name"], "qemu-system-x86", "{stats}");
-    // The part of the touched memory that exceeds the budget was evicted at least once.
+    // The touched memory that exceeds the budget was evicted at least once.
     let beyond = (TOUCHED_MIB - DRAM_MIB) << 20;
     assert!(count("evicted_pages") * 4096 >= beyond && count("written_bytes") >= beyond, "{stats}");
     assert!(count("read_bytes") > 0, "{stats}");

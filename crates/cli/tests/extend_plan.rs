@@ -1,5 +1,5 @@
-//! `interleaf extend --plan`: forecasts from a trace, from statistics and from both, and errors
-//! that name the file and the value.
+//! Tests of `interleaf extend --plan`: forecasts from a trace, from statistics, and from both.
+//! Errors must name the file and the value.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -25,7 +25,7 @@ fn document(files: &[&Path], words: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap()
 }
 
-/// Writes a trace of one pass over 1024 blocks of 64 KiB, and returns its path.
+/// Writes a trace of one pass over 1024 blocks of 64 KiB. Returns the trace's path.
 fn trace(folder: &Path) -> PathBuf {
     let lines: String = (0..1024).map(|block| format!("r {block}\n")).collect();
     let path = folder.join("sweep.trace");
@@ -33,9 +33,8 @@ fn trace(folder: &Path) -> PathBuf {
     path
 }
 
-/// Writes the statistics of a run with 32 MiB of DRAM and a footprint of 64 MiB, and returns their
-/// path. The run has 1 s of work, 4 s of stalls, and ten passes over its memory that read 32 MiB
-/// each.
+/// Writes the statistics of a run with 32 MiB of DRAM and a footprint of 64 MiB. Returns the file's
+/// path. The run has 1 s of work, 4 s of stalls, and ten passes that each read 32 MiB.
 fn statistics(folder: &Path) -> PathBuf {
     let path = folder.join("run.json");
     let text = json!({
@@ -49,7 +48,7 @@ fn statistics(folder: &Path) -> PathBuf {
     path
 }
 
-/// Returns the efficiency on the first drive if the budget is `eighths` eighths of the footprint.
+/// Returns the efficiency on the first drive with a budget of `eighths` eighths of the footprint.
 fn efficiency(document: &Value, eighths: u64) -> f64 {
     let footprint = document["footprint_bytes"].as_u64().unwrap();
     let rows = document["rows"].as_array().unwrap();
@@ -66,11 +65,10 @@ fn a_run_and_a_trace_give_the_efficiency_at_other_budgets() {
     fs::write(&counted, text.replacen('{', "{\"footprint_bytes\": 67108864,", 1)).unwrap();
     let plot = folder.path().join("traffic.svg");
     let words = ["--drive", "p4800x-4", "--plot", plot.to_str().unwrap()];
-    // The run has 1 s of work and 4 s of stalls. In the forecast, an eighth of the budget is free
-    // or holds prefetched pages. Of the footprint of 64 MiB, 36 MiB therefore do not fit into a
+    // The run has 1 s of work and 4 s of stalls. The forecast assumes that an eighth of the budget
+    // is free or holds prefetched pages. So 36 MiB of the footprint of 64 MiB do not fit into a
     // budget of 32 MiB, and 22 MiB do not fit into 48 MiB. The number of transfers is proportional
-    // to the bytes that do not fit. The time of one transfer is proportional to the square root of
-    // these bytes.
+    // to the bytes that do not fit, and the time of a transfer to their square root.
     for document in [
         document(&[&run, &trace], &words),
         document(&[&run], &["--footprint", "64MiB", "--drive", "p4800x-4"]),
@@ -83,11 +81,10 @@ fn a_run_and_a_trace_give_the_efficiency_at_other_budgets() {
             assert!((found / expected - 1.0).abs() < 0.02, "{eighths}: {found} and {expected}");
         }
         // An efficiency of 90 % allows 0.11 s of stalls. With a budget just below the footprint,
-        // the 8 MiB that do not fit cause 0.4 s of stalls. Only a budget of the whole footprint is
-        // therefore enough.
+        // the 8 MiB that do not fit cause 0.4 s of stalls. So only the whole footprint is enough.
         assert_eq!(document["enough"][0]["share"], 1.0);
-        // Four Optane drives are faster than the drive of the run, which has 84 MB/s. With them, a
-        // smaller budget is enough.
+        // The drive of the run has 84 MB/s. Four Optane drives are faster, so a smaller budget is
+        // enough with them.
         let enough = document["enough"].as_array().unwrap();
         assert_eq!(enough[1]["drive"], "p4800x-4");
         assert!(enough[1]["dram_bytes"].as_u64() < enough[0]["dram_bytes"].as_u64());
@@ -102,17 +99,17 @@ fn the_time_in_dram_and_the_efficiency_can_be_given() {
     let words = ["--footprint", "64MiB", "--drive", "p4800x-4", "--time-in-dram", "2s"];
     let known = document(&[&run], &[&words[..], &["--efficiency", "67%"]].concat());
     assert_eq!(known["compute_s"], 2.0);
-    // The run takes 5 s with half of the footprint in DRAM, and 2 s (`--time-in-dram`) with all
-    // data in DRAM, so its efficiency is 2 / 5 = 0.4.
+    // The run takes 5 s with half of the footprint in DRAM, and would take 2 s (`--time-in-dram`)
+    // with all of it in DRAM: its efficiency is 2 / 5 = 0.4.
     assert!((efficiency(&known, 4) - 0.4).abs() < 0.01, "{known}");
     let enough = known["enough"].as_array().unwrap();
     assert!(enough.iter().all(|row| row["efficiency"] == 0.67), "{known}");
-    // At an efficiency of 67 % the run may take 2 s / 0.67 = 3 s, so 1 s is left for transfers. In
-    // the measured run, with half of the footprint in DRAM, the transfers took 3 s.
+    // At an efficiency of 67 %, the run may take 2 s / 0.67 = 3 s, of which 1 s is left for
+    // transfers. In the measured run, with half of the footprint in DRAM, transfers took 3 s.
     let share = enough[0]["share"].as_f64().unwrap();
     assert!((0.70..=0.85).contains(&share), "{share}");
-    // The drive of the run was not measured, so the software time of the pager is not known. The
-    // budget for another drive is therefore a lower bound.
+    // The drive of the run was not measured, so the pager's software time is unknown. The budget
+    // for another drive is a lower bound then.
     assert!(enough[0]["is_lower_bound"].is_null() && enough[1]["is_lower_bound"] == true);
     let notes = known["notes"].to_string();
     assert!(!notes.contains("is estimated") && !notes.contains("at most this"), "{notes}");

@@ -1,6 +1,6 @@
 //! The side effects of extended memory. An idle program uses no CPU time and little memory. On a
-//! busy machine, the pager's thread has real-time priority. The program's data is invisible to
-//! other users and processes.
+//! busy machine, the pager's thread gets real-time priority. Other users and processes cannot see
+//! the program's data.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -21,21 +21,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Span of time in which no thread of an idle program may run.
+/// For this time, no thread of an idle program may run.
 const WHILE: Duration = Duration::from_secs(3);
 
-/// Returns the `/proc` folder of the command that `interleaf extend` runs. The command is the last
-/// child of `interleaf extend`, because the releaser of the store files starts first.
+/// Returns the `/proc` folder of the command that `interleaf extend` runs: its last child. The
+/// releaser of the store's files is started before the command.
 fn command(interleaf: &Child) -> PathBuf {
     let pid = interleaf.id();
     let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
     Path::new("/proc").join(children.split_whitespace().last().unwrap())
 }
 
-/// Returns the number of context switches of each thread. The count of a blocked thread does not
-/// change.
+/// Returns the number of context switches of each thread. It does not change while a thread is
+/// blocked.
 fn runs(process: &Path) -> BTreeMap<String, u64> {
-    // `None` if the thread has ended since the folder was read.
+    // Returns `None` if the thread has ended since the folder was read.
     let of = |thread: PathBuf| {
         let name = fs::read_to_string(thread.join("comm")).ok()?;
         let status = fs::read_to_string(thread.join("status")).ok()?;
@@ -48,9 +48,9 @@ fn runs(process: &Path) -> BTreeMap<String, u64> {
     threads.filter_map(|thread| of(thread.unwrap().path())).collect()
 }
 
-/// True if all threads of a process sleep, and no transfer is outstanding. A constant count of
-/// context switches would not show this: the count is also constant while a thread waits for a CPU
-/// or for a drive, and during a transfer of `io_uring`.
+/// True if all threads of a process sleep, and no transfer is outstanding. A constant number of
+/// context switches does not suffice: it is also constant while a thread waits for a CPU or for a
+/// drive, and during a transfer of `io_uring`.
 fn is_idle(process: &Path) -> bool {
     let sleeps = |thread: PathBuf| {
         let status = fs::read_to_string(thread.join("status")).unwrap_or_default();
@@ -66,9 +66,9 @@ fn is_idle(process: &Path) -> bool {
         && rings.all(|ring| is_drained(&process.join("fdinfo").join(ring.file_name().unwrap())))
 }
 
-/// True if an `io_uring` has completed each request, and the process has read each completion.
-/// `info` is the path of the kernel's description of the ring. The description may lack these
-/// numbers while the ring is in use.
+/// True if an `io_uring` has completed all requests, and the process has read all completions.
+/// `info` is the path of the ring's file in `/proc/PID/fdinfo`. While the ring is in use, the file
+/// may lack these numbers.
 fn is_drained(info: &Path) -> bool {
     let info = fs::read_to_string(info).unwrap_or_default();
     let number = |name: &str| info.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
@@ -76,7 +76,7 @@ fn is_drained(info: &Path) -> bool {
     requests.is_some() && number("CqTail:") == requests && number("CqHead:") == requests
 }
 
-/// While an extended program sleeps, neither its own threads nor the pager's threads wake up.
+/// While an extended program sleeps, neither its threads nor the pager's threads wake up.
 #[test]
 fn a_program_that_sleeps_costs_nothing() {
     let folders = TestFolders::new();
@@ -96,29 +96,31 @@ fn a_program_that_sleeps_costs_nothing() {
     ends(&mut interleaf);
 }
 
-/// True if a thread of the process has the real-time policy `SCHED_RR`.
+/// True if a thread of the process has the real-time scheduling policy `SCHED_RR`.
 fn has_realtime_thread(process: &Path) -> bool {
     let is_realtime = |thread: PathBuf| {
         let stat = fs::read(thread.join("stat")).unwrap_or_default();
-        // Field 41 of proc_pid_stat(5) is the policy; 2 is `SCHED_RR`.
+        // Field 41 of proc_pid_stat(5) is the scheduling policy. The value 2 is `SCHED_RR`.
         Stat::parse(&stat).and_then(|stat| stat.field(41)) == Some(2)
     };
     let mut threads = fs::read_dir(process.join("task")).unwrap();
     threads.any(|thread| is_realtime(thread.unwrap().path()))
 }
 
-/// True if this process may give its threads real-time priority (`CAP_SYS_NICE`).
+/// True if this process may give threads real-time priority (`CAP_SYS_NICE`).
 fn may_be_realtime() -> bool {
     let status = fs::read("/proc/self/status").unwrap();
     let set = text(field(&status, "CapEff").unwrap());
     u64::from_str_radix(set.trim(), 16).unwrap() & 1 << 23 != 0
 }
 
-/// While more threads are runnable than there are CPUs, the pager's thread has real-time priority.
+/// The pager's thread has real-time priority while more threads are runnable than the machine has
+/// CPUs.
 #[test]
 fn the_pagers_thread_has_priority_on_a_busy_machine() {
     if !may_be_realtime() {
-        // Write to stderr directly: the test harness hides the captured output of a passed test.
+        // Write to stderr directly: the test harness hides the captured output of a test that
+        // passes.
         writeln!(io::stderr(), "not tested: real-time priority without CAP_SYS_NICE").unwrap();
         return;
     }
@@ -128,7 +130,7 @@ fn the_pagers_thread_has_priority_on_a_busy_machine() {
     let process = command(&interleaf);
     let (start, is_over) = (Instant::now(), AtomicBool::new(false));
     let spin = || {
-        // The time limit ends the threads even if the test fails.
+        // After this time limit the threads end even if the test has failed.
         while !is_over.load(Ordering::Relaxed) && start.elapsed() < 2 * LONG {
             hint::spin_loop();
         }
@@ -137,7 +139,7 @@ fn the_pagers_thread_has_priority_on_a_busy_machine() {
         for _ in 0..2 * thread::available_parallelism().unwrap().get() {
             scope.spawn(spin);
         }
-        // The program waits for the end of its stdin, and then continues its passes over memory.
+        // When its stdin is closed, the program continues its passes over memory.
         drop(interleaf.stdin.take());
         until("real-time priority", || has_realtime_thread(&process));
         is_over.store(true, Ordering::Relaxed);
@@ -145,7 +147,7 @@ fn the_pagers_thread_has_priority_on_a_busy_machine() {
     ends(&mut interleaf);
 }
 
-/// Returns the private memory of an extended program that touched `mib` MiB, KiB.
+/// Returns the private memory, KiB, of an extended program that has touched `mib` MiB.
 fn private_kib(mib: &str) -> u64 {
     let folders = TestFolders::new();
     let mut interleaf = folders.extended(&[], &[sweep(), mib, "2", "stdin"]);
@@ -156,18 +158,18 @@ fn private_kib(mib: &str) -> u64 {
     line.trim().strip_suffix(" kB").unwrap().trim().parse().unwrap()
 }
 
-/// With the same budget and a larger footprint, the metadata grows by at most 0.5 % of the
-/// additional footprint.
+/// At the same budget, a larger footprint needs more metadata: at most 0.5 % of the additional
+/// footprint.
 #[test]
 fn metadata_takes_at_most_half_a_percent_of_the_footprint() {
     let (few, many) = (private_kib("64"), private_kib("320"));
     let most = 256 * 1024 / 200;
     assert!(many <= few + most, "{few} KiB with 64 MiB, {many} with 320, at most {most} more");
-    // Both programs use the budget of 16 MiB, and little more.
+    // The program uses the budget of 16 MiB, and little more.
     assert!((16 << 10..24 << 10).contains(&few), "{few} KiB");
 }
 
-/// The files of a store have no name in the folder, and give no permissions to other users.
+/// A store's files have no name in the folder, and other users have no permission to use them.
 #[test]
 fn a_store_is_private() {
     let folders = TestFolders::new();
@@ -190,8 +192,8 @@ fn a_store_is_private() {
     assert_eq!(folders.left(), 0);
 }
 
-/// Two processes share a budget and a store. In DRAM that the other process used before, a process
-/// reads zeros. Memory that a process freed and allocated again also reads as zeros.
+/// Two processes share a budget and a store. A process must read zeros in DRAM that the other
+/// process used before, and in memory that it freed and allocated again.
 #[test]
 fn memory_of_another_process_reads_as_zeros() {
     let folders = TestFolders::new();
@@ -204,8 +206,8 @@ fn memory_of_another_process_reads_as_zeros() {
     ends(&mut hides);
     let stats = folders.stats();
     let processes = stats["processes"].as_array().unwrap().iter();
-    // Both processes exceeded their share of the budget, so frames passed from each process to the
-    // other.
+    // Both processes exceeded their share of the budget, so frames passed between them in both
+    // directions.
     let evicted = processes.map(|process| process["evicted_pages"].as_u64().unwrap());
     assert!(evicted.clone().count() == 2 && evicted.min() > Some(4096), "{stats}");
 }

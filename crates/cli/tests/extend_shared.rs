@@ -1,5 +1,5 @@
-//! `interleaf extend --shared`: memory that several processes share, and the server process that
-//! pages it.
+//! Tests of `interleaf extend --shared`: several processes share memory, which a server process
+//! pages.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -29,13 +29,13 @@ fn shared_memory_is_extended_on_request() {
     let found = served(&["--shared"]);
     let [server] = &found[..] else { panic!("{found:?}") };
     let count = |name: &str| server[name].as_u64().unwrap_or_else(|| panic!("{name}: {server}"));
-    // All pages were written twice. In each pass, two thirds of the pages were evicted.
+    // All pages were written twice. Two thirds of them were evicted in each pass.
     assert!(count("written_bytes") >= 64 << 20 && count("read_bytes") >= 32 << 20, "{server}");
     assert!(count("dram_bytes") <= 16 << 20, "{server}");
 }
 
-/// A process that shares memory outlives the command and `interleaf extend`. The server keeps
-/// running, and serves this process's pages until the process ends.
+/// A process that shares memory outlives the command and `interleaf extend`. The server must keep
+/// running, and serve the process's pages until the process ends.
 #[test]
 fn remaining_processes_are_served_to_the_end() {
     let folders = TestFolders::new();
@@ -57,8 +57,8 @@ fn remaining_processes_are_served_to_the_end() {
     until("the session is over", || clean().contains(": removed, all processes"));
 }
 
-/// If the server is killed, a process that shares memory aborts instead of reading zeros in place
-/// of its data.
+/// If the server is killed, a process that shares memory must abort: otherwise it would read zeros
+/// in place of its data.
 #[test]
 fn processes_without_a_server_end() {
     let folders = TestFolders::new();

@@ -1,5 +1,5 @@
-//! The inputs of verbs: regular files, and pipes of a shell. Their size is limited. No input blocks
-//! a verb forever, and no file outside a captured machine is read.
+//! The inputs of verbs, from regular files and from a shell's pipes. Their size is limited. An
+//! input never blocks a verb forever. A verb reads no file outside the captured machine.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -73,8 +73,7 @@ fn an_exceeded_limit_is_named() {
     }
 }
 
-/// A document is read from the pipes of a shell: `report -`, `report /dev/stdin` and `report
-/// <(...)`.
+/// A document is read from a shell's pipes: `report -`, `report /dev/stdin`, `report <(...)`.
 #[test]
 fn pipes_of_a_shell_are_read() {
     let folder = tempfile::tempdir().unwrap();
@@ -97,8 +96,7 @@ fn pipes_of_a_shell_are_read() {
     assert!(message(&output).contains("-: it is larger than 256 MiB"), "{}", message(&output));
 }
 
-/// A byte order mark at the beginning of a file is skipped. Spreadsheets and some editors write
-/// such a mark.
+/// A byte order mark at the beginning of a file is skipped: spreadsheets and some editors write it.
 #[test]
 fn a_byte_order_mark_is_no_part_of_a_text() {
     let folder = tempfile::tempdir().unwrap();
@@ -138,7 +136,8 @@ fn a_link_out_of_a_captured_machine_shows_nothing() {
     }
 }
 
-/// Implausible bandwidths and latencies from the firmware are ignored, and a warning names them.
+/// Implausible ratings of bandwidth and latency by the firmware are ignored, and a warning names
+/// them.
 #[test]
 fn implausible_ratings_are_reported() {
     let folder = tempfile::tempdir().unwrap();
@@ -172,7 +171,7 @@ fn implausible_ratings_are_reported() {
     }
 }
 
-/// A tier of a platform file can have the curves of a built-in platform.
+/// A tier of a platform file can use the curves of a built-in platform's tier.
 #[test]
 fn a_tier_takes_the_curves_of_a_built_in_one() {
     let folder = tempfile::tempdir().unwrap();
@@ -196,8 +195,8 @@ fn a_tier_takes_the_curves_of_a_built_in_one() {
     assert!(refused.contains("such as xeon6-cz122:cxl"), "{refused}");
 }
 
-/// A command does not overwrite a file that it reads, even if the output option names the file by
-/// another path.
+/// A command does not overwrite its input, even if the output option names the file by another
+/// path.
 #[test]
 fn an_input_is_not_overwritten() {
     let folder = tempfile::tempdir().unwrap();
@@ -235,8 +234,7 @@ fn an_input_is_not_overwritten() {
     }
 }
 
-/// A command that would write two outputs to the same file is rejected, even if the file does not
-/// exist yet.
+/// A command with two outputs in the same file is rejected, even if the file does not exist.
 #[test]
 fn two_outputs_are_not_written_to_one_file() {
     let folder = tempfile::tempdir().unwrap();
@@ -254,7 +252,7 @@ fn two_outputs_are_not_written_to_one_file() {
     }
 }
 
-/// An option that has no effect in a command is rejected, and the error names the alternative.
+/// An option without effect is rejected, and the error names an alternative.
 #[test]
 fn options_without_effect_are_refused() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,7 +1,7 @@
-//! Every dependency has a licence that `deny.toml` allows, and comes from the default registry.
-//! `THIRD-PARTY-LICENSES` has the notices of all crates that are linked into the installed files.
-//! These rules are checked offline with `cargo metadata`. A release build is stripped, and unwinds
-//! on panic.
+//! Checks offline, with `cargo metadata`, that every dependency has a licence that `deny.toml`
+//! allows, and that it comes from the default registry. Also checks that `THIRD-PARTY-LICENSES` has
+//! the notices of all crates that are linked into the installed files, and that a release build is
+//! stripped and unwinds on panic.
 //!
 //! `INTERLEAF_LICENCES=overwrite cargo test -p interleaf --test licences` rewrites the notices.
 
@@ -16,10 +16,10 @@ use std::{
     process::Command,
 };
 
-/// The packages whose binaries are installed: the program and its two libraries.
+/// The packages whose binaries are installed: the program and two libraries.
 const INSTALLED: [&str; 3] = ["interleaf", "interleaf-capi", "interleaf-preload"];
 
-/// File name prefixes of licences and notices, in lower case.
+/// The first parts of the names of files with licences and notices, in lower case.
 const NOTICES: [&str; 6] = ["license", "licence", "copying", "copyright", "notice", "unlicense"];
 
 const HEAD: &str = "\
@@ -32,7 +32,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// Reads cargo's metadata of the packages that are built for x86-64, with glibc and with musl.
+/// Reads cargo's metadata of all packages of a build for x86-64, with glibc and with musl.
 fn metadata() -> Value {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--offline", "--locked"])
@@ -49,7 +49,7 @@ fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or_default()
 }
 
-/// Returns a map from the ID of each package to its metadata.
+/// Returns a map from a package's ID to its metadata.
 fn packages(metadata: &Value) -> BTreeMap<&str, &Value> {
     metadata["packages"].as_array().unwrap().iter().map(|it| (text(it, "id"), it)).collect()
 }
@@ -63,7 +63,7 @@ fn list(deny: &toml::Table, section: &str, key: &str) -> Vec<String> {
     list.iter().map(|it| it.as_str().unwrap().to_string()).collect()
 }
 
-/// Returns the reason why a licence is rejected; `None` if `allowed` permits it.
+/// Returns the reason why `licence` is rejected, or `None` if the licences in `allowed` permit it.
 fn refused(licence: &str, allowed: &[String]) -> Option<String> {
     if licence.is_empty() {
         return Some("it names no licence".into());
@@ -84,8 +84,8 @@ fn every_licence_and_source_is_allowed() {
     let (allowed, banned) = (list(&deny, "licenses", "allow"), list(&deny, "bans", "deny"));
     let packages = packages(&metadata);
     let nodes = metadata["resolve"]["nodes"].as_array().unwrap();
-    // `deny.toml` does not change the registry of serde, so serde comes from cargo's default
-    // registry. The source of every other package must equal that of serde.
+    // `deny.toml` does not replace the registry of serde, so serde comes from cargo's default
+    // registry. Every other package must have the same source as serde.
     let serde = packages.values().find(|it| text(it, "name") == "serde").unwrap();
     let registry = text(serde, "source");
     assert!(registry.starts_with("registry+"), "{registry}");
@@ -98,7 +98,7 @@ fn every_licence_and_source_is_allowed() {
         if banned.iter().any(|it| it == name) {
             fault("deny.toml bans it".into());
         }
-        // Packages of the workspace have no source, and need no registry.
+        // Packages of the workspace have no source, so no registry is checked.
         let source = text(package, "source");
         if !source.is_empty() && source != registry {
             fault(format!("its source is {source}, and not {registry}"));
@@ -108,9 +108,9 @@ fn every_licence_and_source_is_allowed() {
     assert!(faults.is_empty(), "{}\nhint: choose another crate, see deny.toml", faults.join("\n"));
 }
 
-/// The release profile unwinds on panic, so that destructors restore changed settings. The profile
-/// strips symbols. Unwinding does not need symbols, and they would be most of the size of the
-/// installed files.
+/// The release profile must unwind on panic, so that destructors restore changed settings. It must
+/// strip symbols: unwinding does not need them, and they would be most of the size of the installed
+/// files.
 #[test]
 fn a_release_build_is_stripped_and_unwinds() {
     let manifest: toml::Table =
@@ -138,8 +138,8 @@ fn a_licence_that_is_not_listed_is_refused() {
     }
 }
 
-/// Returns the IDs of the crates that are linked into the installed files. Build scripts, macros
-/// and crates for tests are excluded.
+/// Returns the IDs of the crates that are linked into the installed files. Leaves out build
+/// scripts, macros and crates that only tests use.
 fn linked(metadata: &Value) -> BTreeSet<&str> {
     let packages = packages(metadata);
     let nodes = metadata["resolve"]["nodes"].as_array().unwrap();
@@ -162,7 +162,7 @@ fn linked(metadata: &Value) -> BTreeSet<&str> {
     found
 }
 
-/// Returns the texts of the licence and notice files of a package.
+/// Returns the texts of a package's files with licences and notices.
 fn notices(package: &Value) -> Vec<String> {
     let folder = Path::new(text(package, "manifest_path")).parent().unwrap();
     let mut files: Vec<PathBuf> =
@@ -180,8 +180,8 @@ fn notices(package: &Value) -> Vec<String> {
     files.iter().filter(is_notice).map(text).collect()
 }
 
-/// Formats the notices of all linked crates. Each text appears once, below the names of the crates
-/// that have it.
+/// Formats the notices of all linked crates. A text that several crates have appears once, below
+/// their names.
 fn third_party() -> String {
     let metadata = metadata();
     let packages = packages(&metadata);

@@ -1,5 +1,5 @@
-//! The output of `show` and `doctor` on a machine whose files are in a folder. Neither verb changes
-//! a file.
+//! The output of `show` and `doctor` for a machine whose files are in a folder. Neither verb may
+//! change a file.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -9,7 +9,7 @@ use std::{
     process::{Command, Output},
 };
 
-/// The files of a server with DRAM, an expander and two page movers, in the form of Linux 6.17.
+/// The files of a server with DRAM, an expander and two page movers, as Linux 6.17 has them.
 const FILES: [(&str, &str); 19] = [
     ("proc/sys/kernel/osrelease", "6.17.13\n"),
     ("proc/sys/kernel/numa_balancing", "1\n"),
@@ -50,8 +50,8 @@ fn write_files(folder: &Path, files: &[(&str, &str)]) {
     }
 }
 
-/// Runs `interleaf doctor` on the machine of [`FILES`], in which `files` replace some files.
-/// Returns a function from the name of a capability to its text `status: what -> remedy`.
+/// Runs `interleaf doctor` on the machine of [`FILES`], of which `files` replaces some. Returns a
+/// function that maps the name of a capability to the text `status: what -> remedy`.
 fn diagnosed(files: &[(&str, &str)]) -> impl Fn(&str) -> String + use<> {
     let folder = tempfile::tempdir().unwrap();
     machine(folder.path());
@@ -194,8 +194,8 @@ fn doctor_reports_the_rights_of_the_user() {
 
 #[test]
 fn doctor_checks_kernel_and_firmware_values() {
-    // The nodes of `FILES` have 3 GiB of memory together. `doctor` compares this sum with
-    // `MemTotal`, and tolerates a small difference, because the kernel's files are read one after
+    // The nodes of `FILES` have 3 GiB of memory in total. `doctor` compares this sum with
+    // `MemTotal`. It tolerates a small difference, because the kernel's files are read one after
     // the other.
     let sizes = |text| diagnosed(&[("proc/meminfo", text)])("sizes of nodes");
     assert!(sizes("MemTotal: 3145728 kB\n").starts_with("present: 3072 MiB"));

@@ -1,6 +1,6 @@
-//! The output of several verbs for each machine in `tests/machines/`. Each machine has a golden
-//! file per verb in the same folder. `TRYCMD=overwrite` records the golden files again, and
-//! `tests/machines/README.md` explains when to do so.
+//! The output of several verbs for each machine in `tests/machines/`, compared with a golden file
+//! per machine and verb in the same folder. `TRYCMD=overwrite` writes the golden files again, and
+//! `tests/machines/README.md` says when to do so.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -11,8 +11,8 @@ use std::{
     process::Command,
 };
 
-/// The verbs with golden files, each with the arguments after `--root`. `run` lists the writes that
-/// a placement needs, `balance` lists the writes of the daemon, and `measure app` lists the
+/// The verbs with golden files, each with its arguments after `--root`. `balance` lists the writes
+/// of the daemon, `run` lists the writes that a placement needs, and `measure app` lists the
 /// quantities that can be counted for a program.
 const VERBS: [(&str, &str); 5] = [
     ("balance", " --dry-run"),
@@ -22,7 +22,7 @@ const VERBS: [(&str, &str); 5] = [
     ("show", ""),
 ];
 
-/// Returns the command lines of `verb` that a golden file must have: without and with `--json`.
+/// Returns the two command lines that a golden file of `verb` must have: without and with `--json`.
 fn commands(verb: &str, name: &str, rest: &str) -> [String; 2] {
     ["", " --json"].map(|json| format!("{verb} --root {name}{json}{rest}"))
 }
@@ -31,23 +31,23 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/machines").canonicalize().unwrap()
 }
 
-/// Returns the names of the machines, which are the names of the folders in `folder`.
+/// Returns the names of the machines: the names of their folders.
 fn machines() -> BTreeSet<String> {
     let entries = fs::read_dir(folder()).unwrap().map(|entry| entry.unwrap());
     let folders = entries.filter(|entry| entry.path().is_dir());
     let names = folders.map(|entry| entry.file_name().into_string().unwrap());
-    // The name of a capture in progress begins with a dot.
+    // A folder whose name begins with a dot is an incomplete capture.
     names.filter(|name| !name.starts_with('.')).collect()
 }
 
 #[test]
 fn output_for_each_captured_machine_matches() {
-    // No other test of this file uses or changes the working directory.
+    // The working directory is global to the process, but no other test of this file depends on it.
     env::set_current_dir(folder()).unwrap();
     trycmd::TestCases::new().case("*.trycmd");
 }
 
-/// Runs `interleaf` on the machine below `root`, and returns its output or its error message.
+/// Runs `interleaf` on the machine below `root`, and returns its stdout and its stderr.
 fn printed(words: &[&str], root: &Path) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_interleaf"));
     let output = command.arg("--root").arg(root).args(words).output().unwrap();
@@ -89,7 +89,7 @@ fn each_machine_has_its_goldens_and_is_explained() {
         }
         assert!(readme.contains(&format!("`{name}`")), "README.md does not say what {name} is");
     }
-    // No golden file may remain of a machine that was removed.
+    // A golden file without a machine is left from a machine that was removed.
     for entry in fs::read_dir(folder()).unwrap() {
         let file = entry.unwrap().file_name().into_string().unwrap();
         let Some(name) = file.strip_suffix(".trycmd") else { continue };
@@ -98,8 +98,8 @@ fn each_machine_has_its_goldens_and_is_explained() {
     }
 }
 
-/// The message of `doctor --capture` names the verbs that read a captured machine. Each of them
-/// does.
+/// The message of `doctor --capture` names the verbs that read a captured machine. The test asserts
+/// that each of them succeeds.
 #[test]
 fn the_named_verbs_read_a_captured_machine() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
-//! `interleaf measure` on the machine that runs the tests, with little memory and in little time.
-//! The record has the expected content, exists after each measured point, and can be read by other
-//! verbs. No test asserts a speed.
+//! Tests of `interleaf measure` on this machine, with little memory and in little time. The record
+//! has the expected content, is complete after each measured point, and can be read by other verbs.
+//! No test asserts a speed.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -27,7 +27,7 @@ fn stdout_of(words: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Runs a small measurement and returns its document.
+/// Runs a small measurement, and returns its document.
 fn measured(words: &[&str]) -> Value {
     let words = [&["measure"], words, &SMALL, &["-q", "--json"]].concat();
     serde_json::from_str(&stdout_of(&words)).unwrap()
@@ -125,15 +125,15 @@ fn a_record_is_reported_and_compared() {
         let text = fs::read_to_string(at(name)).unwrap();
         assert!(text.contains(has), "{name}");
     }
-    // Replace the quality, the spread and the bandwidth of each point by figures of an idle
-    // machine, so that interference on this machine has no effect.
+    // Give each point the quality, spread and bandwidth of a measurement on an idle machine, so
+    // that interference on this machine has no effect.
     let mut first = read(Path::new(&record));
     for point in first["points"].as_array_mut().unwrap() {
         (point["quality"], point["spread"]) = ("good".into(), 0.01.into());
         point["program_gbps"] = 10.0.into();
     }
     fs::write(&record, first.to_string()).unwrap();
-    // The record is compared with itself, so no point is better or worse.
+    // The record is compared with itself, so no point may be better or worse.
     let same = stdout_of(&["compare", &record, &record, "--same"]);
     assert!(same.contains("better in 0, worse in 0, within noise in 3"), "{same}");
     let mut other = first.clone();
@@ -150,7 +150,8 @@ fn a_record_is_reported_and_compared() {
     assert_eq!(compared["differences"][0]["what"], "kernel");
     assert_eq!((&row["beyond_spread"], &row["verdict"]), (&true.into(), &"better".into()));
     assert_eq!(output.status.code(), Some(1), "{text}");
-    // A single repetition has no spread, so the significance of a difference is unknown, not false.
+    // A single repetition has no spread. It is unknown then, and not false, that a difference is
+    // significant.
     for point in other["points"].as_array_mut().unwrap() {
         (point["repeats"], point["spread"]) = (1.into(), 0.0.into());
     }
@@ -183,13 +184,13 @@ fn a_signal_leaves_a_whole_record() {
         .spawn()
         .unwrap();
     let began = Instant::now();
-    // Before the measurement starts, the file exists but is empty, because `interleaf` has checked
-    // that it can be written. Wait for the first record.
+    // Wait for the first record. An empty file exists before: at the start, `interleaf` checks that
+    // it can write the file.
     while fs::metadata(&record).map_or(0, |file| file.len()) == 0 {
         assert!(began.elapsed() < Duration::from_secs(60), "nothing is recorded");
         thread::sleep(Duration::from_millis(20));
     }
-    // From the first point on, the file always has a complete document.
+    // From the first point on, the file has a complete document at any time.
     assert_eq!(read(&record)["stopped"], "running");
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
@@ -205,13 +206,13 @@ fn a_signal_leaves_a_whole_record() {
 fn a_signal_stops_a_long_point() {
     let folder = signalled(&["bandwidth"]);
     assert_eq!(read(&folder.path().join("record.json"))["stopped"], "signal");
-    // The exit status is that of the signal, although the record has no curve to export.
+    // The record has no curve to export, but the exit status is that of the signal.
     if thread::available_parallelism().unwrap().get() > 1 {
         signalled(&["loaded", "--chase", "4MB", "--export-curves", "server.toml"]);
     }
 }
 
-/// Runs a measurement that a signal stops during its first point. Returns the folder with the
+/// Runs a measurement, and stops it by a signal during its first point. Returns the folder with the
 /// record.
 fn signalled(words: &[&str]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
@@ -233,8 +234,8 @@ fn signalled(words: &[&str]) -> tempfile::TempDir {
             thread::sleep(Duration::from_millis(20));
         }
     };
-    // Send SIGINT only after the program has installed its handler, at the start of the
-    // measurement. SIGINT is bit 1 of the mask `SigCgt`.
+    // Send SIGINT only after the program has installed its handler, when the measurement starts.
+    // SIGINT is bit 1 of `SigCgt`, the mask of handled signals.
     wait_until(&mut |child| {
         let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
         let handled = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
@@ -266,8 +267,8 @@ fn a_dry_run_measures_nothing_and_prints_the_plan() {
     assert_eq!(document["kernel_settings"][0]["path"], node);
 }
 
-/// `--export-curves server.toml` writes the curves to server.csv, or to server-node0.csv and
-/// others. Another output in one of these files is rejected.
+/// `--export-curves server.toml` writes the curves to server.csv, or on several nodes to
+/// server-node0.csv and so on. A command with another output in one of these files is rejected.
 #[test]
 fn exported_curves_overwrite_no_other_output() {
     let folder = tempfile::tempdir().unwrap();
@@ -288,7 +289,7 @@ fn exported_curves_overwrite_no_other_output() {
 }
 
 /// Creates a copy of the machine `epyc-cxl` (CPUs 0 to 127) with other last-level caches. `caches`
-/// has pairs of (CPUs of the cache, size in KiB).
+/// are pairs of (the CPUs of a cache, its size in KiB).
 fn with_caches(caches: &[(&str, u64)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let machine = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/machines/epyc-cxl");
@@ -321,15 +322,15 @@ fn copy(from: &Path, to: &Path) {
 }
 
 /// By default, the chase and the buffers are at least four times as large as the last-level cache,
-/// so that memory is measured and not the cache. A smaller size is used only on request.
+/// so that the memory is measured, and not the cache. Only the user can request a smaller size.
 #[test]
 fn sizes_exceed_large_last_level_caches() {
     const MIB: u64 = 1 << 20;
     let chiplets: Vec<String> =
         (0..12).map(|at| format!("{}-{}", at * 128 / 12, (at + 1) * 128 / 12 - 1)).collect();
     let each = |mib: u64| chiplets.iter().map(|it| (it.as_str(), mib << 10)).collect::<Vec<_>>();
-    // Three machines: one last-level cache of 504 MiB for all 128 CPUs, twelve caches of 32 MiB,
-    // and twelve of 96 MiB. Each of the twelve caches is for 10 or 11 CPUs.
+    // Three machines with 128 CPUs: one last-level cache of 504 MiB for all of them, twelve caches
+    // of 32 MiB, and twelve of 96 MiB. Each of twelve caches serves 10 or 11 CPUs.
     for (caches, last_level, share_of_one) in [
         (vec![("0-127", 504 << 10)], 504 * MIB, 504 * MIB),
         (each(32), 32 * MIB, 32 * MIB),
@@ -350,7 +351,8 @@ fn sizes_exceed_large_last_level_caches() {
             assert!(chase >= 4 * last_level && chase >= 40_000_000, "{settings}");
             assert_eq!(document["notes"], Value::Array(vec![]), "{document}");
         }
-        // A single thread can use a whole cache. If all threads run, each has a share of a cache.
+        // A single thread can use a whole cache. If all threads run, each of them has a share of a
+        // cache.
         let one = planned(&["bandwidth", "--threads", "1", "--quick"]);
         let settings = &one["settings"];
         assert_eq!(settings["last_level_bytes_per_thread"], share_of_one, "{settings}");
@@ -360,13 +362,13 @@ fn sizes_exceed_large_last_level_caches() {
         let each = settings["last_level_bytes_per_thread"].as_u64().unwrap();
         assert!(each < share_of_one && each > 0, "{settings}");
         assert!(settings["buffer_bytes"].as_u64().unwrap() >= 4 * each, "{settings}");
-        // A smaller size that the user requests is used, with a warning.
+        // A smaller size is used on request, with a warning.
         let forced = planned(&["idle", "--chase", "40MB"]);
         assert_eq!(forced["settings"]["chase_bytes"], 40_000_000);
         let notes = forced["notes"].to_string();
         assert!(notes.contains("--chase 40 MB is less than 4 times the last-level"), "{notes}");
     }
-    // If the kernel reports no cache, the pointer chase has 200 MB of memory, as in MLC.
+    // If the kernel reports no cache, the pointer chase walks through 200 MB, as in MLC.
     let machine = with_caches(&[]);
     let root = machine.path().to_str().unwrap();
     let words = ["measure", "idle", "--root", root, "--dry-run", "--json"];
@@ -375,7 +377,7 @@ fn sizes_exceed_large_last_level_caches() {
     assert_eq!(document["settings"]["last_level_bytes"], Value::Null);
 }
 
-/// For each captured machine, a measurement can be planned, or is rejected with a reason.
+/// A measurement of each captured machine can be planned, or is rejected with a hint.
 #[test]
 fn every_captured_machine_is_understood() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/machines");
@@ -398,7 +400,7 @@ fn every_captured_machine_is_understood() {
 }
 
 /// `interleaf report` and `compare` read the output of Intel MLC and the curves of the Mess
-/// benchmark as records, and `report` writes both formats.
+/// benchmark as records. `report` also writes both formats.
 #[test]
 fn records_of_other_tools_are_read_and_written() {
     let folder = tempfile::tempdir().unwrap();
@@ -420,8 +422,7 @@ fn records_of_other_tools_are_read_and_written() {
         assert!(again.contains(figures), "{again}");
     }
     assert!(stdout_of(&["report", &text, "--format", "markdown"]).contains("measured by"));
-    // With `-o memory_curves.toml`, the curves would be written to memory_curves.csv, which is the
-    // input.
+    // With `-o memory_curves.toml`, the curves would go to memory_curves.csv, which is the input.
     let before = fs::read_to_string(&curves).unwrap();
     let refused = interleaf(&["report", &curves, "-o", &at("memory_curves.toml")]);
     let why = String::from_utf8_lossy(&refused.stderr).into_owned();
@@ -438,9 +439,8 @@ fn records_of_other_tools_are_read_and_written() {
     assert_eq!(refused.status.code(), Some(2));
 }
 
-/// The record has the bandwidth that counters measured, separately from the bandwidth that is
-/// computed from the loads and stores of the measuring threads. In this test the counters are a
-/// recording with 410 GB/s.
+/// The record has two bandwidths: that of the counters, and that of the measuring threads, computed
+/// from their loads and stores. In this test the counters are a recording of 410 GB/s.
 #[test]
 fn bandwidth_of_counters_is_recorded_separately() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,6 +1,6 @@
-//! `interleaf measure app` on the machine that runs the tests. This machine may lack counters, so
-//! the bandwidth comes from a recording or a feed. `crates/vm/tests/measure_app.rs` tests exact
-//! values on several nodes.
+//! Tests of `interleaf measure app` on this machine. It may lack counters, so the bandwidth comes
+//! from a recording or a feed. `crates/vm/tests/measure_app.rs` tests exact values on several
+//! nodes.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -16,7 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Time limit for an event that a test waits for. The first interim record is written after 10 s.
+/// Time limit of a wait. (The first interim record is written after 10 s.)
 const LONG: Duration = Duration::from_secs(120);
 
 fn interleaf(options: &[&str], words: &[&str]) -> Command {
@@ -36,10 +36,11 @@ fn document(options: &[&str], words: &[&str]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|why| panic!("{why}: {output:?}"))
 }
 
-/// Runs a command under `interleaf measure app` with `options` until `is_enough`, which is called
-/// repeatedly, returns true. Returns the document.
+/// Runs a command under `interleaf measure app` with `options`. Calls `is_enough` repeatedly, and
+/// ends the command when it returns true. Returns the document.
 fn document_when(options: &[&str], mut is_enough: impl FnMut() -> bool) -> Value {
-    // The command `cat` inherits the stdin of the tool, and ends when the test closes this stdin.
+    // The command `cat` inherits the stdin of `interleaf`, and ends when the test closes this
+    // stdin.
     let mut command = interleaf(&[&["--json"], options].concat(), &["cat"]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut tool = command.spawn().unwrap();
@@ -54,7 +55,7 @@ fn document_when(options: &[&str], mut is_enough: impl FnMut() -> bool) -> Value
     serde_json::from_slice(&output.stdout).unwrap_or_else(|why| panic!("{why}: {output:?}"))
 }
 
-/// Returns the interim record of a run; null if none has been written yet.
+/// Returns the interim record of a run, or null if there is none yet.
 fn interim(record: &Path) -> Value {
     serde_json::from_str(&fs::read_to_string(record).unwrap_or_default()).unwrap_or_default()
 }
@@ -63,14 +64,14 @@ fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// Returns the number of memory tiers of this machine.
+/// Returns the number of this machine's memory tiers.
 fn tiers() -> usize {
     let app = document(&["--dry-run"], &["true"]);
     app["app"]["tiers"].as_array().unwrap().len()
 }
 
-/// Writes a recording with one reading per second. `gbps` has the bandwidth of the first tier at
-/// each reading, GB/s. The latency is always 110 ns.
+/// Writes a recording with one reading per second. `gbps` has the bandwidth of the first tier for
+/// each reading, GB/s. The first tier's latency is always 110 ns.
 fn recording(path: &Path, gbps: impl IntoIterator<Item = f64>, read_share: f64) {
     let mut text =
         String::from("time_s,domain,tier,read_bytes,written_bytes,inserts,occupancy_ns\n");
@@ -133,13 +134,14 @@ fn every_quantity_has_a_value_or_a_reason() {
         "memory and CPU time",
     ];
     assert_eq!(names, expected);
-    // A quantity that was not counted is null in the document, not 0.
+    // The document has null, and not 0, for a quantity that was not counted.
     let bandwidth = app["quantities"][0]["is_available"].as_bool().unwrap();
     assert_eq!(app["whole"]["bandwidth_gbps"].is_null(), !bandwidth);
 }
 
-/// The command is a shell. It starts a second shell, which computes and ends. The sample after the
-/// end of the command includes the CPU time of the second shell.
+/// The command is a shell that starts a second shell, which computes and ends. The test asserts
+/// that the CPU time of the second shell counts for the command: the sample after the end of the
+/// command includes it.
 #[test]
 fn resources_of_children_count_for_the_command() {
     let busy = "(sh -c 'i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done'); exit 0";
@@ -165,8 +167,7 @@ fn memory_and_storage_are_those_of_the_command() {
     let kind = String::from_utf8(file_system.unwrap().stdout).unwrap();
     let written = app["whole"]["storage_written_bytes"].as_u64().unwrap();
     match kind.trim() {
-        // The written bytes are not checked, because these file systems have no storage of their
-        // own.
+        // Do not check the written bytes: these file systems have no storage of their own.
         "tmpfs" | "ramfs" | "overlayfs" => {}
         _ => assert!((64 << 20..65 << 20).contains(&written), "{written} on {kind}"),
     }
@@ -202,7 +203,7 @@ fn bandwidth_and_read_share_come_out_as_recorded() {
         "-o",
         record.to_str().unwrap(),
     ];
-    // The command runs until all readings were replayed.
+    // The command runs until all readings have been replayed.
     let are_replayed = || interim(&record)["app"]["whole"]["counted_s"] == 20.0;
     let app = &document_when(&options, are_replayed)["app"];
     let whole = &app["whole"];
@@ -240,8 +241,8 @@ fn bandwidth_and_read_share_come_out_as_recorded() {
     reports_are_made(&record);
 }
 
-/// For a program with a single thread, `predict` assumes a single thread, not a thread per core. A
-/// second tier does not make the program faster.
+/// `predict` assumes a single thread for the demand of a program with one thread, and not a thread
+/// per core. A second tier does not make this program faster.
 #[test]
 fn a_program_of_one_thread_gains_nothing() {
     let folder = tempfile::tempdir().unwrap();
@@ -252,8 +253,8 @@ fn a_program_of_one_thread_gains_nothing() {
     assert_eq!(document["app"]["exit_code"], 0, "{document}");
     let written = fs::read_to_string(&demand).unwrap();
     assert!(written.contains("\nthreads = 1\n"), "{written}");
-    // Whether the demand has a bandwidth from counters or not, it is far below the maximum of the
-    // tier.
+    // With or without a bandwidth from counters, the demand is far below the maximum bandwidth of
+    // the tier.
     for bandwidth in ["", "bandwidth_gbps = 8.0\n", "bandwidth_gbps = 20.0\n"] {
         let head = "name = \"one\"\nmix = { read_share = 0.75, read_share_range = [0.5, 1.0] }\n";
         let run = "[[local]]\nthreads = 1\nruntime_s = 4.3\n";
@@ -275,7 +276,7 @@ fn a_program_of_one_thread_gains_nothing() {
     }
 }
 
-/// Renders a record in every format, and checks that each result has figures of the record.
+/// Renders a record in every format, and checks that the texts have figures of the record.
 fn reports_are_made(record: &Path) {
     let report = |format: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_interleaf"));
@@ -293,14 +294,14 @@ fn reports_are_made(record: &Path) {
     assert!(report("svg").contains("<svg"));
 }
 
-/// Returns the number of readings in a recording that have a number of read bytes.
+/// Counts the readings of a recording that have a number of read bytes.
 fn readings_with_bytes(recording: &Path) -> usize {
     let text = fs::read_to_string(recording).unwrap_or_default();
     let bytes = text.lines().filter_map(|line| line.split(',').nth(3)?.parse::<f64>().ok());
     bytes.count()
 }
 
-/// A recording that one run made can be used in place of counters in another run.
+/// The recording of one run can replace the counters in another run.
 #[test]
 fn a_recording_of_a_run_can_be_replayed() {
     let folder = tempfile::tempdir().unwrap();
@@ -316,15 +317,14 @@ fn a_recording_of_a_run_can_be_replayed() {
     ];
     let line = r#"{"domain":0,"tier":0,"read_bytes":3e8,"written_bytes":1e8}"#;
     let mut feed = None;
-    // Wait for three readings with bytes, because the first may be from before the start of the
-    // command.
+    // Wait for three readings with bytes: the first one may be from before the command's start.
     let fed = document_when(&options, || {
         if feed.is_none() {
             feed = UnixStream::connect(&socket).ok();
         }
         if let Some(feed) = &mut feed {
-            // The write fails if the tool has closed the socket at its end. The failure does not
-            // matter, because the run is then over.
+            // The write fails if `interleaf` has closed the socket at the end of the run. Ignore
+            // the error, because the run is over then.
             let _ = writeln!(feed, "{line}");
         }
         readings_with_bytes(&recorded) >= 3
@@ -332,8 +332,8 @@ fn a_recording_of_a_run_can_be_replayed() {
     let whole = &fed["app"]["whole"];
     assert_eq!(whole["read_share"].as_f64(), Some(0.75), "{fed}");
     assert!(!socket.exists(), "it is removed");
-    // Unlike the document of the run, the recording also has the reading from before the start of
-    // the command.
+    // The recording has the reading from before the command's start, which the document of the run
+    // does not have.
     let record = folder.path().join("again.json");
     let (file, to) = (recorded.to_str().unwrap(), record.to_str().unwrap());
     let is_replayed = || interim(&record)["app"]["whole"]["read_share"].is_number();
@@ -359,7 +359,7 @@ fn an_invalid_demand_is_not_written() {
     assert!(text.contains("name = \"sleep\"") && text.contains("threads = 1\n"), "{text}");
 }
 
-/// Ctrl-C and other signals are passed to the command. The record has the samples from before the
+/// Ctrl-C and other signals are passed on to the command. The record has the samples up to the
 /// signal.
 #[test]
 fn signals_are_passed_on_and_samples_so_far_are_written() {

@@ -1,5 +1,5 @@
-//! `interleaf balance --monitor` with a fake daemon. The monitor shows the daemon's messages,
-//! reconnects after a restart of the daemon, and restores the terminal.
+//! Tests of `interleaf balance --monitor` with a fake daemon. The monitor shows the daemon's
+//! messages, connects again after the daemon restarts, and restores the terminal.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -33,7 +33,7 @@ fn monitor(socket: &Path) -> Command {
     command
 }
 
-/// Accepts a connection of the monitor and sends a period.
+/// Accepts a connection of the monitor, and sends it a period.
 fn send_period(listener: &UnixListener, time_s: f64, reason: &str) -> UnixStream {
     let (mut stream, _) = listener.accept().unwrap();
     stream.write_all(period(time_s, reason).as_bytes()).unwrap();
@@ -52,13 +52,13 @@ fn a_restart_is_waited_for() {
     let line = lines.next().unwrap().unwrap();
     assert!(line.contains("node0 65 (70.0), node2 35 (30.0)"), "{line}");
     assert!(line.ends_with("step: begun"), "{line}");
-    // A line that is not a period and a line that is too long are reported and skipped.
+    // A line that is not a valid period, and a line that is too long, are reported and skipped.
     for line in ["nonsense".into(), "x".repeat(100_000)] {
         stream.write_all(format!("{line}\n{}", period(7.0, "after")).as_bytes()).unwrap();
         assert!(errors.next().unwrap().unwrap().contains("does not understand"));
         assert!(lines.next().unwrap().unwrap().ends_with("step: after"));
     }
-    // The daemon is killed in the middle of a line.
+    // End the daemon in the middle of a line, as if it were killed.
     stream.write_all(b"{\"schema\"").unwrap();
     drop((stream, first));
     assert!(errors.next().unwrap().unwrap().contains("waiting for it to come back"));
@@ -100,7 +100,7 @@ fn the_terminal_is_restored() {
     }
 }
 
-/// The terminal hangs up, so that no key can end the monitor. The monitor ends by itself.
+/// When the terminal hangs up, no key can end the monitor, so it must end by itself.
 #[test]
 fn a_hang_up_of_the_terminal_ends_the_monitor() {
     let folder = tempfile::tempdir().unwrap();

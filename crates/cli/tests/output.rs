@@ -1,4 +1,5 @@
-//! Output files on a full disk, and outputs that are special files, links or mounted files.
+//! Tests of output files on a full disk, and of outputs that are special files, links or mounted
+//! files.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,7 +15,7 @@ use std::{
     process::{Command, Output},
 };
 
-/// The arguments of a short simulation whose output has 7 KB.
+/// The arguments of a short simulation that writes 7 KB.
 const SIMULATE: [&str; 7] =
     ["simulate", "dimm", "--device", "rdimm-6400-2r", "--requests", "40000", "--json"];
 
@@ -26,9 +27,9 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Runs a shell script in a new mount namespace. In this namespace, `/mnt` is a file system of 64
-/// KiB and the current folder. `$B` is the path of `interleaf`. Prints a note and returns `None` if
-/// new namespaces are not permitted.
+/// Runs a shell script in a new mount namespace. Its current folder is `/mnt`, a file system of 64
+/// KiB, and `$B` is the path of `interleaf`. If new namespaces are not permitted, prints that this
+/// was not tested, and returns `None`.
 fn on_a_small_disk(script: &str) -> Option<Output> {
     let mount = "mount -t tmpfs -o size=64k small /mnt && cd /mnt";
     let shell = |script: &str| {
@@ -47,7 +48,7 @@ fn on_a_small_disk(script: &str) -> Option<Output> {
 #[test]
 fn a_full_disk_leaves_the_old_record() {
     let simulate = SIMULATE.join(" ");
-    // The file system has 4 KiB left, so that some bytes of the record can be written, but not all.
+    // Only 4 KiB of the file system are free, so a part of the record can be written, but not all.
     let script = format!(
         "echo old > record.json; head -c 52k /dev/zero > fill; head -c 4k /dev/zero > more; \
          $B {simulate} -o record.json > /dev/null 2> /dev/shm/interleaf-$$; echo $?; \
@@ -61,8 +62,8 @@ fn a_full_disk_leaves_the_old_record() {
     assert!(printed.contains("hint: make room there"), "{printed}");
 }
 
-/// If the record or stdout cannot be written, the control loop of `balance` continues, and reports
-/// the missing lines.
+/// If its record or stdout cannot be written, the control loop of `balance` continues. It reports
+/// that lines are missing.
 #[test]
 fn a_full_disk_does_not_end_the_loop() {
     let balance = "$B balance --platform gnr120-cz122 --duration 600s --json";
@@ -81,7 +82,7 @@ fn a_full_disk_does_not_end_the_loop() {
     assert!(errors.contains("error: stdout: 100 periods are missing"), "{errors}");
 }
 
-/// A record has only complete lines, even if the disk became full during a write.
+/// A record has only complete lines, even if the disk was full during a write.
 #[test]
 fn a_record_has_whole_lines() {
     let balance = "$B balance --platform gnr120-cz122 --duration 600s --json";
@@ -101,8 +102,8 @@ fn streams_are_written_in_place() {
     let printed = interleaf().args(SIMULATE).output().unwrap();
     assert!(printed.status.success(), "{}", stderr(&printed));
     let document = String::from_utf8(printed.stdout).unwrap();
-    // In the loop, each `target` is a name of stdout, which is a pipe or a file that has content
-    // already. After the loop, the target is a FIFO.
+    // Each `target` in the loop is a name of stdout. Stdout is a pipe, or a file that has content.
+    // After the loop, the target is a FIFO.
     let words = SIMULATE[..6].join(" ");
     for target in ["-", "/dev/stdout", "/proc/self/fd/1", "/dev/fd/1"] {
         for redirect in ["", "> file; cat file", "| cat"] {
@@ -171,8 +172,8 @@ fn verbs_that_measure_or_run_write_their_page() {
     }
 }
 
-/// A file that cannot be replaced by renaming, such as a file that is mounted into a container, is
-/// overwritten.
+/// A file that cannot be replaced by renaming is overwritten, such as a file that is mounted into a
+/// container.
 #[test]
 fn a_mounted_file_is_overwritten() {
     let words = SIMULATE[..6].join(" ");
@@ -184,7 +185,7 @@ fn a_mounted_file_is_overwritten() {
     assert_eq!(String::from_utf8_lossy(&output.stdout), "old\n{", "{}", stderr(&output));
 }
 
-/// Returns the number of characters in a line, without escape sequences of colours and without the
+/// Counts the characters of a line, without the escape sequences of colours and without the
 /// carriage return that the terminal adds.
 fn columns(line: &str) -> usize {
     let parts: Vec<&str> = line.trim_end_matches('\r').split("\u{1b}[").collect();
@@ -201,7 +202,7 @@ fn texts_fit_the_terminal() {
         command.env_remove("NO_COLOR").env("TERM", "xterm").env("LC_ALL", "C.UTF-8");
         command.envs(variables.iter().copied());
         let text = Screen::of_width(columns).all_of(&mut command);
-        // The progress bar is drawn and cleared before the text.
+        // Skip the progress bar, which is drawn and cleared before the text.
         let answer = text.find("5:2 is best: ").unwrap();
         let bold = if text[..answer].ends_with(BOLD) { BOLD.len() } else { 0 };
         text[answer - bold..].to_string()
@@ -229,9 +230,9 @@ fn texts_fit_the_terminal() {
     assert!(!braille(&ascii) && ascii.contains("***"), "{ascii}");
 }
 
-/// On a pipe there are no charts, and the width is that of the variable `COLUMNS`, which `watch`
-/// sets. At each width, each column of a table is either shown whole or named below the table.
-/// Without a width, every column is shown.
+/// On a pipe, `predict` draws no charts, and the width is that of `COLUMNS`, which `watch` sets. At
+/// each width, each column of a table is either shown whole or named below the table. Without a
+/// width, all columns are shown.
 #[test]
 fn tables_of_predictions_fit_the_width_of_columns() {
     let one = "--platform xeon6-cz122 --workload hpcg --weights 5:2";
@@ -274,9 +275,8 @@ fn tables_of_predictions_fit_the_width_of_columns() {
     }
 }
 
-/// If `--weights` has a single choice of weights, `predict` does not call this choice the best.
-/// Without `--weights`, the table is shortened, but keeps the row of the weights that a warning
-/// names.
+/// If `--weights` has only one choice of weights, `predict` does not call it the best. Without
+/// `--weights`, `predict` leaves out rows of the table, but keeps the row that a warning names.
 #[test]
 fn predictions_speak_of_their_rows() {
     let predict = |words: &[&str]| {

@@ -1,5 +1,5 @@
-//! The commands in the documentation. The commands of short pages are run, and the arguments of all
-//! commands are checked.
+//! Tests of the commands in the documentation: those of short pages are run, and of all commands
+//! the arguments are checked.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,8 +14,8 @@ use std::{
     process::Command,
 };
 
-/// A script that stands for `interleaf`. It has the real `interleaf` check the arguments before
-/// `--`, and does nothing else.
+/// A script in place of `interleaf`. It only lets the real `interleaf` check the arguments before
+/// `--`.
 const CHECKS_ARGUMENTS: &str = r#"#!/usr/bin/env bash
 own=()
 for argument in "$@"; do
@@ -29,8 +29,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// Returns the commands of `interleaf` in the code blocks of a page. Words before `interleaf`, such
-/// as `sudo` or `mpirun -n 4`, are removed.
+/// Returns the commands of `interleaf` in the code blocks of a page. Removes the words before
+/// `interleaf`, such as `sudo` or `mpirun -n 4`.
 fn commands(text: &str) -> Vec<String> {
     let mut commands = vec![];
     for block in text.split("\n```").skip(1).step_by(2) {
@@ -86,10 +86,9 @@ fn the_tool_has_the_options_of_each_command_of_the_documentation() {
     assert!(refused.is_empty(), "{}", refused.join("\n"));
 }
 
-/// Runs the code blocks with commands in the page `name`, one after the other in the same folder.
-/// With `heading`, only the blocks of this section are run. Blocks that contain `skipped` are not
-/// run. Fails if the page or the section has fewer than `least` blocks. The folder has a link to
-/// the repository's `tests`.
+/// Runs the code blocks with commands of the page `name`, one after the other in one folder, which
+/// has a link to the repository's `tests`. With `heading`, runs only the blocks of this section.
+/// Skips blocks that contain `skipped`. Fails if there are fewer than `least` blocks.
 fn run(name: &str, heading: Option<&str>, skipped: Option<&str>, least: usize) {
     let page = fs::read_to_string(root().join("docs").join(name)).unwrap();
     let section = match heading {
@@ -103,7 +102,7 @@ fn run(name: &str, heading: Option<&str>, skipped: Option<&str>, least: usize) {
         section.split("```sh\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
     assert!(blocks.len() >= least, "{} blocks", blocks.len());
     let folder = tempfile::tempdir().unwrap();
-    // Pages name captured machines by their path in the repository.
+    // The pages name captured machines by their path in the repository.
     symlink(root().join("tests"), folder.path().join("tests")).unwrap();
     let program = Path::new(env!("CARGO_BIN_EXE_interleaf")).parent().unwrap();
     let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());

@@ -1,6 +1,6 @@
-//! `interleaf plan` comes to the conclusions of published studies, from demands measured on the
-//! baseline. Further tests check the recommendation, and plans for several demands with shares of
-//! time.
+//! Tests of `interleaf plan`: it comes to the conclusions of published studies, from demands that
+//! were measured on the baseline. Other tests check the recommendation, and plans for several
+//! demands with shares of time.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -27,9 +27,9 @@ fn speed(document: &Value, configuration: &str) -> f64 {
 
 const MODULES: &str = "--configuration=rdimm-6400,mrdimm-8800,rdimm-6400-cz122";
 
-/// Demands that the bandwidth of RDIMMs limits: memory with more bandwidth wins by about the
-/// published factor. For each demand, the table has the best published speed-up with eight
-/// expanders (CXL white paper CCM004-676576390-11778), and with MRDIMMs.
+/// The bandwidth of RDIMMs limits these demands, so memory with more bandwidth is faster, by about
+/// the published factor. For each demand, the table has the best published speed-up with eight
+/// expanders (CXL white paper CCM004-676576390-11778), and the one with MRDIMMs.
 #[test]
 fn the_winners_of_the_studies_win() {
     for (demand, with_expanders, with_mrdimms) in [
@@ -49,8 +49,8 @@ fn the_winners_of_the_studies_win() {
     }
 }
 
-/// For a demand far below the bandwidth of RDIMMs, no other memory is faster. The cheapest
-/// configuration is recommended.
+/// No memory is faster for a demand far below the bandwidth of RDIMMs. The cheapest configuration
+/// is recommended.
 #[test]
 fn more_bandwidth_is_not_bought_where_none_is_needed() {
     let document = plan(&["--demand", "bfs", MODULES]);
@@ -58,8 +58,8 @@ fn more_bandwidth_is_not_bought_where_none_is_needed() {
     assert_eq!(document["recommended"], "rdimm-6400");
 }
 
-/// A server with modules in 8 of 12 channels has, at full load, two thirds of the speed of a full
-/// server, and costs less.
+/// A server with modules in only 8 of its 12 channels has two thirds of the full server's speed at
+/// full load, and costs less.
 #[test]
 fn fewer_modules_are_slower_and_cheaper() {
     let document =
@@ -69,8 +69,8 @@ fn fewer_modules_are_slower_and_cheaper() {
     assert_eq!(document["recommended"], "rdimm-6400-8ch");
 }
 
-/// A server whose memory is too small is not recommended. With an NVMe drive as an extension of its
-/// DRAM, the demand fits, at a fraction of the speed.
+/// A server whose memory is too small is not recommended. An NVMe drive that extends its DRAM makes
+/// the demand fit, at a fraction of the speed.
 #[test]
 fn memory_that_is_too_small_is_not_recommended() {
     let names = "--configuration=rdimm-6400-128gb,rdimm-6400,rdimm-6400-nvme,rdimm-6400-nvram";
@@ -81,29 +81,28 @@ fn memory_that_is_too_small_is_not_recommended() {
     let cached = row(&document, "rdimm-6400-nvme");
     assert_eq!((&cached["fits"], &cached["bound_by"]), (&true.into(), &"drive nvme-gen5".into()));
     assert!(cached["speed"].as_f64().unwrap() < 0.2, "{cached}");
-    // The drive limits the server `rdimm-6400-nvme`, so its DRAM has little traffic. A cache line
-    // from this DRAM takes less time than a line from the saturated DRAM of the server that holds
-    // all pages.
+    // The drive limits `rdimm-6400-nvme`, so its DRAM has little traffic. The server that holds all
+    // pages saturates its DRAM. So a cache line from DRAM takes less time on the former.
     let latency_ns = |name| row(&document, name)["latency_ns"].as_f64().unwrap();
     assert!(latency_ns("rdimm-6400-nvme") < 0.5 * latency_ns("rdimm-6400-128gb"), "{cached}");
-    // Plan again with `--goal speed`, because the cheapest server, with the drive, is slow. The
-    // recommendation then depends on the memory that the demand needs.
+    // Plan for `--goal speed`: the cheapest server, with the drive, is slow. The recommendation
+    // then depends on the memory that the demand needs.
     let by_speed = plan(&["--demand", "hpcg", "--footprint", "1TiB", "--goal", "speed", names]);
     assert_eq!(by_speed["recommended"], "rdimm-6400-128gb");
     let needs = by_speed["sensitivity"].as_array().unwrap();
     let needs = needs.iter().find(|row| row["figure"] == "memory that the demand needs").unwrap();
     assert_eq!(needs["recommended"][1], "rdimm-6400-128gb");
-    // The recommended server holds 1.5 TiB, the others 768 GiB. With a need of 768 GiB or less,
-    // another server is recommended. With a need above 1.5 TiB, the server with the drive is
-    // recommended.
+    // The recommended server holds 1.5 TiB, and the others 768 GiB. If the demand needs at most 768
+    // GiB, another server is recommended. If it needs more than 1.5 TiB, the server with the drive
+    // is.
     let factor = |end: usize| needs["factors"][end].as_f64().unwrap();
     assert!((0.74..0.79).contains(&factor(0)) && (1.5..1.51).contains(&factor(1)), "{needs}");
     assert_eq!(needs["recommended_beyond"][1], "rdimm-6400-nvme");
 }
 
-/// The sensitivity has, for each price, the factor at which the recommendation changes, and the
-/// configuration that is then recommended. The default goal, `value`, recommends the configuration
-/// with the lowest cost for the work.
+/// For each price, the sensitivity has the factor at which the recommendation changes, and the
+/// configuration that is recommended from there on. The default goal, `value`, recommends the
+/// configuration with the lowest cost for the work.
 #[test]
 fn factors_and_the_cost_for_the_work_explain_the_recommendation() {
     let document = plan(&["--demand", "pot3d", MODULES]);
@@ -127,8 +126,8 @@ fn factors_and_the_cost_for_the_work_explain_the_recommendation() {
     assert!(found > 0, "{document}");
 }
 
-/// Writes a demand file: a copy of the workload `name` in which `lines` replace the line of the key
-/// `name`. Returns its path.
+/// Writes a demand file: a copy of the workload `name`, with `lines` in place of the line of the
+/// key `name`. Returns the file's path.
 fn demand_file(folder: &Path, name: &str, lines: &str) -> String {
     let workload = format!("{}/../../workloads/{name}.toml", env!("CARGO_MANIFEST_DIR"));
     let text = fs::read_to_string(workload).unwrap();
@@ -143,7 +142,7 @@ fn number(value: &Value, key: &str) -> f64 {
     value[key].as_f64().unwrap()
 }
 
-/// True if the two values differ only by the rounding of figures in documents.
+/// True if two values are equal but for the rounding of figures in documents.
 fn near(found: f64, expected: f64) -> bool {
     (found / expected - 1.0).abs() < 2e-5
 }
@@ -153,7 +152,7 @@ fn several_demands_print_their_speeds_beside_the_combined_one() {
     trycmd::TestCases::new().case("tests/plan/*.trycmd");
 }
 
-/// In a plan for several demands, each demand has the same prediction as in a plan for this demand
+/// A plan for several demands has the same prediction for each demand as a plan for this demand
 /// alone. The combined speed and energy are those of the demands, weighted by their shares of time
 /// on the baseline.
 #[test]
@@ -190,8 +189,8 @@ fn the_combined_figures_follow_from_those_of_the_demands() {
     assert_eq!(shares.count(), 2);
 }
 
-/// A plan for `hpcg` with 30 % of the time and a copy of `hpcg` with the rest has the same figures
-/// as a plan for `hpcg` alone.
+/// A plan for `hpcg` for 30 % of the time, and for a copy of `hpcg` for the rest, has the same
+/// figures as a plan for `hpcg` alone.
 #[test]
 fn two_equal_demands_are_like_one() {
     let folder = tempfile::tempdir().unwrap();
@@ -220,8 +219,8 @@ fn two_equal_demands_are_like_one() {
     }
 }
 
-/// A configuration that lacks memory for one of the demands is not recommended. The row of the
-/// configuration names the demand.
+/// A configuration with too little memory for one of the demands is not recommended. The notes of
+/// its row name this demand.
 #[test]
 fn memory_that_is_too_small_for_one_demand_is_not_recommended() {
     let folder = tempfile::tempdir().unwrap();
@@ -246,8 +245,8 @@ fn memory_that_is_too_small_for_one_demand_is_not_recommended() {
     assert!(said.contains(problem) && said.contains("--baseline: rdimm-6400-128gb"), "{said}");
 }
 
-/// Writes a platform with `tiers` tiers, each with its own curve, and a configuration with this
-/// platform. Returns the file of the configuration.
+/// Writes a platform with `tiers` tiers that have different curves, and a configuration with this
+/// platform. Returns the path of the configuration file.
 fn many_tiers(folder: &Path, tiers: usize) -> String {
     let tier = |at: usize| {
         let kind = if at == 0 { "dram" } else { "cxl" };
@@ -280,8 +279,8 @@ fn many_tiers(folder: &Path, tiers: usize) -> String {
     path.display().to_string()
 }
 
-/// On platforms with many tiers, `plan` tries only ratios with small weights, so that a plan for
-/// five tiers takes seconds, not minutes.
+/// For a platform with many tiers, `plan` tries only ratios of small weights. So a plan for five
+/// tiers takes seconds, and not minutes.
 #[test]
 fn the_ratios_of_many_tiers_are_limited() {
     let folder = tempfile::tempdir().unwrap();

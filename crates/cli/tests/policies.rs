@@ -1,5 +1,5 @@
-//! Runs of policies on the simulated server gnr120-cz122. Their regret, speed-up, convergence and
-//! stability stay within limits.
+//! Tests of policies on the simulated server gnr120-cz122: their regret, speed-up, convergence and
+//! stability must stay within limits.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -23,12 +23,12 @@ use std::{fs, ops::RangeInclusive, process::Command, sync::LazyLock};
 const THREADS: u32 = 119;
 const DURATION: Duration = Duration::from_secs(600);
 
-/// Workloads whose speed is limited by the bandwidth of memory. bwaves is not among them, because
-/// its measured runs do not show which resource limits it (docs/model.md).
+/// Workloads whose speed is limited by the bandwidth of memory. bwaves is not in the list: its
+/// measured runs do not show which resource limits it (docs/model.md).
 const HUNGRY: [&str; 3] = ["cloverleaf", "lbm", "stream"];
 
-/// Number of page groups, each of which the simulated machine migrates as a whole: enough to
-/// resolve 0.1 % of the shares, but few enough to be fast.
+/// Number of page groups of a workload. The simulated machine migrates a page group as a whole. The
+/// groups are small enough for a resolution of 0.1 % of the shares, and few enough for a fast test.
 const PAGE_GROUPS: usize = 4096;
 
 fn read(path: &str) -> Result<String, String> {
@@ -47,7 +47,7 @@ fn demand(name: &str) -> Demand {
     demand_toml::parse(name, &text).unwrap()
 }
 
-/// Creates a scenario of `workload` alone on [`SERVER`].
+/// Creates the scenario in which `workload` runs alone on [`SERVER`].
 fn scenario(workload: &str, threads: u32, counter_noise: f64) -> Scenario {
     let task = Task::new(&SERVER, &SERVER, &demand(workload), threads);
     Scenario {
@@ -57,7 +57,7 @@ fn scenario(workload: &str, threads: u32, counter_noise: f64) -> Scenario {
     }
 }
 
-/// A scenario, and its best static weights, with which policies are compared.
+/// A scenario, and its best static weights, which policies are compared with.
 struct Bar {
     scenario: Scenario,
     best: StaticBest,
@@ -71,7 +71,7 @@ impl Bar {
     }
 
     /// Runs `policy` on the scenario. The curves that the policy believes are wrong by the fraction
-    /// `curve_error`, and `seed` is that of the counter noise.
+    /// `curve_error`. `seed` is the seed of the counter noise.
     fn play(&self, policy: PolicyKind, curve_error: f64, seed: u64) -> Outcome {
         let scenario = Scenario { seed, ..self.scenario.clone() };
         let believed = with_curve_error(&scenario.platform, curve_error).unwrap();
@@ -89,7 +89,7 @@ impl Bar {
         run.outcome(Some(self.best.clone()))
     }
 
-    /// Runs `policy` with exact curves, once with each seed in `seeds`.
+    /// Runs `policy` with exact curves, once for each seed in `seeds`.
     fn seeds(&self, policy: PolicyKind, seeds: RangeInclusive<u64>) -> Vec<Outcome> {
         seeds.into_par_iter().map(|seed| self.play(policy, 0.0, seed)).collect()
     }
@@ -100,9 +100,9 @@ fn only(outcome: &Outcome) -> &TaskOutcome {
     &outcome.tasks[0]
 }
 
-/// Returns the speed-up of the task over a run with all pages on the first tier: the ratio of the
-/// runtimes. If the task's first run did not end within the simulated time, returns the ratio of
-/// the work that was done.
+/// Returns the task's speed-up over a run with all pages on the first tier: the ratio of the
+/// runtimes. If the task's first run did not end in the simulated time, it is the ratio of the work
+/// done.
 fn speedup(outcome: &Outcome) -> f64 {
     let TaskOutcome { runtime_s, work, local, .. } = only(outcome);
     runtime_s.map_or(work / local.work, |runtime_s| local.runtime_s / runtime_s)
@@ -123,8 +123,8 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
 fn dmi_settles_near_the_best_static_ratio() {
     for workload in HUNGRY {
         let bar = Bar::new(workload, THREADS, 0.02);
-        // The regret includes the periods of the search, in which the task is slower than at the
-        // best weights. The run of lbm is short, so the search may make it longer by a fifth.
+        // The regret includes the periods of the search, in which the weights are not the best. The
+        // run of lbm is short, so its search may cost a fifth of the runtime.
         let most = if workload == "lbm" { 0.2 } else { 0.08 };
         let outcomes = bar.seeds(PolicyKind::Dmi, 1..=12);
         let colloid = bar.seeds(PolicyKind::Colloid, 1..=12);
@@ -160,7 +160,7 @@ fn guided_settles_in_a_few_periods() {
     }
 }
 
-/// Returns the bandwidth that the load `load(shares)` reaches on [`SERVER`], GB/s.
+/// Returns the bandwidth, GB/s, that the load `load(shares)` reaches on [`SERVER`].
 fn reaches(load: impl Fn(Vec<f64>) -> Load, shares: &[f64]) -> f64 {
     solve(&SERVER, &[load(shares.to_vec())]).loads[0].bandwidth_gbps
 }

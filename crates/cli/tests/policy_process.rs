@@ -1,5 +1,5 @@
-//! `simulate machine --policy exec:COMMAND`. A command that decides like a built-in policy gives
-//! the same result. Failures of the policy process and signals end the simulation.
+//! Tests of `simulate machine --policy exec:COMMAND`. A command that decides as a built-in policy
+//! does gives the same result. A failure of the policy process, or a signal, ends the simulation.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -15,19 +15,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A shell script that, as a policy, keeps 65 % of the pages on the first tier.
+/// A shell script that, as a policy, always asks for 65 % of the pages on the first tier.
 const STATIC: &str = "while read -r line; do echo '{\"weights\": [65, 35]}'; done";
 
-/// Time limit for an event that a test waits for and that normally comes soon.
+/// Time limit of a wait for an event that normally comes soon.
 const SOON: Duration = Duration::from_secs(60);
 
-/// Writes a shell script with the commands `body` to the file `folder/policy`.
+/// Writes the commands `body` as a shell script to the file `policy` in `folder`.
 fn script(folder: &Path, body: &str) {
     executable::write(&folder.join("policy"), format!("#!/bin/sh\n{body}\n"));
 }
 
-/// Returns a command with the working directory `folder` that simulates 60 s of the workload lbm,
-/// or of the scenario that `args` names.
+/// Returns a command, with the working directory `folder`, that simulates 60 s. `args` may name a
+/// scenario; otherwise the command simulates the workload lbm.
 fn simulate(folder: &Path, args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_interleaf"));
     command.current_dir(folder).args(["simulate", "machine", "--duration", "60s", "--json"]);
@@ -116,8 +116,8 @@ fn a_process_that_fails_is_an_error_with_its_line() {
     ];
     let (default, short): (&[&str], &[&str]) = (&[], &["--policy-limit", "500ms"]);
     let cases = cases.map(|(body, problem)| (body, problem, default));
-    // The limit of 0.5 s includes the start of the shell, which may be slow. This policy never
-    // answers, so however slow the start is, the error is about the first line.
+    // The limit of 0.5 s includes the start of the shell, which may be slow. The policy never
+    // answers, so in any case the error is about the first line.
     let late = ("exec sleep 100", "has not written line 1 of its stdout after 0.5 s", short);
     for (body, problem, limit) in cases.into_iter().chain([late]) {
         script(folder.path(), body);
@@ -130,8 +130,8 @@ fn a_process_that_fails_is_an_error_with_its_line() {
     }
 }
 
-/// Waits until `found` returns a value, and returns it. `what` is the message of the panic after
-/// the time limit.
+/// Waits until `found` returns a value, and returns this value. After the time limit, panics with
+/// the message `what`.
 fn await_for<T>(what: &str, mut found: impl FnMut() -> Option<T>) -> T {
     let until = Instant::now() + SOON;
     loop {

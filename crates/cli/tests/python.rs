@@ -1,8 +1,8 @@
-//! The Python package: its tests (pytest), its types (mypy) and its lints (ruff), with the native
-//! module of this build. A check whose tool is not installed is skipped with a note, or fails under
-//! `INTERLEAF_PYTHON=required`. The interpreter is `$PYTHON`, or `python3` without this variable.
-//! The tools are Python modules, in the versions of `python/requirements-test.txt`. Sweeps on Dask,
-//! Ray and process pools are not tested here, but by the script `tests/python-sweeps`.
+//! Checks the Python package with the native module of this build: its tests (pytest), types (mypy)
+//! and lints (ruff). The interpreter is `$PYTHON`, or else `python3`. The tools are Python modules,
+//! in the versions of `python/requirements-test.txt`. If a tool is not installed, its check is
+//! skipped with a note, or fails if `INTERLEAF_PYTHON` is `required`. The script
+//! `tests/python-sweeps` tests sweeps on Dask, Ray and process pools, not this file.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -21,13 +21,13 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// The folder with the built `interleaf`, in which cargo also puts the libraries.
+/// Returns the folder with the built `interleaf`. Cargo also writes libraries to this folder.
 fn built() -> PathBuf {
     Path::new(env!("CARGO_BIN_EXE_interleaf")).parent().unwrap().to_path_buf()
 }
 
-/// A folder with the Python package: links to its sources and to the native module. The tests run
-/// in parallel and share the folder, so the first test creates the links.
+/// The folder with the Python package: links to its sources and to the native module. The tests run
+/// in parallel and share this folder. The test that uses it first creates the links.
 static PACKAGE: LazyLock<PathBuf> = LazyLock::new(|| {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("python");
     let package = folder.join("interleaf");
@@ -49,8 +49,8 @@ static PACKAGE: LazyLock<PathBuf> = LazyLock::new(|| {
 });
 
 /// Returns the path of a shared library of this build, in the folder `deps`. Cargo writes the
-/// library of a dev-dependency only to this folder. A copy beside `interleaf` may be from an
-/// earlier build.
+/// library of a dev-dependency only to `deps`; a copy beside `interleaf` may be of an earlier
+/// build.
 fn library(name: &str) -> PathBuf {
     built().join("deps").join(name)
 }
@@ -60,8 +60,8 @@ fn interpreter() -> OsString {
 }
 
 /// Runs `python3 -m` with `arguments` in the root of the source tree, and asserts that it succeeds.
-/// If a Python module in `needed` is not installed, prints a note instead, or panics if the
-/// environment has `INTERLEAF_PYTHON=required`.
+/// If a Python module in `needed` is not installed, prints a note instead, or panics if
+/// `INTERLEAF_PYTHON` is `required`.
 fn passes(needed: &[&str], arguments: &[&str]) {
     let imports = format!("import {}", needed.join(", "));
     let known = Command::new(interpreter()).args(["-c", &imports]).output();

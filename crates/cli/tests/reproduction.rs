@@ -1,5 +1,5 @@
-//! Reproductions of published results. The errors of their rows stay within limits, which are only
-//! ever tightened.
+//! Tests of the reproductions of published studies. The errors of their rows must stay within
+//! limits. Limits may be tightened, and never widened.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,7 +14,7 @@ fn interleaf(arguments: &[&str]) -> String {
     interleaf_on(None, arguments)
 }
 
-/// Runs `interleaf` on `threads` threads; `None` stands for one thread per processor.
+/// Runs `interleaf` on `threads` threads. `None` means one thread per processor.
 fn interleaf_on(threads: Option<u32>, arguments: &[&str]) -> String {
     let mut command = Command::new(env!("CARGO_BIN_EXE_interleaf"));
     command.args(arguments);
@@ -26,11 +26,11 @@ fn interleaf_on(threads: Option<u32>, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// The studies that tests have computed so far, by name. Several tests read the same study, which
-/// takes seconds to compute.
+/// The studies that are computed so far, by name. A study takes seconds, and several tests use the
+/// same study.
 static STUDIES: Mutex<BTreeMap<String, Arc<OnceLock<Value>>>> = Mutex::new(BTreeMap::new());
 
-/// Returns a study, and computes it at the first call.
+/// Returns the study `name`. The first call computes it.
 fn study(name: &str) -> Value {
     let study = Arc::clone(STUDIES.lock().unwrap().entry(name.into()).or_default());
     study.get_or_init(|| computed(name)).clone()
@@ -50,8 +50,8 @@ fn computed(name: &str) -> Value {
     study
 }
 
-/// Returns (mean of the absolute errors, maximum of the absolute errors, number of rows) of the
-/// rows of a study for which `chosen` is true.
+/// Returns the errors of the rows of a study for which `chosen` is true, as (mean absolute error,
+/// maximum absolute error, number of rows).
 fn errors(study: &Value, chosen: impl Fn(&Value) -> bool) -> (f64, f64, usize) {
     let rows = study["rows"].as_array().unwrap().iter().filter(|row| chosen(row));
     let errors: Vec<f64> = rows.map(|row| row["error"].as_f64().unwrap().abs()).collect();
@@ -71,9 +71,9 @@ fn is_coverage(row: &Value) -> bool {
 fn intervals_cover_what_they_say() {
     for (name, rows) in [("cxl-interleaving", 1), ("gnr120-interleaving", 2)] {
         let study = study(name);
-        // A row has the coverage of the 90 % intervals: the fraction of published values within
-        // them. Its error is the distance of the coverage from the range of 0.86 to 0.94. The
-        // coverage that is computed with each workload left out in turn is in this range.
+        // A row has the coverage of the 90 % intervals: the fraction of the published values that
+        // are within their intervals. Its error is the distance of the coverage from the range 0.86
+        // to 0.94. The coverage with each workload left out in turn is within this range.
         let coverage = errors(&study, is_coverage);
         assert!(coverage.1 <= 0.02 && coverage.2 == rows, "{name}: {coverage:?}");
         let left_out = errors(&study, |row| text(row, "what").ends_with("workload left out"));
@@ -81,9 +81,9 @@ fn intervals_cover_what_they_say() {
     }
 }
 
-/// A row does not count in the errors of its study if another row has the same figure in another
-/// unit (a result and its speed-up), or if the study did not publish the figure (the coverage of
-/// intervals).
+/// Two kinds of rows do not count in the errors of their study: a row whose figure another row has
+/// in another unit (a result and its speed-up), and a row whose figure the study did not publish
+/// (the coverage of intervals).
 #[test]
 fn repeated_figures_are_counted_once() {
     let study = study("cxl-interleaving");
@@ -128,8 +128,8 @@ fn cxl_interleaving() {
     let figure_4 = errors(&study, |row| text(row, "section") == "figure 4");
     assert!(figure_4.2 == 2 && figure_4.1 == 0.0, "figure 4: {figure_4:?}");
 
-    // The model does not explain the speed-up of xcompact3d at weights of 2:1 (docs/model.md). The
-    // test asserts that this row is still an outlier.
+    // The model does not explain the speed-up of xcompact3d at weights of 2:1 (docs/model.md).
+    // Assert that this row is still an outlier.
     let is_outlier = |row: &Value| text(row, "what").starts_with("xcompact3d at 2:1");
     let predicted =
         |row: &Value| text(row, "what").ends_with("speed-up") && row["used_for_fit"] == false;
@@ -181,8 +181,8 @@ fn gnr120_interleaving() {
 fn dmi() {
     let study = study("dmi");
     let section = |name: &'static str| move |row: &Value| text(row, "section") == name;
-    // The error of the last period is larger, because the placements differ: 62 % of the pages are
-    // in DRAM in the prototype's log, and 60 % in the simulation.
+    // The error of the last period is larger, because the placements differ: DRAM has 62 % of the
+    // pages in the prototype's log, and 60 % in the simulation.
     let calibrator = errors(&study, section("the calibrator on CloverLeaf"));
     assert!(calibrator.2 == 6 && calibrator.0 <= 0.0262, "{calibrator:?}");
     assert!(calibrator.1 <= 0.063, "{calibrator:?}");
@@ -193,8 +193,8 @@ fn dmi() {
 
     let ends = errors(&study, section("where it ends"));
     assert!(ends.2 == 4 && ends.0 <= 0.102 && ends.1 <= 0.274, "{ends:?}");
-    // The number of periods until convergence is left out: the simulation takes eight, the
-    // prototype took eleven.
+    // Leave out the number of periods until convergence: eight in the simulation, and eleven in the
+    // prototype.
     let is_count = |row: &Value| text(row, "what").starts_with("periods until");
     let places = errors(&study, |row| section("where it ends")(row) && !is_count(row));
     assert!(places.2 == 3 && places.0 <= 0.044 && places.1 <= 0.072, "{places:?}");
@@ -202,11 +202,11 @@ fn dmi() {
     let shifting = errors(&study, section("shifting demand"));
     assert!(shifting.2 == 2 && shifting.0 <= 0.0185 && shifting.1 <= 0.023, "{shifting:?}");
 
-    // The limits are wide, because even the logged runs of the prototype differ by up to 20 % from
-    // one measurement campaign to another.
+    // These limits are wide: even the logged runs of the prototype differ by up to 20 % between
+    // measurement campaigns.
     let prototype = errors(&study, section("real runs: speed-up of the prototype"));
     assert!(prototype.2 == 16 && prototype.0 <= 0.0515 && prototype.1 <= 0.154, "{prototype:?}");
-    // One constant of the model is fitted to these runs of Colloid (docs/model.md).
+    // A constant of the model is fitted to these runs of Colloid (docs/model.md).
     let colloid = errors(&study, section("real runs: speed-up of Colloid"));
     assert!(colloid.2 == 17 && colloid.0 <= 0.033 && colloid.1 <= 0.0965, "{colloid:?}");
     let ratio = errors(&study, section("real runs: median ratio of the prototype"));
@@ -247,7 +247,7 @@ fn a_report_needs_nothing_else() {
     assert!(!html.contains(" src=") && !html.contains("<link "), "it loads something");
     assert!(!html.contains("<script"), "it runs something");
     assert_eq!(html.matches("<figure id=\"cxl-interleaving-").count(), 3);
-    // `report` renders the same page from the record, without running the study again.
+    // `report` renders the same page from the record alone.
     let again = path("again.html");
     interleaf(&["report", &record, "-o", &again]);
     assert_eq!(html, std::fs::read_to_string(&again).unwrap());
@@ -294,23 +294,23 @@ fn mrdimm() {
     let baseline = errors(&study, of("MLC maxima of the baseline"));
     assert!(baseline.2 == 5 && baseline.0 <= 0.012 && baseline.1 <= 0.022, "{baseline:?}");
 
-    // The published idle latency is a mean, which includes reads that a refresh delays. The mean is
-    // therefore compared here.
+    // The published idle latency is a mean, which includes reads that a refresh delays. So the
+    // simulated latency is also the mean.
     let idle = errors(&study, |row| text(row, "what").starts_with("idle latency"));
     assert!(idle.2 == 1 && idle.1 <= 0.241, "{idle:?}");
     let fitted = study["fitted_constants"].as_array().unwrap();
     let uncore = fitted.iter().find(|constant| constant.as_str().unwrap().starts_with("65 ns"));
     assert!(uncore.unwrap().as_str().unwrap().contains("median"), "{uncore:?}");
 
-    // The published report states gains of 38 to 41 %.
+    // The published gains are 38 to 41 %.
     let gains = errors(&study, of("figures 4 to 6"));
     assert!(gains.2 == 3 && gains.1 <= 0.005, "{gains:?}");
 
     let gen2 = errors(&study, of("Gen 2 (projected)"));
     assert!(gen2.2 == 2 && gen2.1 <= 0.01, "{gen2:?}");
 
-    // The speeds of applications are predicted from their runs on RDIMMs. The errors of 619.lbm_s
-    // and PageRank are not fully explained.
+    // The speeds of the applications are predicted from their runs on RDIMMs. The errors of
+    // 619.lbm_s and PageRank are only partly explained.
     let speeds = errors(&study, of("applications, speed"));
     assert!(speeds.2 == 11 && speeds.0 <= 0.0545 && speeds.1 <= 0.156, "{speeds:?}");
     let bound = |row: &Value| {
@@ -380,15 +380,15 @@ fn servers() {
     }
 }
 
-/// The slides of the NVRAM study compare cards without numbers, so a range of values represents
-/// each conclusion.
+/// The slides of the NVRAM study compare cards without numbers, so the test represents each of
+/// their conclusions by a range of values.
 #[test]
 fn nvram() {
     let study = study("nvram");
     let of = |section: &'static str| move |row: &Value| text(row, "section") == section;
 
-    // The slides say that the cards have the same performance, which a range of 3 % represents. But
-    // in random writes the simulated cards differ by 4 % at depths 1 to 4 and by 5.9 % at depth 16,
+    // The slides say that the cards have the same performance; a range of 3 % represents this. In
+    // random writes, the simulated cards differ by 4 % at depths 1 to 4 and by 5.9 % at depth 16,
     // because their memories differ.
     let throughput = errors(&study, of("throughput"));
     assert!(
@@ -415,9 +415,9 @@ fn nvram() {
     assert_eq!(study["figures"].as_array().unwrap().len(), 4);
 }
 
-/// The publication prints few numbers. Its words "about" and "above" are checked as ranges. The
-/// results of LU without tiles and of the quantum Fourier transform are not explained (their notes
-/// list the assumptions).
+/// The publication has few numbers. Its words "about" and "above" are checked as ranges. The
+/// results of LU without tiles and of the quantum Fourier transform are not explained: their notes
+/// list the assumptions.
 #[test]
 fn imdt() {
     let study = study("imdt");

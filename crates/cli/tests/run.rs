@@ -1,5 +1,5 @@
-//! `interleaf run` on the machine that runs the tests, without changing a kernel setting: all pages
-//! go to one node, which needs no weights. `crates/vm/tests/run.rs` tests several nodes.
+//! Tests of `interleaf run` on this machine, without a change of a kernel setting: all pages go to
+//! one node, which needs no weights. `crates/vm/tests/run.rs` tests several nodes.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -11,7 +11,7 @@ use std::{
     process::{Child, Command, Output, Stdio},
 };
 
-/// Returns the command `interleaf run` with `options`, which runs `words` with all pages on node 0.
+/// Returns the command `interleaf run` with `options`. It runs `words` with all pages on node 0.
 fn interleaf(options: &[&str], words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_interleaf"));
     command.args(["run", "--weights", "1", "--nodes", "0"]).args(options).arg("--").args(words);
@@ -23,8 +23,7 @@ fn run(options: &[&str], words: &[&str]) -> Output {
     interleaf(options, words).output().unwrap()
 }
 
-/// Starts a shell script under `interleaf run`. The script prints "there" when it is ready, and
-/// this function waits for the line.
+/// Starts a shell script under `interleaf run`, and waits until the script prints "there".
 fn started(script: &str) -> (Child, BufReader<std::process::ChildStdout>) {
     let mut command = interleaf(&["-q"], &["sh", "-c", script]);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
@@ -69,7 +68,7 @@ fn a_signal_is_passed_on_and_the_command_may_take_its_time() {
 
 #[test]
 fn every_signal_that_would_end_us_is_passed_on() {
-    // Signal 16 is SIGSTKFLT. The test gives its number, because some shells do not know its name.
+    // Signal 16 is SIGSTKFLT. It is given by its number, because some shells do not know its name.
     for signal in
         ["HUP", "QUIT", "ALRM", "USR1", "USR2", "VTALRM", "PROF", "XCPU", "XFSZ", "IO", "PWR", "16"]
     {
@@ -80,8 +79,8 @@ fn every_signal_that_would_end_us_is_passed_on() {
     }
 }
 
-/// The command gets exactly the signal dispositions with which `interleaf` was started. This
-/// includes SIGPIPE, which Rust's runtime ignores in `interleaf` itself.
+/// The command gets exactly the signal dispositions that `interleaf` had at its start. SIGPIPE too:
+/// in `interleaf` itself, Rust's runtime ignores it.
 #[test]
 fn ignored_signals_stay_ignored_for_the_command() {
     let masks = |ignored: &str, by: &[&str]| {
@@ -94,7 +93,7 @@ fn ignored_signals_stay_ignored_for_the_command() {
         assert!(output.status.success(), "{output:?}");
         let text = String::from_utf8(output.stdout).unwrap();
         let mask = |line: &str| u64::from_str_radix(line.split_whitespace().nth(1)?, 16).ok();
-        // Signals 32 to 34 are not compared. They belong to the C library, whose posix_spawn(3)
+        // Do not compare signals 32 to 34. They belong to the C library, whose posix_spawn(3)
         // ignores some of them in a child.
         text.lines().map(|line| mask(line).unwrap() & !(0b111 << 31)).collect::<Vec<_>>()
     };
@@ -110,8 +109,8 @@ fn ignored_signals_stay_ignored_for_the_command() {
     assert_eq!(seen.len(), 6, "each has a mask of its own");
 }
 
-/// `interleaf` is started with SIGHUP ignored, as under nohup. A hangup then neither ends
-/// `interleaf` nor reaches the command.
+/// `interleaf` is started with SIGHUP ignored, as under nohup. A SIGHUP must then neither end
+/// `interleaf` nor reach the command.
 #[test]
 fn a_signal_that_was_ignored_at_the_start_ends_nothing() {
     let script = "trap '' HUP; exec \"$0\" run -q --weights 1 --nodes 0 -- sh -c \
@@ -130,7 +129,7 @@ fn a_signal_that_was_ignored_at_the_start_ends_nothing() {
 
 #[test]
 fn the_status_is_known_with_sigchld_ignored() {
-    // The shell is bash, because dash does not pass an ignored SIGCHLD on to its children.
+    // The shell must be bash: dash does not pass an ignored SIGCHLD on to its children.
     let mut command = Command::new("bash");
     with_default_signals(&mut command);
     let script = "trap '' CHLD; exec \"$0\" run -q --weights 1 --nodes 0 -- sh -c 'exit 7'";
@@ -152,8 +151,8 @@ fn the_document_has_the_placed_bytes() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("run.json");
     let placed = |document: &Value| document["memory"]["placed_bytes"]["0"].as_u64().unwrap_or(0);
-    // `tail` keeps 64 MB in memory until the end of its input. On a busy machine this memory is
-    // filled late and sampled rarely, so the test is repeated with a longer run.
+    // `tail` keeps 64 MB in memory until its input ends. On a busy machine, the memory is filled
+    // late and sampled rarely, so the test is repeated with longer runs.
     let seen = [1, 10, 60].into_iter().find_map(|seconds| {
         let script = "(head -c 64000000 /dev/zero; sleep \"$0\") | tail -c 64000000 | wc -c";
         let words = ["sh", "-c", script, &seconds.to_string()];
@@ -168,8 +167,8 @@ fn the_document_has_the_placed_bytes() {
     assert_eq!(document["exit_code"], 0);
     assert_eq!(document["settings"], serde_json::json!([]));
     assert!(document["memory"]["escaped_share"].as_f64().unwrap() < 0.3, "{document}");
-    // The only pages that bypass the policy are pages of library files. Another process read them
-    // into the page cache before, under its own policy.
+    // The only pages that bypass the policy are those of library files. Another process read them
+    // into the page cache earlier, under its own policy.
     let escapes = document["memory"]["escapes"].as_array().unwrap();
     assert!(!escapes.is_empty(), "{document}");
     let of_files = |escape: &Value| escape["why"].as_str().unwrap().starts_with("of files");
@@ -210,8 +209,8 @@ fn pages_of_a_running_program_are_looked_at() {
     assert!(document["moved"]["after_bytes"]["0"].as_u64().unwrap() > 0, "{document}");
 }
 
-/// `tune --weights` runs the listed weights and the first tier alone, not the weights that `tune`
-/// would propose itself.
+/// `tune --weights` runs only the listed weights and the first tier alone, and not the weights that
+/// `tune` would choose itself.
 #[test]
 fn a_dry_search_among_listed_weights_lists_no_others() {
     let machine = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/machines/rivals");

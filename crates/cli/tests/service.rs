@@ -1,6 +1,6 @@
-//! The systemd unit has the settings that the daemon needs. If systemd is installed, it accepts the
-//! unit. The manifest for Kubernetes has a configuration that the daemon accepts, and the same
-//! rights as the unit.
+//! Tests of the files in `packaging/`. The systemd unit has the settings that the daemon needs, and
+//! systemd, if it is installed, accepts the unit. The manifest for Kubernetes has a configuration
+//! that the daemon accepts, and the same rights as the unit.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -13,8 +13,8 @@ use std::{
     process::Command,
 };
 
-/// Limit of the exposure level that `systemd-analyze security` computes, in tenths: from 0 for a
-/// hardened unit to 100 for an exposed unit.
+/// Maximum exposure of the unit, as `systemd-analyze security` computes it, in tenths: 0 is a
+/// hardened unit, and 100 an exposed one.
 const EXPOSURE_MAX: &str = "30";
 
 fn in_tree(path: &str) -> String {
@@ -26,8 +26,8 @@ fn unit() -> String {
     fs::read_to_string(in_tree("packaging/interleaf-balance.service")).unwrap()
 }
 
-/// For each page that the unit names as its documentation, `docs/operate.md` has a command that
-/// installs the page.
+/// The unit names pages as its documentation. For each of them, `docs/operate.md` must have a
+/// command that installs the page.
 #[test]
 fn the_documentation_that_the_unit_names_is_installed() {
     let operate = fs::read_to_string(in_tree("docs/operate.md")).unwrap();
@@ -50,7 +50,7 @@ fn the_alerts_fire_when_they_should() {
     );
     let tests = in_tree("packaging/interleaf-alerts-test.yml");
     promtool::finds_nothing_wrong(&["test", "rules", &tests], "");
-    // The documentation describes each alert, and each alert has a severity.
+    // Each alert has a severity, and the documentation describes each alert.
     let alerts = fs::read_to_string(in_tree("packaging/interleaf-alerts.yml")).unwrap();
     let operate = fs::read_to_string(in_tree("docs/operate.md")).unwrap();
     let names: Vec<&str> =
@@ -76,18 +76,17 @@ fn the_unit_has_the_settings_that_the_daemon_needs() {
     for line in lines {
         assert!(unit.lines().any(|it| it == line), "{line} is not in\n{unit}");
     }
-    // `WatchdogSec` is the time within which the daemon must send a keep-alive message. The daemon
-    // sends one at each sample. The longest sample interval is 60 s, and `WatchdogSec` must be
-    // longer than two of these intervals.
+    // The daemon must send a keep-alive message within the time `WatchdogSec`. It sends one at each
+    // sample, at least every 60 s. `WatchdogSec` must be longer than two such intervals.
     let watchdog = unit.lines().find_map(|line| line.strip_prefix("WatchdogSec="));
     assert!(watchdog.unwrap().parse::<u32>().unwrap() >= 150);
-    // With one of these settings, the daemon could not write kernel settings.
+    // Each of these settings would prevent the daemon from writing kernel settings.
     for line in ["ProtectKernelTunables=yes", "PrivateUsers=yes", "ProtectProc=invisible"] {
         assert!(!unit.lines().any(|it| it == line), "{line}");
     }
 }
 
-/// `systemd-analyze` accepts a copy of the unit that starts the built program.
+/// `systemd-analyze` must accept the unit. The checked copy starts the program of this build.
 #[test]
 fn systemd_understands_the_unit() {
     let folder = tempfile::tempdir().unwrap();
@@ -110,8 +109,8 @@ fn systemd_understands_the_unit() {
     assert!(rated.status.success(), "{}", String::from_utf8_lossy(&rated.stdout));
 }
 
-/// The manifest for Kubernetes has a configuration that the daemon accepts, and the same rights as
-/// the unit. Further checks, by `kubernetes-validate --strict` and `hadolint`, are manual
+/// The Kubernetes manifest must have a configuration that the daemon accepts, and the same rights
+/// as the unit. The checks by `kubernetes-validate --strict` and `hadolint` are manual
 /// (docs/install.md).
 #[test]
 fn the_manifest_for_kubernetes_is_like_the_unit() {

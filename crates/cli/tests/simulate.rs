@@ -1,6 +1,6 @@
-//! `simulate dimm`: rejected runs that are too short, the number of outstanding lines, and the
-//! power of memory in platform files. `simulate machine`: its warnings, and machines with several
-//! sockets.
+//! Tests of `simulate dimm`: rejection of runs that are too short, the number of outstanding lines,
+//! and the memory power in platform files. Tests of `simulate machine`: its warnings, and machines
+//! with several sockets.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -39,8 +39,8 @@ fn writes_alone_have_no_latency() {
     assert!(writes.contains(" - "), "{writes}");
 }
 
-/// Adds the path of each `null` in `value` to `found`. Only optional numbers may be `null`. Any
-/// other `null` stands for a NaN, which JSON cannot express.
+/// Adds the path of each `null` in `value` to `found`. A `null` that is not an optional number
+/// stands for a NaN, which JSON cannot express.
 fn nulls(value: &Value, path: &str, found: &mut Vec<String>) {
     match value {
         Value::Null => found.push(path.into()),
@@ -52,9 +52,9 @@ fn nulls(value: &Value, path: &str, found: &mut Vec<String>) {
     }
 }
 
-/// The module is in a user's file. The document of its simulation has the command of the run, and
-/// this command gives the same document again. With a single load, no line of power over bandwidth
-/// can be fitted, so `tier_power` is null.
+/// The module is in a user's file. The document of its simulation names the command of the run, and
+/// this command gives the same document again. A single load gives no line of power over bandwidth,
+/// so `tier_power` is null.
 #[test]
 fn the_command_of_a_users_module_names_its_file() {
     let folder = tempfile::tempdir().unwrap();
@@ -74,8 +74,8 @@ fn the_command_of_a_users_module_names_its_file() {
 }
 
 /// The measured runs of bwaves do not show whether memory limits its speed, so there is a warning.
-/// The measured runs of hpcg show that memory limits its speed: hpcg is faster with weights of 5:2
-/// (113 GFlop/s) than with all pages in DRAM (92 GFlop/s).
+/// Those of hpcg do: hpcg is faster with weights of 5:2 (113 GFlop/s) than with all pages in DRAM
+/// (92 GFlop/s), so there is no warning.
 #[test]
 fn a_workload_that_may_limit_itself_has_the_warning_of_predict() {
     let warning = |workload: &str| {
@@ -87,8 +87,8 @@ fn a_workload_that_may_limit_itself_has_the_warning_of_predict() {
     assert!(warning("bwaves") && !warning("hpcg"));
 }
 
-/// If the model does not reproduce the measured result of a demand, `predict`, `plan` and `simulate
-/// machine` have the same warning in their documents.
+/// If the model does not reproduce the measured result of a demand, the documents of `predict`,
+/// `plan` and `simulate machine` have the same warning.
 #[test]
 fn each_verb_with_a_forecast_warns_that_it_misses_runs() {
     let folder = tempfile::tempdir().unwrap();
@@ -148,7 +148,7 @@ fn too_few_requests_are_an_error_that_names_the_least() {
 }
 
 /// A simulation needs at least as many requests as arrive in a refresh interval, and at least as
-/// many as are outstanding. At a low load the second minimum is the higher one: 288 requests per
+/// many as are outstanding. At a low load, the second number is the larger one: 288 requests per
 /// channel.
 #[test]
 fn the_minimum_of_requests_depends_on_the_load() {
@@ -157,8 +157,8 @@ fn the_minimum_of_requests_depends_on_the_load() {
     assert!(!dimm(&[&args[..], &["--requests", "287"]].concat()).status.success());
 }
 
-/// The power, the bandwidth and the energy per bit of a point agree, although the sub-channels are
-/// measured for different spans of time, after a warm-up with another load.
+/// The power of a point is its bandwidth times its energy per bit. This holds although the
+/// sub-channels are measured for different spans of time, after a warm-up with another load.
 #[test]
 fn power_and_energy_of_a_point_agree() {
     let words = ["--device", "rdimm-6400-2r", "--channels", "2", "--requests", "40000"];
@@ -229,8 +229,8 @@ fn a_short_run_has_a_note_and_no_null_numbers() {
     }
 }
 
-/// In the document of a trace with a single request, only the offered load is null, and the latency
-/// if this request is a write.
+/// A trace with a single request has no offered load, so this number is null in its document. If
+/// the request is a write, the latency is null too. No other number is null.
 #[test]
 fn a_trace_of_one_request_has_no_null_numbers() {
     let folder = tempfile::tempdir().unwrap();
@@ -245,9 +245,9 @@ fn a_trace_of_one_request_has_no_null_numbers() {
     }
 }
 
-/// Without `--outstanding`, each channel has 288 outstanding lines, as documented, for every
-/// module. The document has the number of lines of all channels together. The command in the
-/// document has the option only if its value is not the default.
+/// Without `--outstanding`, each module has the documented default of 288 outstanding lines per
+/// channel. The document has the number for all channels together. Its command has the option only
+/// if the value is not the default.
 #[test]
 fn all_modules_have_the_same_default_of_outstanding_lines() {
     let run = |device: &str, more: &[&str]| {
@@ -265,8 +265,8 @@ fn all_modules_have_the_same_default_of_outstanding_lines() {
     assert!(more["command"].as_str().unwrap().contains(" --outstanding 480 "), "{more}");
 }
 
-/// The page has a figure for each socket. The figure shows the share of the socket's accesses that
-/// go to its DRAM over time, the target, and the best static weights of the socket.
+/// The page has a figure for each socket. It shows, over time, the share of the socket's accesses
+/// that go to its DRAM, the target, and the socket's best static weights.
 #[test]
 fn shares_on_two_sockets_are_drawn_per_socket() {
     let folder = tempfile::tempdir().unwrap();
@@ -305,9 +305,10 @@ fn shares_on_two_sockets_are_drawn_per_socket() {
     assert!(!html.contains("<figure id=\"-shares\">"), "a figure of both sockets");
 }
 
-/// The memory power in a platform file is a line over bandwidth, fitted to the simulation of its
-/// modules. The test simulates the modules, and compares the fitted line and the power at each
-/// load. The curves of some platforms are simulated, too: the test compares their maxima.
+/// The memory power in a platform file is a line over bandwidth that is fitted to the simulation of
+/// its modules. The test simulates the modules, and compares the fitted line, and the power at each
+/// load, with the file. The curves of some platforms are simulated, too: the test compares their
+/// maxima.
 #[test]
 fn platforms_match_their_simulated_modules() {
     let (mut sweeps, mut compared): (BTreeMap<&str, Value>, usize) = Default::default();
@@ -329,7 +330,7 @@ fn platforms_match_their_simulated_modules() {
             document[field].as_f64().unwrap_or_else(|| panic!("{platform}: {field}: {document}"))
         };
         let (static_w, pj) = (of(power, "static_w"), of(power, "energy_pj_per_bit"));
-        // All channels have the same load, so one channel is simulated and its power is multiplied.
+        // All channels have the same load. Simulate one of them, and multiply its power.
         let simulated = sweeps.entry(device).or_insert_with(|| {
             let one = ["--device", device, "--channels", "1", "--outstanding", outstanding];
             let sweep = ["--load", "sweep", "--mix", "R,W3,W5", "--requests", "150000"];

@@ -1,6 +1,6 @@
-//! Tests of `simulate --sweep`. The CSV file has the same bytes on any number of cores, and after
-//! an interruption at any point and a second run. The second run detects rows that were changed.
-//! The cases may name demand files and weights.
+//! Tests of `simulate --sweep`. The bytes of the CSV file do not depend on the number of cores, nor
+//! on an interruption after which the sweep is run again. The second run detects changed rows. The
+//! cases may name demand files and weights.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -15,8 +15,8 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// A sweep file with 16 cases: 8 of the workload `lbm`, with one row each in the output, and 8 of
-/// the scenario `pair`, with two rows each, one for each of its workloads.
+/// A sweep file with 16 cases: 8 cases of the workload `lbm`, with one row each in the output, and
+/// 8 cases of the scenario `pair`, with a row for each of its two workloads.
 const SWEEP: &str = r#"
 schema = "interleaf.sweep/1"
 duration = "30s"
@@ -46,7 +46,7 @@ threads = 16
 start = "10s"
 "#;
 
-/// A temporary folder with the sweep file and the scenario file.
+/// The temporary folder of a test, with the sweep file and the scenario file.
 struct Folder(TempDir);
 
 impl Folder {
@@ -69,8 +69,8 @@ impl Folder {
         self.simulated("machine", sweep, target, threads)
     }
 
-    /// Runs the sweep file `sweep` by `interleaf simulate KIND` on `threads` threads. The rows go
-    /// to `target`.
+    /// Runs the sweep file `sweep` with `interleaf simulate KIND` on `threads` threads. The rows go
+    /// to the file `target`.
     fn simulated(&self, kind: &str, sweep: &str, target: &str, threads: &str) -> Output {
         Command::new(env!("CARGO_BIN_EXE_interleaf"))
             .args(["simulate", kind, "--sweep", sweep, "-o", target])
@@ -80,7 +80,7 @@ impl Folder {
             .unwrap()
     }
 
-    /// Runs the whole sweep without an interruption, and returns the CSV file.
+    /// Runs the sweep without an interruption, and returns the content of the CSV file.
     fn whole(&self, threads: &str) -> Vec<u8> {
         let target = format!("whole-{threads}.csv");
         succeeded(&self.sweep(&target, threads));
@@ -103,12 +103,12 @@ fn cores_do_not_matter() {
     let [one, two] = ["1", "2"].map(|threads| folder.whole(threads));
     assert_eq!(String::from_utf8_lossy(&one), String::from_utf8_lossy(&two));
     assert!(one.starts_with(b"case,platform,"), "the header is the first line");
-    // The CSV file has the header, one row for each of the 8 cases of `lbm`, and two rows for each
-    // of the 8 cases of `pair`.
+    // The file has a header, a row for each of the 8 cases of `lbm`, and two rows for each of the 8
+    // cases of `pair`.
     assert_eq!(one.iter().filter(|byte| **byte == b'\n').count(), 1 + 8 + 2 * 8);
 }
 
-/// Returns the offset after each line feed, in order.
+/// Returns the offsets after the line feeds of `text`, in order.
 fn line_ends(text: &[u8]) -> Vec<usize> {
     (0..text.len()).filter(|at| text[*at] == b'\n').map(|at| at + 1).collect()
 }
@@ -151,8 +151,8 @@ fn rows_that_are_there_are_kept_in_any_order() {
     let whole = folder.whole("2");
     let text = String::from_utf8(whole.clone()).unwrap();
     let lines: Vec<&str> = text.split_inclusive('\n').collect();
-    // A sweep that is interrupted on several cores may leave rows out of order, with missing cases
-    // between them. Keep six rows of the whole file in such an order.
+    // A sweep that is interrupted on several cores may leave rows out of order, without the rows of
+    // some cases. Keep six rows of the complete file, out of order.
     let some: String = lines[..1].iter().chain(&lines[5..8]).chain(&lines[1..4]).copied().collect();
     let path = folder.path("some.csv");
     fs::write(&path, some).unwrap();
@@ -193,8 +193,8 @@ fn an_altered_row_is_found() {
         assert!(said.contains(&place), "{said}");
         assert_eq!(fs::read_to_string(&path).unwrap(), altered, "the file is not touched");
     }
-    // An editor or a spreadsheet may change the line endings, and begin the file with a byte order
-    // mark. The sweep accepts this, and restores the original bytes.
+    // An editor or a spreadsheet may change line endings, and put a byte order mark at the
+    // beginning. The sweep accepts such a file, and restores the original bytes.
     let crlf = whole.replace('\n', "\r\n");
     let texts = [crlf.clone(), crlf.replacen("\r\n", "\n", 1), format!("\u{feff}{crlf}")];
     for text in texts {
@@ -205,7 +205,8 @@ fn an_altered_row_is_found() {
 }
 
 impl Folder {
-    /// Starts a sweep of 8000 cases that writes to `rows.csv`. Waits until some rows are written.
+    /// Starts a sweep of 8000 cases that writes to `rows.csv`, and waits until some rows are
+    /// written.
     fn long(&self) -> Child {
         fs::write(self.path("long.toml"), SWEEP.replace("seeds = 2", "seeds = 1000")).unwrap();
         let mut sweep = Command::new(env!("CARGO_BIN_EXE_interleaf"));
@@ -219,8 +220,8 @@ impl Folder {
     }
 }
 
-/// Ends a sweep by SIGTERM. SIGINT would have no effect if a shell runs this test as a background
-/// job: the shell ignores SIGINT for its background jobs, and the sweep inherits this setting.
+/// Ends a sweep by SIGTERM. If a shell runs this test as a background job, the shell ignores SIGINT
+/// for it, and the sweep inherits this, so SIGINT would have no effect.
 fn terminated(sweep: Child) -> Output {
     rustix::process::kill_process(Pid::from_child(&sweep), Signal::TERM).unwrap();
     sweep.wait_with_output().unwrap()
@@ -238,8 +239,8 @@ fn a_signal_stops_a_sweep_and_tells_how_to_continue() {
     assert!(last.ends_with(end), "{said}");
 }
 
-/// A second sweep into the same file is rejected while the first one runs. The first sweep replaces
-/// the file at its end, so the rows of the second sweep would be lost.
+/// While a sweep runs, a second sweep into the same file is rejected: the first one replaces the
+/// file at its end, so the rows of the second one would be lost.
 #[test]
 fn a_file_has_the_rows_of_one_running_sweep() {
     let folder = Folder::new();
@@ -250,8 +251,8 @@ fn a_file_has_the_rows_of_one_running_sweep() {
     assert_eq!(second.status.code(), Some(2), "{said}");
     assert!(said.contains("rows.csv: another sweep that runs now"), "{said}");
     assert!(said.contains("wait until it ends, or name another file"), "{said}");
-    // When SIGTERM ended the first sweep, the kernel released its lock of the file, so another
-    // sweep can use the file.
+    // After SIGTERM has ended the first sweep, its lock of the file is released. Another sweep can
+    // use the file.
     fs::write(folder.path("rows.csv"), "").unwrap();
     succeeded(&folder.sweep("rows.csv", "2"));
 }
@@ -275,8 +276,8 @@ fn the_number_of_cases_is_printed_first_and_their_time() {
     assert!(said(&output).starts_with(&first), "{}", said(&output));
 }
 
-/// Each combination of the values of `tier.cxl.count` and `tier.dram.capacity` gives another
-/// platform, so each case has a platform of its own.
+/// Each combination of values of `tier.cxl.count` and `tier.dram.capacity` gives a different
+/// platform, so each case has its own platform.
 #[test]
 fn a_sweep_has_parameters_of_tiers() {
     let folder = Folder::new();
@@ -318,8 +319,8 @@ weights = ["3:1"]
     }
 }
 
-/// If a sweep file has no duration and no seed, both come from the scenario. A duration and a seed
-/// in the sweep file override those of the scenario.
+/// Without a duration and a seed in the sweep file, those of the scenario are used. Those of the
+/// sweep file override them.
 #[test]
 fn a_sweep_takes_duration_and_seed_of_its_scenario() {
     let folder = Folder::new();
@@ -332,7 +333,7 @@ fn a_sweep_takes_duration_and_seed_of_its_scenario() {
         let target = format!("{name}.csv");
         succeeded(&folder.run(name, &target, "2"));
         let text = fs::read_to_string(folder.path(&target)).unwrap();
-        // The last two columns are fingerprints, which differ between sweep files.
+        // The last two columns are fingerprints of the sweep file, which differ.
         let results = |row: &str| row.rsplitn(3, ',').last().unwrap().to_string();
         text.lines().map(results).collect::<Vec<String>>()
     };
@@ -374,15 +375,15 @@ fn a_sweep_has_demand_files_and_static_weights() {
     assert_eq!(rows[0], ["own", "static", "1:0", "100:0"]);
     assert_eq!(rows[1], ["own", "static", "3:1", "75:25"]);
     assert_eq!(rows[2][..3], ["own", "hotcold", ""]);
-    // The fingerprint of the sweep covers the content of the demand file. With a changed demand
-    // file, the rows of the earlier sweep are therefore rejected.
+    // The sweep's fingerprint covers the content of the demand file. With a changed demand file,
+    // the earlier rows are rejected.
     let changed = renamed.replacen("name = \"own\"", "name = \"other\"", 1);
     fs::write(folder.path("own.toml"), changed).unwrap();
     assert_eq!(folder.run("own-sweep.toml", "own.csv", "2").status.code(), Some(2));
 }
 
-/// `simulate --report`, and `interleaf report` with the CSV file, make the same page except for its
-/// title.
+/// `simulate --report`, and `interleaf report` of the CSV file, create the same page, except for
+/// its title.
 #[test]
 fn a_sweep_has_a_page() {
     let folder = Folder::new();
@@ -421,8 +422,8 @@ fn a_record_of_something_else_is_not_touched() {
     }
 }
 
-/// A sweep file with two modules (one built in, one in a file), two mixes, and the offered loads of
-/// `sweep`. A case has a row for each offered load.
+/// A sweep file with two modules (a built-in one, and one in a file), two mixes, and the offered
+/// loads of `sweep`. A case has a row for each offered load.
 const MODULES: &str = r#"
 schema = "interleaf.sweep.dimm/1"
 device = ["rdimm-6400-2r", "own.toml"]
@@ -468,7 +469,7 @@ fn a_sweep_of_modules_is_completed_and_has_a_page() {
     let [r, w2] = ["R", "W2"].map(|mix| ("rdimm-6400-2r", mix));
     let [own_r, own_w2] = ["R", "W2"].map(|mix| ("own.toml", mix));
     assert_eq!(last, [r, r, w2, w2, own_r, own_r, own_w2, own_w2]);
-    // A row has the figures of `simulate dimm` with the same options.
+    // A row has the same figures as `simulate dimm` with the same options.
     let words = ["simulate", "dimm", "--device", "own.toml", "--channels", "1", "--mix", "W2"];
     let words = [&words[..], &["--requests", "5000", "--seed", "2", "--json"]].concat();
     let output = Command::new(env!("CARGO_BIN_EXE_interleaf"))
@@ -483,8 +484,8 @@ fn a_sweep_of_modules_is_completed_and_has_a_page() {
     assert_eq!(row["bandwidth_gbps"], point["bandwidth_gbps"].to_string());
     assert_eq!(row["latency_mean_ns"], point["latency_ns"]["mean"].to_string());
     assert_eq!(row["energy_pj_per_bit"], point["energy_pj_per_bit"].to_string());
-    // The fingerprint of the sweep covers the file of the module. With a changed module, the rows
-    // of the earlier sweep are therefore rejected, and kept in the file.
+    // The sweep's fingerprint covers the file of the module. With a changed module, the earlier
+    // rows are rejected, and stay in the file.
     fs::write(folder.path("own.toml"), MODULE.replace("ranks = 1", "ranks = 4")).unwrap();
     let output = folder.simulated("dimm", "modules.toml", "whole.csv", "2");
     assert_eq!(output.status.code(), Some(2));

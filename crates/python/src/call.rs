@@ -1,9 +1,10 @@
-//! Runs computations without the GIL. Ctrl-C ends a computation, and a panic becomes an exception.
+//! Runs computations without the GIL. Ctrl-C ends a computation, and a panic becomes a Python
+//! exception.
 //!
-//! Python runs signal handlers only on its main thread, and only while the main thread holds the
-//! GIL. A long computation therefore runs on a separate thread. The caller waits for the result,
-//! and takes the GIL twenty times a second to run signal handlers and to report progress. If a
-//! handler raises an exception, the caller sets a flag and returns at once. The computation checks
+//! Python runs signal handlers only on its main thread, and only while that thread holds the GIL.
+//! So a long computation runs on a separate thread. The calling thread waits for the result, and
+//! takes the GIL twenty times a second to run signal handlers and to report progress. If a handler
+//! raises an exception, the calling thread sets a flag and returns at once. The computation sees
 //! the flag at its next step, and ends.
 
 use crate::error;
@@ -23,11 +24,11 @@ use std::{
     time::Duration,
 };
 
-/// Interval at which the calling thread runs Python's signal handlers.
+/// Interval at which the calling thread takes the GIL to run Python's signal handlers.
 pub(crate) const SIGNAL_CHECK: Duration = Duration::from_millis(50);
 
-/// State that a computation shares with its caller: the progress of the computation, and a flag by
-/// which the caller stops it.
+/// The state that a computation shares with its caller: the progress, and a flag by which the
+/// caller stops the computation.
 #[derive(Debug, Default)]
 pub(crate) struct Steps {
     stop: AtomicBool,
@@ -61,8 +62,8 @@ impl Progress for Steps {
 }
 
 impl Steps {
-    /// Calls `callback` with the number of done steps, the number of all steps, and the name of the
-    /// task.
+    /// Calls `callback` with the number of completed steps, the number of all steps, and the name
+    /// of the task.
     pub(crate) fn report(&self, py: Python<'_>, callback: Option<&Py<PyAny>>) -> PyResult<()> {
         let Some(callback) = callback else { return Ok(()) };
         let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).clone();
@@ -71,9 +72,9 @@ impl Steps {
     }
 }
 
-/// Runs `compute`, which takes at most milliseconds, without the GIL; the calling thread waits.
-/// `compute` runs in the thread pool of this process. Rayon's global pool is not used: in a forked
-/// child it would wait forever, because its threads do not exist in the child.
+/// Runs `compute`, which takes at most milliseconds, without the GIL, while the calling thread
+/// waits. `compute` runs in this process's own thread pool, and not in rayon's global pool: the
+/// threads of the global pool do not exist in a forked child, which would wait for them forever.
 pub(crate) fn short<T: Send>(
     py: Python<'_>,
     compute: impl FnOnce() -> Result<T, Failure> + Send,
@@ -86,9 +87,9 @@ pub(crate) fn short<T: Send>(
     }
 }
 
-/// Runs `compute` on a separate thread. Every [`SIGNAL_CHECK`] and at the end, calls `callback`
-/// with the number of done steps, the number of all steps and the name of the task. Returns early
-/// if a signal handler or `callback` raises.
+/// Runs `compute` on a separate thread. Every [`SIGNAL_CHECK`], and at the end, calls `callback`
+/// with the number of completed steps, the number of all steps and the name of the task. If a
+/// signal handler or `callback` raises an exception, returns early with it.
 pub(crate) fn long<T: Send + 'static>(
     py: Python<'_>,
     callback: Option<Py<PyAny>>,
@@ -97,8 +98,7 @@ pub(crate) fn long<T: Send + 'static>(
     part(py, &Arc::default(), callback.as_ref(), compute)
 }
 
-/// Like [`long`], for one part of a computation. All parts share `steps`, the progress of the
-/// computation.
+/// Like [`long`], for one part of a computation. All parts report their progress in `steps`.
 pub(crate) fn part<T: Send + 'static>(
     py: Python<'_>,
     steps: &Arc<Steps>,
@@ -110,8 +110,7 @@ pub(crate) fn part<T: Send + 'static>(
     let own = Arc::clone(steps);
     let work = move || {
         let done = catch_unwind(AssertUnwindSafe(|| pool.install(|| compute(&own))));
-        // If the caller has already returned because of a signal, `send` fails, and the result is
-        // dropped.
+        // If the calling thread has returned early, `send` fails, and the result is dropped.
         let _ = sender.send(done);
     };
     let spawned = thread::Builder::new().name("interleaf".into()).spawn(work);
@@ -137,8 +136,8 @@ pub(crate) fn part<T: Send + 'static>(
     }
 }
 
-/// Returns the thread pool of this process, and creates it at the first call. A forked child has
-/// none of its parent's threads, so each process has its own pool.
+/// Returns the thread pool of this process. The first call creates it. A forked child does not have
+/// its parent's threads, so each process has a pool of its own.
 fn pool() -> PyResult<Arc<ThreadPool>> {
     static POOLS: Mutex<BTreeMap<u32, Arc<ThreadPool>>> = Mutex::new(BTreeMap::new());
     let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -149,8 +148,8 @@ fn pool() -> PyResult<Arc<ThreadPool>> {
     let built = ThreadPoolBuilder::new().thread_name(|at| format!("interleaf-{at}")).build();
     let pool = built.map_err(|why| PyRuntimeError::new_err(format!("no threads: {why}")))?;
     let pool = Arc::new(pool);
-    // The pools of ancestor processes have no threads in this process. They are kept, because
-    // dropping a pool would wait for its threads.
+    // Keep the pools of ancestor processes: they have no threads in this process, and dropping a
+    // pool would wait for its threads.
     pools.insert(process, Arc::clone(&pool));
     Ok(pool)
 }

@@ -3,10 +3,10 @@
 use interleaf_console::Failure;
 use pyo3::{exceptions::PyRuntimeError, prelude::*};
 
-/// The Python module in which the exception classes are defined.
+/// The Python module that defines the exception classes.
 const MODULE: &str = "interleaf._errors";
 
-/// Converts a failure to the Python exception `interleaf.InputError`, with the hint of the failure.
+/// Converts a failure, with its hint, to the Python exception `interleaf.InputError`.
 pub(crate) fn exception(py: Python<'_>, failure: Failure) -> PyErr {
     let (problem, hint) = match failure {
         Failure::Error { problem, hint } => (problem, hint),
@@ -19,7 +19,7 @@ pub(crate) fn exception(py: Python<'_>, failure: Failure) -> PyErr {
     }
 }
 
-/// Returns the Python exception for a panic, which is a defect of this library.
+/// Returns the Python exception for a panic. A panic is a defect of this library.
 pub(crate) fn defect(panic: &(dyn core::any::Any + Send)) -> PyErr {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());

@@ -1,10 +1,10 @@
 //! The native module `interleaf._core` of the Python package.
 //!
 //! The module parses options, runs the jobs of `interleaf_job`, and returns records as JSON texts,
-//! with the same bytes that the command prints. The typed classes of the package
-//! (`python/interleaf`) read these texts. Objects of this module are immutable. Computations
-//! release the GIL. A long computation runs on a separate thread, while the calling thread waits
-//! for it and for signals ([`call`]).
+//! with the same bytes that the command prints. The package's typed classes (`python/interleaf`)
+//! parse these texts. Objects of this module are immutable. Computations release the GIL. A long
+//! computation runs on a separate thread, while the calling thread waits for the result and for
+//! signals ([`call`]).
 
 mod call;
 mod error;

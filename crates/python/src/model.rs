@@ -1,7 +1,7 @@
 //! Platforms, demands, curves, mixes and weights for the Python package.
 //!
-//! A platform and a demand keep the texts from which they were parsed. Two platforms, or two
-//! demands, are equal if their texts are equal. They are pickled as these texts.
+//! A platform or a demand keeps the texts that it was parsed from. Two of them are equal if their
+//! texts are equal, and they are pickled as their texts.
 
 use crate::{call, error::exception};
 use interleaf_catalog::{DemandSource, PlatformSource};
@@ -21,10 +21,11 @@ use std::{collections::BTreeMap, path::Path, sync::Arc};
 /// The points of a curve, as pairs of (bandwidth in GB/s, latency in ns).
 type Points = Vec<(f64, f64)>;
 
-/// The texts of a platform: (label, TOML text, CSV text of each file of curves by its path).
+/// The texts of a platform, as (label, TOML text, map from the path of each file of curves to its
+/// CSV text).
 type PlatformTexts = (String, String, BTreeMap<String, String>);
 
-/// A platform, parsed from its texts.
+/// A platform, with the texts that it was parsed from.
 #[pyclass(frozen, name = "PlatformHandle", module = "interleaf._core")]
 pub(crate) struct PlatformHandle {
     pub(crate) platform: Arc<Platform>,
@@ -40,8 +41,8 @@ impl PlatformHandle {
         Ok(Self { platform: Arc::new(platform), source })
     }
 
-    /// Parses the platform with the TOML text `text`. `curves` has the CSV text of each file of
-    /// curves by its path. Errors name the platform `label`.
+    /// Parses a platform from the TOML text `text`. `curves` maps the path of each file of curves
+    /// to its CSV text. Errors call the platform `label`.
     #[staticmethod]
     fn parse(
         py: Python<'_>,
@@ -54,7 +55,7 @@ impl PlatformHandle {
         Ok(Self { platform: Arc::new(platform), source })
     }
 
-    /// The texts from which the platform was parsed.
+    /// Returns the texts that the platform was parsed from.
     fn texts(&self) -> PlatformTexts {
         let PlatformSource { label, text, curves } = self.source.clone();
         (label, text, curves)
@@ -68,13 +69,13 @@ impl PlatformHandle {
         (name, cpu.cores, cpu.outstanding_lines_per_core, source)
     }
 
-    /// Returns (name, kind, capacity in bytes) of each tier.
+    /// Returns (name, kind, capacity in bytes) for each tier.
     fn tiers(&self) -> Vec<(String, String, u64)> {
         let tiers = self.platform.tiers.iter();
         tiers.map(|it| (it.name.clone(), it.kind.to_string(), it.capacity.get())).collect()
     }
 
-    /// Returns (domain, mix, points, provenance) of each curve of the tier with the index `tier`.
+    /// Returns (domain, mix, points, provenance) for each curve of the tier with the index `tier`.
     fn curves(&self, tier: usize) -> Vec<(Option<String>, String, Points, String)> {
         let Some(tier) = self.platform.tiers.get(tier) else { return vec![] };
         let curve = |it: &interleaf_model::tier::MixCurve| {
@@ -87,7 +88,7 @@ impl PlatformHandle {
     }
 }
 
-/// A demand, parsed from its text.
+/// A demand, with the text that it was parsed from.
 #[pyclass(frozen, name = "DemandHandle", module = "interleaf._core")]
 pub(crate) struct DemandHandle {
     pub(crate) demand: Arc<Demand>,
@@ -108,18 +109,19 @@ impl DemandHandle {
         Self::new(py, || interleaf_catalog::demand_source(Path::new(&path)))
     }
 
-    /// Parses the demand with the TOML text `text`. Errors name the demand `label`.
+    /// Parses a demand from the TOML text `text`. Errors call the demand `label`.
     #[staticmethod]
     fn parse(py: Python<'_>, label: String, text: String) -> PyResult<Self> {
         Self::new(py, || Ok(DemandSource { label, text }))
     }
 
-    /// Returns the label of the demand, and the text from which it was parsed.
+    /// Returns the label of the demand, and the text that it was parsed from.
     fn texts(&self) -> (String, String) {
         (self.source.label.clone(), self.source.text.clone())
     }
 
-    /// Returns (name, mix, number of threads of the largest run, footprint in bytes if known).
+    /// Returns (name, mix, number of threads of the largest run, footprint in bytes if it is
+    /// known).
     fn head(&self) -> (String, String, u32, Option<u64>) {
         let demand = &self.demand;
         let footprint = demand.footprint.map(|bytes| bytes.get());
@@ -141,15 +143,15 @@ impl DemandHandle {
     }
 }
 
-/// Returns the idle latency (ns) and the maximum bandwidth (GB/s) of the curve through `points`.
+/// Returns the idle latency, ns, and the maximum bandwidth, GB/s, of the curve through `points`.
 #[pyfunction]
 fn curve_limits(py: Python<'_>, points: Points) -> PyResult<(f64, f64)> {
     let curve = curve(py, points)?;
     Ok((curve.idle_latency_ns(), curve.max_bandwidth_gbps()))
 }
 
-/// Returns a pair of (bandwidth in GB/s, latency in ns) on the curve through `points`, for each
-/// number of bytes in flight in `in_flight_bytes`.
+/// Returns points of the curve through `points`, as pairs of (bandwidth in GB/s, latency in ns):
+/// the point with each number of bytes in flight in `in_flight_bytes`.
 #[pyfunction]
 fn curve_at(py: Python<'_>, points: Points, in_flight_bytes: Vec<f64>) -> PyResult<Points> {
     let curve = curve(py, points)?;
@@ -180,7 +182,7 @@ fn mix(py: Python<'_>, text: &str) -> PyResult<(String, f64, bool, bool)> {
     Ok((mix.to_string(), mix.read_share(), mix.nontemporal(), mix.random()))
 }
 
-/// Parses weights in a text such as `3:1`.
+/// Parses weights from a text such as `3:1`.
 #[pyfunction]
 fn weights(py: Python<'_>, text: &str) -> PyResult<Vec<u16>> {
     let weights: Weights = option::weights(text)
@@ -188,7 +190,7 @@ fn weights(py: Python<'_>, text: &str) -> PyResult<Vec<u16>> {
     Ok(weights.as_slice().to_vec())
 }
 
-/// Returns the names of all built-in objects of a kind: "platforms", "workloads", "scenarios",
+/// Returns the names of the built-in objects of a kind: "platforms", "workloads", "scenarios",
 /// "cards", "devices" (memory modules) or "studies".
 #[pyfunction]
 fn names(kind: &str) -> Vec<String> {

@@ -1,14 +1,13 @@
-//! The options of a call from Python: texts by the name of the option, which are parsed as on the
-//! command line.
+//! The options of a call from Python. They are texts, which are parsed as on the command line.
 
 use interleaf_console::Failure;
 use std::{collections::BTreeMap, fmt::Display, str::FromStr};
 
-/// The options that are set in a call: the text of each, by its name.
+/// A map from the name of each option that a call sets to its text.
 pub(crate) type Texts = BTreeMap<String, String>;
 
-/// Parses the option `name` by `parse`; `None` if the option is not set. An error of `parse` has
-/// the form `PROBLEM: write ALLOWED`, of which `ALLOWED` becomes the hint.
+/// Parses the option `name` with `parse`. Returns `None` if the call does not set it. An error of
+/// `parse` has the form `PROBLEM: write ALLOWED`; the hint becomes `write ALLOWED`.
 pub(crate) fn parsed<T, E: Display>(
     texts: &Texts,
     name: &str,
@@ -18,7 +17,7 @@ pub(crate) fn parsed<T, E: Display>(
     parse(text).map(Some).map_err(|why| refused(name, text, &why.to_string()))
 }
 
-/// Returns the error of the option `name`, whose value `text` was rejected for the reason `why`.
+/// Returns the error that `text` was rejected as the value of the option `name`, because of `why`.
 pub(crate) fn refused(name: &str, text: &str, why: &str) -> Failure {
     let (problem, hint) = match why.rfind(": write ") {
         Some(at) => (&why[..at], why[at + 2..].to_string()),
@@ -27,7 +26,7 @@ pub(crate) fn refused(name: &str, text: &str, why: &str) -> Failure {
     Failure::new(format!("{name} = \"{text}\": {problem}"), hint)
 }
 
-/// Returns a function that parses a whole number from `least` to `most`.
+/// Returns a function that parses an integer from `least` to `most`.
 pub(crate) fn whole<T: FromStr + PartialOrd + Display>(
     least: T,
     most: T,

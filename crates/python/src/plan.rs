@@ -13,7 +13,7 @@ use interleaf_record::plan::Goal;
 use pyo3::prelude::*;
 use std::path::Path;
 
-/// Pairs of (name of a goal in the option `goal`, goal).
+/// Pairs of (text of the option `goal`, goal).
 const GOALS: [(&str, Goal); 4] = [
     ("value", Goal::Value),
     ("speed", Goal::Speed),

@@ -1,8 +1,8 @@
-//! Policies written in Python, for the simulated machine.
+//! Policies that are written in Python, for the simulated machine.
 //!
-//! The Python package wraps the user's policy object in an adapter (`interleaf._policy.Adapter`).
-//! The adapter gets plain values, and returns shares, whether the decision is a step, and a reason.
-//! If the adapter raises an exception, the simulation ends, and the call that started the
+//! The Python package wraps the user's policy in an adapter (`interleaf._policy.Adapter`). The
+//! adapter receives plain values. It returns the shares, whether the decision is a step, and a
+//! reason. If the adapter raises an exception, the simulation ends, and the call that started the
 //! simulation raises this exception.
 
 use crate::call::{self, SIGNAL_CHECK, Steps};
@@ -18,11 +18,11 @@ use std::{
     time::Instant,
 };
 
-/// The progress of a simulation with policies in Python, and the first exception that a policy, a
-/// signal handler or the caller's progress function raised. An exception stops the simulation.
+/// The progress of a simulation with policies in Python, and the exception that ends it: the first
+/// one that a policy, a signal handler or the caller's progress function raises.
 ///
-/// The simulation runs on the thread of the caller. Therefore the simulation itself checks for
-/// signals and reports progress, at its first step after each [`SIGNAL_CHECK`].
+/// The simulation runs on the calling thread. So it checks for signals and reports progress itself,
+/// at its first step after each [`SIGNAL_CHECK`].
 #[derive(Clone)]
 pub(crate) struct Watch(Arc<Watched>);
 
@@ -43,9 +43,9 @@ impl Watch {
         }))
     }
 
-    /// Runs `compute`, a part of the simulation that does not call a Python policy, on a separate
-    /// thread, as [`call::long`] does. Returns `None` if `compute` failed or was interrupted. The
-    /// exception is kept, and `end` returns it.
+    /// Runs `compute`, a part of the simulation that calls no policy in Python, on a separate
+    /// thread, as [`call::long`] does. If it fails or is interrupted, returns `None`, and keeps the
+    /// exception for `end`.
     pub(crate) fn part<T: Send + 'static>(
         &self,
         compute: impl FnOnce() -> Result<T, Failure> + Send + 'static,
@@ -55,8 +55,7 @@ impl Watch {
         done.map_err(|why| self.raise(why)).ok()
     }
 
-    /// Reports the progress for the last time. If an exception was kept, returns the exception
-    /// instead.
+    /// Reports the progress for the last time, or returns the exception that was kept.
     pub(crate) fn end(&self, py: Python<'_>) -> PyResult<()> {
         let raised = self.0.raised.lock().unwrap_or_else(PoisonError::into_inner).take();
         raised.map_or_else(|| self.0.steps.report(py, self.0.callback.as_ref()), Err)
@@ -66,8 +65,8 @@ impl Watch {
         self.0.raised.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(why);
     }
 
-    /// True if the last check for signals was at least [`SIGNAL_CHECK`] ago. The time of the last
-    /// check is then set to now, because the caller of this method checks next.
+    /// True if the last check for signals was at least [`SIGNAL_CHECK`] ago. The caller must check
+    /// then: this method sets the time of the last check to now.
     fn is_due(&self) -> bool {
         let mut checked = self.0.checked.lock().unwrap_or_else(PoisonError::into_inner);
         let is_due = checked.elapsed() >= SIGNAL_CHECK;
@@ -109,7 +108,7 @@ impl Progress for Watch {
     }
 }
 
-/// A policy written in Python, which decides for a single domain.
+/// A policy that is written in Python, for one domain.
 pub(crate) struct PythonPolicy {
     adapter: Option<Py<PyAny>>,
     start: Vec<f64>,
@@ -117,9 +116,9 @@ pub(crate) struct PythonPolicy {
 }
 
 impl PythonPolicy {
-    /// Creates the policy of the domain with the index `domain` by calling `factory(domain,
-    /// tiers)`. If the call raises, `watch` gets the exception, and the policy begins with all
-    /// pages on the first tier and never decides.
+    /// Creates the policy of the domain with the index `domain`, by a call of `factory` with the
+    /// domain and its tiers. If the call raises an exception, `watch` keeps it. The policy then
+    /// begins with all pages on the first tier, and never decides.
     pub(crate) fn new(
         factory: &Py<PyAny>,
         watch: &Watch,

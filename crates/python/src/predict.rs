@@ -1,4 +1,4 @@
-//! Predictions: one prediction as a record, or predictions for many weights as columns of numbers.
+//! Predictions: for one record, or for many choices of weights as columns of numbers.
 
 use crate::{
     call,
@@ -17,11 +17,11 @@ use interleaf_model::{
 use pyo3::{prelude::*, types::PyBytes};
 use std::sync::Arc;
 
-/// Maximum number of weights that are predicted without checks for signals. The prediction for each
-/// takes tens of microseconds.
+/// Maximum number of choices of weights that are predicted without checks for signals. Each
+/// prediction takes tens of microseconds.
 const SHORT_MAX: usize = 16;
 
-/// The parsed options of a prediction.
+/// The options of a prediction, parsed.
 struct Request {
     platform: Arc<Platform>,
     demand: Option<Arc<Demand>>,
@@ -69,7 +69,7 @@ impl Request {
         Ok(interleaf_record::json(&self.job()?.run(progress)?))
     }
 
-    /// True if the prediction takes at most milliseconds.
+    /// True if the prediction takes milliseconds at most.
     fn is_short(&self) -> bool {
         let few =
             matches!(&self.weights, Some(WeightsChoice::List(list)) if list.len() <= SHORT_MAX);
@@ -77,7 +77,7 @@ impl Request {
     }
 }
 
-/// Predicts, and returns the JSON text of the record (`interleaf.predict/1`).
+/// Predicts, and returns the record as JSON text (`interleaf.predict/1`).
 #[pyfunction]
 #[pyo3(signature = (platform, demand, texts, progress=None))]
 fn predict(
@@ -95,15 +95,15 @@ fn predict(
     call::long(py, progress, move |steps| request.json(steps))
 }
 
-/// Number of values in a row, without the values of each tier.
+/// Number of values in a row of `predict_rows`. The values of each tier do not count.
 const SCALARS: usize = 10;
 
-/// Predicts the results of each choice of weights, without rounding. `weights` has, for each
-/// choice, a byte for the weight of each tier. Returns two byte strings: the rows of all choices as
+/// Predicts the results of many choices of weights, without rounding. In `weights`, each choice has
+/// one byte per tier, the tier's weight. Returns two byte strings: the rows of all choices as
 /// float64 values, and a byte of flags for each row. A row has the bandwidth (mean, low, high), the
 /// latency, the speed-up (mean, low, high), the result (mean, low, high; NaN for a mix), the
-/// bandwidth of each tier, and the latency of each tier. Flag 1 is set if the pages fit, flag 2 if
-/// the row is extrapolated.
+/// bandwidth of each tier, and the latency of each tier. Flag 1 is set if the pages fit, and flag 2
+/// if the row is extrapolated.
 #[pyfunction]
 #[pyo3(signature = (platform, demand, texts, weights, progress=None))]
 fn predict_rows<'py>(

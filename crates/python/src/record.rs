@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use std::path::Path;
 
 /// Reads and checks the record in the file `path`. Returns (schema, JSON text). The output of Intel
-/// MLC and the curves of Mess are converted to measurements.
+/// MLC and the curves of Mess are converted to a measurement.
 #[pyfunction]
 fn read_record(py: Python<'_>, path: String) -> PyResult<(String, String)> {
     call::short(py, || {
@@ -17,7 +17,7 @@ fn read_record(py: Python<'_>, path: String) -> PyResult<(String, String)> {
     })
 }
 
-/// Checks the JSON text of a record. Returns (schema, JSON text in the form that Interleaf writes).
+/// Checks the JSON text of a record. Returns (schema, JSON text as Interleaf writes it).
 #[pyfunction]
 fn parse_record(py: Python<'_>, name: String, text: String) -> PyResult<(String, String)> {
     call::short(py, || checked(&name, &text))
@@ -45,25 +45,25 @@ fn parsed(name: &str, text: &str) -> Result<Document, Failure> {
     interleaf_record::read(name, text).map_err(of_record)
 }
 
-/// The content of a sweep file: (the simulation that runs its cases, `machine` or `dimm`; the
-/// arguments in the file).
+/// The content of a sweep file, as (name of the simulation that runs its cases, `machine` or
+/// `dimm`; the arguments in the file).
 type Arguments = (&'static str, Vec<interleaf_job::sweep::Argument>);
 
 /// Reads a sweep file. Returns the name of the simulation that runs its cases, and the arguments in
-/// the file, each with its values as texts in the order of the cases.
+/// the file. An argument has its values as texts, in the order of the cases.
 #[pyfunction]
 fn read_sweep(py: Python<'_>, path: String) -> PyResult<Arguments> {
     call::short(py, || interleaf_job::sweep::arguments(Path::new(&path)))
 }
 
-/// Returns the figures of the record with the JSON text `text`, as JSON.
+/// Returns, as JSON, the figures of the record with the JSON text `text`.
 #[pyfunction]
 fn figures(py: Python<'_>, text: String) -> PyResult<String> {
     call::short(py, || Ok(interleaf_record::json_line(&parsed("record", &text)?.figures())))
 }
 
-/// Returns pairs of (caption, SVG picture) of the figures of a record. Figures without points are
-/// left out.
+/// Returns the figures of a record as pairs of (caption, SVG picture). Leaves out figures without
+/// points.
 #[pyfunction]
 fn pictures(py: Python<'_>, text: String) -> PyResult<Vec<(String, String)>> {
     call::short(py, || {
@@ -76,13 +76,13 @@ fn pictures(py: Python<'_>, text: String) -> PyResult<Vec<(String, String)>> {
     })
 }
 
-/// Returns the page of a record: a single HTML file that works offline.
+/// Returns a record as an HTML page: a single file that works offline.
 #[pyfunction]
 fn page(py: Python<'_>, text: String) -> PyResult<String> {
     call::short(py, || Ok(interleaf_report::html::page(&parsed("record", &text)?)))
 }
 
-/// Reproduces the study `study`, or all studies ("all"), and returns the JSON text of the record
+/// Reproduces the study `study`, or "all" studies. Returns the record as JSON text
 /// (`interleaf.reproduce/1`).
 #[pyfunction]
 #[pyo3(signature = (study, progress=None))]

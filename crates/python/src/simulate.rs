@@ -1,5 +1,4 @@
-//! Simulations of machines, memory modules and cards. Each function returns the JSON text of a
-//! record.
+//! Simulations of machines, memory modules and cards. Each function returns a record as JSON text.
 
 use crate::{
     call,
@@ -49,8 +48,8 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
-/// The options of fio that the simulation of a card accepts, by their names in job files. In
-/// Python, `randseed` is called `seed`, as in the other simulations.
+/// The options of fio that a simulation of cards accepts, by their names in job files. In Python,
+/// `randseed` is called `seed`, as in the other simulations.
 const FIO_WORDS: [&str; 11] = [
     "rw",
     "bs",
@@ -83,9 +82,8 @@ fn simulate_machine(
     })
 }
 
-/// Like `simulate_machine`, but with policies of the caller: `factory(domain, tiers)` creates the
-/// policy of each domain. The simulation runs on the calling thread, because the policies are in
-/// Python.
+/// Like `simulate_machine`, but with policies of the caller in Python: `factory(domain, tiers)`
+/// creates the policy of a domain. Therefore the simulation runs on the calling thread.
 #[pyfunction]
 #[pyo3(signature = (platform, demand, texts, name, factory, progress=None))]
 fn simulate_policy(
@@ -120,19 +118,17 @@ fn simulate_policy(
     }
 }
 
-/// Number of scenarios whose best static weights are cached. It is enough for a sweep, which has
-/// few scenarios, each with many policies and seeds.
+/// Number of scenarios whose best static weights are cached. It suffices for a sweep, which has few
+/// scenarios with many policies and seeds each.
 const KEPT: usize = 32;
 
-/// The cache of best static weights, as pairs of (key of a scenario and duration, weights), oldest
-/// first.
+/// The cached best static weights, oldest first, as pairs of (key of a scenario and a duration,
+/// weights).
 static BEST: Mutex<VecDeque<(String, Option<StaticBest>)>> = Mutex::new(VecDeque::new());
 
-/// Returns the best static weights of a job, from the cache if an earlier job had the same
-/// scenario.
+/// Returns the best static weights of a job. They are cached for later jobs with the same scenario.
 fn best_static(job: &MachineJob) -> Option<StaticBest> {
-    // Reset the settings that do not affect static weights, so that more jobs have the same
-    // scenario.
+    // Reset the settings that do not affect static weights, so that more jobs share a scenario.
     let scenario = Scenario {
         seed: 0,
         counter_noise: 0.0,
@@ -181,7 +177,7 @@ fn machine_job(
     })
 }
 
-/// Maximum number of page groups of a scenario.
+/// Maximum number of page groups in a scenario.
 const GROUPS_MAX: usize = interleaf_sim::machine::scenario::GROUPS_MAX;
 
 fn scenario(
@@ -246,7 +242,7 @@ fn dimm_job(texts: &Texts) -> Result<DimmJob, Failure> {
     })
 }
 
-/// Returns the setup of a memory system that has the same module in each channel.
+/// Returns the setup of a memory system with the same module in all channels.
 fn module_setup(texts: &Texts) -> Result<Setup, Failure> {
     let Some(device) = texts.get("device") else {
         let hint = format!("give device, one of {}", device::names().join(", "));
@@ -267,7 +263,7 @@ fn module_setup(texts: &Texts) -> Result<Setup, Failure> {
     system.setup()
 }
 
-/// Returns the setup of the built-in server `server`, which has its own modules and channels.
+/// Returns the setup of the built-in server `server`, whose modules and channels are given.
 fn server_setup(texts: &Texts, server: &str) -> Result<Setup, Failure> {
     let own = ["device", "density", "width", "channels", "outstanding", "uncore_ns"];
     if let Some(name) = own.iter().find(|name| texts.contains_key(**name)) {

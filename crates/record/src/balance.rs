@@ -1,9 +1,9 @@
-//! The three documents of `interleaf balance`: a line of JSON for each control period of a domain
-//! (`interleaf.balance/1`), the advice that `--advise` writes at the end
-//! (`interleaf.balance.advice/1`), and the plan of `--dry-run` (`interleaf.balance.plan/1`).
+//! The documents of `interleaf balance`: a line of JSON for each control period of a domain
+//! (`interleaf.balance/1`), the advice at the end of `--advise` (`interleaf.balance.advice/1`), and
+//! the plan of `--dry-run` (`interleaf.balance.plan/1`).
 //!
-//! A weight is the percentage of all pages that are on a node. Every list with one element per node
-//! has the order of the field `nodes`, the fastest node first.
+//! The weight of a node is the percentage of all pages that are on it. Lists with an element per
+//! node are in the order of the field `nodes`, fastest node first.
 
 mod figures;
 
@@ -24,7 +24,8 @@ use serde::{Deserialize, Serialize};
 
 pub const SCHEMA: &str = "interleaf.balance/1";
 
-/// The result of one control period in one domain (`interleaf.balance/1`).
+/// What a policy decided in one control period for one domain, and what was measured in it
+/// (`interleaf.balance/1`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BalancePeriod {
     pub schema: String,
@@ -32,87 +33,87 @@ pub struct BalancePeriod {
     pub domain: String,
     /// Nodes of the domain's tiers, fastest first.
     pub nodes: Vec<u32>,
-    /// Target share of each node of `nodes`, percent of the pages.
+    /// Target share of each node in `nodes`, percent of the pages.
     pub target_weights: Vec<u16>,
-    /// Share of the pages of the domain's scopes on each node, 0 to 1; null when placement is not
-    /// sampled.
+    /// Share of the pages of the domain's scopes on each node, 0 to 1; null when the placement was
+    /// not sampled.
     pub reached_share: Option<Vec<f64>>,
-    /// Bytes of the pages of the domain's scopes on each node; null when unknown.
+    /// Bytes of the domain's scopes on each node; null when unknown.
     #[serde(default)]
     pub reached_bytes: Option<Vec<u64>>,
-    /// Mean bandwidth of the domain in the period, GB/s; null when no traffic was counted.
+    /// Mean bandwidth of the domain in the period, GB/s; null when no source counts the traffic.
     pub bandwidth_gbps: Option<f64>,
     pub tier_bandwidth_gbps: Vec<f64>,
     pub tier_latency_ns: Vec<Option<f64>>,
-    /// Bytes migrated in the period on the whole machine, in all domains.
+    /// Bytes migrated in the period on the whole machine, for all domains.
     pub migrated_bytes: u64,
     /// The decision of the policy for this period, as a short name.
     pub decision: String,
     /// The reason for `decision`, in words.
     pub reason: String,
-    /// The advice that follows from the period; only with `--advise`.
+    /// Advice from the traffic of this period; only with `--advise`.
     #[serde(flatten)]
     pub advice: Option<AdviceDocument>,
 }
 
-/// The content of the file of `interleaf balance -o FILE`, to which each run appends its lines.
+/// The content of the file of `interleaf balance -o FILE`. Each run appends its lines to this file.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BalanceLog {
-    /// The runs of `interleaf balance` that wrote to the file, in order of time.
+    /// The runs of `interleaf balance` whose lines are in the file, oldest first.
     pub runs: Vec<BalanceRun>,
 }
 
-/// The lines that one run of `interleaf balance` wrote: a line of JSON for each period and domain,
-/// in order of time. With `--advise`, a line with the advice for each domain follows.
+/// The lines of one run of `interleaf balance`: one for each period and domain, in order of time.
+/// With `--advise`, a line with the advice for each domain follows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct BalanceRun {
     pub periods: Vec<BalancePeriod>,
     pub advice: Vec<SummaryDocument>,
 }
 
-/// Advice on the placement of pages, from the traffic of a period.
+/// Advice on the placement of a domain's pages, from the traffic of a period.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AdviceDocument {
-    /// The best share of each node of `nodes`, percent of the pages; null when neither curves nor
-    /// rated bandwidths are known.
+    /// Best share of each node in `nodes`, percent of the pages; null when neither curves nor rated
+    /// bandwidths are known.
     pub advised_weights: Option<Vec<u16>>,
     /// Gain in bandwidth with `advised_weights`, as a fraction of the bandwidth with the current
     /// placement; null when unknown.
     pub gain: Option<f64>,
     pub gain_is: GainBasis,
-    /// True if the first tier is not saturated, and a placement of all pages on the first tier
-    /// would give about as much bandwidth as the current placement.
+    /// True if the first tier is not saturated, and would alone give about as much bandwidth as the
+    /// current placement.
     pub is_unsaturated: bool,
-    /// Bytes of the scope that would migrate to reach `advised_weights`; null when the placement is
-    /// unknown.
+    /// Bytes of the domain's pages that would migrate to reach `advised_weights`; null when the
+    /// placement is unknown.
     pub would_move_bytes: Option<u64>,
 }
 
-/// The way in which `gain` was found.
+/// The meaning of `gain`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum GainBasis {
-    /// The curves of the platform predict the gain.
+    /// The gain that the curves of the platform predict.
     Predicted,
-    /// The gain is an upper bound: no tier carries more than the bandwidth that the firmware rates.
+    /// An upper bound of the gain: the bandwidth of each tier is at most that which the firmware
+    /// rates.
     #[serde(rename = "at most")]
     AtMost,
-    /// The gain is unknown, because neither curves nor rated bandwidths are known.
+    /// The gain is unknown: there are neither curves nor rated bandwidths.
     Unknown,
 }
 
 display_word!(GainBasis);
 
 impl BalanceLog {
-    /// Adds a period, which is the next line of the file. Begins a new run if the last run has
-    /// ended.
+    /// Adds the period of the file's next line. Begins a new run if the last run ends before it.
     pub(crate) fn add_period(&mut self, period: BalancePeriod) {
         let is_new = self.runs.last().is_none_or(|run| run.has_ended_before(&period));
         self.run(is_new).periods.push(period);
     }
 
-    /// Adds the advice for a domain, which is the next line of the file. Begins a new run if the
-    /// last run has advice for this domain already.
+    /// Adds the advice of the file's next line. Begins a new run if the last run already has advice
+    /// for this domain.
     pub(crate) fn add_advice(&mut self, advice: SummaryDocument) {
         let has_domain =
             |run: &BalanceRun| run.advice.iter().any(|known| known.domain == advice.domain);
@@ -120,7 +121,7 @@ impl BalanceLog {
         self.run(is_new).advice.push(advice);
     }
 
-    /// Returns the last run. If `is_new`, first adds an empty run.
+    /// Returns the last run. First adds an empty run if `is_new`.
     fn run(&mut self, is_new: bool) -> &mut BalanceRun {
         if is_new {
             self.runs.push(BalanceRun::default());
@@ -129,13 +130,13 @@ impl BalanceLog {
         &mut self.runs[last]
     }
 
-    /// The periods of the last run in the file.
+    /// Returns the periods of the last run in the file.
     pub fn last_periods(&self) -> &[BalancePeriod] {
         self.runs.last().map_or(&[], |run| &run.periods)
     }
 
-    /// The text of the file. For each run it has a line of JSON for each period, and then a line
-    /// for each advice.
+    /// Returns the text of the file: for each run, a line of JSON per period, and then a line per
+    /// advice.
     pub fn text(&self) -> String {
         let lines = self.runs.iter().flat_map(|run| {
             let periods = run.periods.iter().map(super::json_line);
@@ -144,16 +145,16 @@ impl BalanceLog {
         lines.map(|line| line + "\n").collect()
     }
 
-    /// Figures of the shares, the bandwidth and the migration in the last run.
+    /// Returns the figures of the last run: shares, bandwidth and migrated bytes over time.
     pub fn figures(&self) -> Vec<Figure> {
         figures(self.last_periods())
     }
 }
 
 impl BalanceRun {
-    /// True if `period` belongs to a later run than this one. The lines of a run end with its
-    /// advice. Within a run, the times of a domain's periods increase. In each run, the time begins
-    /// at 0.
+    /// True if `period`, from the file's next line, belongs to a later run than this one. The time
+    /// begins at 0 in each run, and increases from period to period of a domain. The advice is at
+    /// the end of a run.
     fn has_ended_before(&self, period: &BalancePeriod) -> bool {
         let mut own = self.periods.iter().rev().filter(|known| known.domain == period.domain);
         let is_repeated = own.next().is_some_and(|known| period.time_s <= known.time_s);
@@ -169,8 +170,8 @@ impl Check for BalancePeriod {
 }
 
 impl BalancePeriod {
-    /// Checks that `target_weights` and `reached_share` have an element for each node. In errors,
-    /// `path` is put before the names of the two fields.
+    /// Checks that `target_weights` and `reached_share` have an element for each node. Errors name
+    /// the fields after the prefix `path`.
     pub(crate) fn check_lists(&self, path: &str) -> Checked {
         let nodes = self.nodes.len();
         let of_node =
@@ -179,7 +180,7 @@ impl BalancePeriod {
         of_node("reached_share", self.reached_share.as_ref().map_or(nodes, Vec::len))
     }
 
-    /// The document of a control period on the running machine. `at` is the index of the period's
+    /// Creates the document of a control period on the running machine. `at` is the index of its
     /// domain in the layout of `host`.
     pub fn new(host: &Host<'_>, at: usize, time_s: f64, period: &DomainPeriod) -> Self {
         let layout = host.layout();
@@ -190,10 +191,9 @@ impl BalancePeriod {
         Self { reached_bytes, ..document }
     }
 
-    /// The document of a control period on a real or a simulated machine. `at` is the index of the
-    /// period's domain in `layout`, and `nodes` has the node of each tier. `reached` is the share
-    /// of the domain's pages on each of the domain's nodes; `None` if the placement was not
-    /// sampled.
+    /// Creates the document of a control period on a real or a simulated machine. `at` is the index
+    /// of its domain in `layout`. `nodes` has the node of each tier. `reached` has the share of the
+    /// domain's pages on each of the domain's nodes; it is `None` if the placement was not sampled.
     pub fn for_domain(
         layout: &Layout,
         nodes: &[u32],
@@ -224,8 +224,8 @@ impl BalancePeriod {
     }
 }
 
-/// Returns the bytes of all scopes of a domain on each of `nodes`; `None` if no page of the scopes
-/// is known to be on these nodes.
+/// Returns the bytes of the scopes of a domain on each of `nodes`; `None` if no page is known to be
+/// on these nodes.
 fn reached_bytes(host: &Host<'_>, domain: usize, nodes: &[u32]) -> Option<Vec<u64>> {
     let scopes = host.layout().scopes.iter().zip(host.states());
     let of_domain = scopes.filter(|(scope, _)| scope.domain == domain);
@@ -241,31 +241,31 @@ fn shares(bytes: &[u64]) -> Vec<f64> {
 
 pub const SUMMARY_SCHEMA: &str = "interleaf.balance.advice/1";
 
-/// The advice for a domain at the end of `balance --advise`.
+/// The advice for one domain at the end of `balance --advise`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SummaryDocument {
     pub schema: String,
     pub domain: String,
     /// Nodes of the domain's tiers, fastest first.
     pub nodes: Vec<u32>,
-    /// Number of periods with counted traffic.
+    /// Number of periods in which traffic was counted.
     pub periods: usize,
-    /// Mean bandwidth of the periods with counted traffic, GB/s.
+    /// Mean bandwidth of the periods in which traffic was counted, GB/s.
     pub bandwidth_gbps: f64,
     /// Share of the domain's pages on each node, 0 to 1; null when the placement is unknown.
     pub reached_share: Option<Vec<f64>>,
     pub policy: String,
-    /// The target with which the daemon would start: the share of each node, percent of the pages.
+    /// Target at the start of the daemon: the share of each node, percent of the pages.
     pub start_weights: Vec<u16>,
-    /// The first target that the policy would set after `start_weights`: the share of each node,
-    /// percent of the pages.
+    /// The policy's first target after `start_weights`: the share of each node, percent of the
+    /// pages.
     pub first_weights: Vec<u16>,
-    /// The actuator that would migrate pages.
+    /// Actuator that would migrate the pages.
     pub way: ActuatorName,
-    /// The name or the file of the platform whose curves the advice uses; null without a platform.
+    /// Name or file of the platform whose curves the advice uses; null without a platform.
     pub curves: Option<String>,
-    /// The advice of the last period that has advice, except that `gain` is the mean of all known
-    /// gains of the periods.
+    /// The advice of the last period that has advice. `gain`, however, is the mean of the known
+    /// gains of all periods.
     #[serde(flatten)]
     pub advice: AdviceDocument,
 }
@@ -274,32 +274,32 @@ impl Check for SummaryDocument {}
 
 pub const PLAN_SCHEMA: &str = "interleaf.balance.plan/1";
 
-/// The plan of `balance --dry-run`.
+/// The plan that `balance --dry-run` prints.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BalancePlanDocument {
     pub schema: String,
-    /// The domains of the machine, each with its nodes, fastest first.
+    /// Domains of the machine, each with its nodes, fastest first.
     pub domains: Vec<BalanceDomain>,
-    /// The pages that would be steered: those of the machine, of a control group, or of processes
-    /// by name.
+    /// The pages that would be steered: those of the machine, of a control group, or of named
+    /// processes.
     pub scope: String,
-    /// PIDs of the running processes in the scope; null for a scope that is not a set of processes.
+    /// PIDs of the running processes in the scope; null when the scope is not a set of processes.
     pub processes: Option<Vec<u32>>,
     pub policy: String,
-    /// The actuator that would migrate pages.
+    /// Actuator that would migrate the pages.
     pub way: ActuatorName,
     pub way_description: String,
-    /// Actuators that would be better than `way` but cannot be used, each with the reason.
+    /// Actuators that are better than `way` but cannot be used, each with the reason.
     pub ways_missing: Vec<String>,
     pub source: SourceDocument,
     /// Warnings about the plan.
     pub notes: Vec<String>,
-    /// The target of each domain with which the daemon would start.
+    /// Target of each domain at the start of the daemon.
     pub start: Vec<PointsDocument>,
     /// Files that the daemon would write to reach `start`, in the order of the writes.
     pub writes: Vec<WriteDocument>,
     /// An example of a later target of each domain: the ratio of the rated bandwidths. Empty when
-    /// this ratio equals `start`.
+    /// `start` has this ratio already.
     pub next: Vec<PointsDocument>,
     /// Files that the daemon would write to change from `start` to `next`.
     pub next_writes: Vec<WriteDocument>,
@@ -313,7 +313,7 @@ pub struct BalanceDomain {
     pub nodes: Vec<u32>,
 }
 
-/// The target shares of a domain.
+/// The target share of each node of a domain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PointsDocument {
     pub domain: String,
@@ -331,15 +331,15 @@ pub struct NodePoints {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ActuatorName {
-    /// DAMON on virtual addresses of processes.
+    /// DAMON on the virtual addresses of processes.
     Vaddr,
-    /// DAMON on physical addresses, with the target shares as the goals of its quota.
+    /// DAMON on physical addresses. The target shares are the goals of its quota.
     Paddr,
-    /// DAMON on physical addresses, with a quota that Interleaf adjusts.
+    /// DAMON on physical addresses. Interleaf adjusts its quota.
     Quota,
     /// The system call `move_pages`.
     Pages,
-    /// No actuator: no domain is steered.
+    /// No actuator, so no domain is steered.
     None,
 }
 
@@ -356,7 +356,7 @@ impl From<ActuatorKind> for ActuatorName {
     }
 }
 
-/// The kind of a source of traffic counts.
+/// The kind of a source that counts traffic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SourceKind {
@@ -368,18 +368,19 @@ pub enum SourceKind {
     Replay,
 }
 
-/// The source of traffic counts.
+/// A source that counts traffic.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SourceDocument {
     pub kind: SourceKind,
     pub is_there: bool,
     pub what: String,
-    /// Hint how to get the source; null when the source exists.
+    /// Hint how to get the source; null when it is available.
     pub remedy: Option<String>,
 }
 
 impl SourceDocument {
-    /// Returns the description of the source, preceded by `nothing: ` if the source does not exist.
+    /// Returns the description of the source. `nothing: ` precedes it if the source is not
+    /// available.
     pub fn summary_line(&self) -> String {
         match self.is_there {
             true => self.what.clone(),
@@ -392,7 +393,7 @@ impl SourceDocument {
 pub struct WriteDocument {
     pub path: String,
     pub text: String,
-    /// Current content of the file; null when the file does not exist yet.
+    /// Current content of the file; null when the file does not exist.
     pub was: Option<String>,
 }
 
@@ -422,9 +423,9 @@ mod tests {
         assert_eq!(again, log);
     }
 
-    /// Each text stands for the lines of a file: a number is the time of a period, after the name
-    /// of its domain unless it is the first domain. A letter alone is the advice for the domain
-    /// with this name. `|` stands before the first line of a new run.
+    /// Each text stands for the lines of a file. A number is the time of a period of the first
+    /// domain. Letters before a number name another domain. Letters alone are the advice for the
+    /// domain of this name. `|` is where a new run must begin.
     #[test]
     fn a_run_begins_where_the_time_of_a_domain_does() {
         for file in [

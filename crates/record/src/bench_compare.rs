@@ -1,10 +1,10 @@
-//! A comparison of the kinds of memory that hold the data of a program (field `way`: `dram`,
-//! `pager`, `swap`, `swap-tuned`, `mmap`), as `interleaf.bench.compare/1`.
+//! A comparison of kinds of memory for a program's data, as `interleaf.bench.compare/1`. The field
+//! `way` names the kind of memory: `dram`, `pager`, `swap`, `swap-tuned` or `mmap`.
 //!
-//! `interleaf bench compare` runs each pattern at several ratios of footprint to budget, on each
-//! way. The efficiency of a row is the pattern's speed on this way divided by its speed on DRAM.
-//! The ceiling is the speed that the drive allows for the bytes that optimal replacement (Belady)
-//! would transfer.
+//! `interleaf bench compare` runs each pattern on each way, at several ratios of footprint to
+//! budget. The efficiency is the speed of a pattern on a way, divided by its speed on DRAM. The
+//! ceiling is the speed at which the drive transfers only the bytes that optimal replacement
+//! (Belady) would transfer.
 
 mod figures;
 
@@ -18,7 +18,7 @@ use std::path::Path;
 
 pub const SCHEMA: &str = "interleaf.bench.compare/1";
 
-/// Comparison of workloads on several kinds of memory, by `interleaf bench compare`.
+/// Comparison of a workload's speed on several kinds of memory, by `interleaf bench compare`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BenchCompareDocument {
     pub schema: String,
@@ -27,26 +27,26 @@ pub struct BenchCompareDocument {
     pub slack_bytes: u64,
     pub threads: u32,
     pub rows: Vec<BenchRow>,
-    /// The known ceilings, at most one for each pattern and ratio.
+    /// Known ceilings, at most one for each pattern and ratio.
     pub ceilings: Vec<CeilingDocument>,
 }
 
-/// Properties of the machine that affect the results of the comparison.
+/// Properties of the machine that affect the results.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BenchMachine {
     pub kernel: String,
     pub cpu: String,
     pub cpus: u32,
     pub drive: String,
-    /// Default read-ahead of mapped files, KiB. A large value favours sequential patterns on
+    /// Default read-ahead of mapped files, KiB. If it is large, sequential patterns are faster on
     /// `mmap`.
     pub read_ahead_kb: Option<u64>,
     pub page_cluster: Option<u64>,
     pub transparent_hugepage: String,
 }
 
-/// Results of a pattern on one kind of memory, at one ratio of footprint to budget: one JSON object
-/// with 24 fields.
+/// Results of a pattern on one kind of memory, at one ratio of footprint to budget. The row is one
+/// JSON object with 24 fields.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct BenchRow {
     pub pattern: String,
@@ -54,10 +54,9 @@ pub struct BenchRow {
     pub ratio: f64,
     pub footprint_bytes: u64,
     pub way: String,
-    /// The madvise hint of the mapped file with which the rate is best; null for other kinds of
-    /// memory.
+    /// Madvise hint of the mapped file with the best rate; null for other kinds of memory.
     pub hint: Option<String>,
-    /// The rate with each madvise hint that was tried.
+    /// Rate with each madvise hint that was tried.
     pub tried: Vec<TriedDocument>,
     /// Median of `rates`, in `rate_unit`.
     pub rate: Option<f64>,
@@ -67,33 +66,33 @@ pub struct BenchRow {
     pub round_s: Option<f64>,
     /// `rate` divided by the rate of the same pattern on DRAM at the same ratio.
     pub efficiency: Option<f64>,
-    /// Time of a round at the ceiling divided by `round_s`: 1 if the row is as fast as the ceiling.
+    /// Time of a round at the ceiling divided by `round_s`: 1 if the row reaches the ceiling.
     pub of_ceiling: Option<f64>,
-    /// Bandwidth of the drive during a round, divided by the drive's maximum bandwidth for the same
-    /// mix of reads and writes. Null for random patterns, because the drive's requests per second
-    /// limit them, not its bandwidth.
+    /// Bandwidth of the drive in a round, divided by the drive's maximum bandwidth for the same mix
+    /// of reads and writes. Null for random patterns: not the bandwidth of the drive limits them,
+    /// but its requests per second.
     pub drive_busy: Option<f64>,
-    /// Mean number of busy CPUs: CPU time divided by elapsed time. Median of the runs.
+    /// Mean number of busy CPUs: CPU time divided by elapsed time; the median of the runs.
     pub cpus_busy: Option<f64>,
-    /// Bytes read from the drive in a round. Median of the runs.
+    /// Bytes read from the drive in a round; the median of the runs.
     pub read_bytes: Option<u64>,
-    /// Bytes written to the drive in a round. Median of the runs.
+    /// Bytes written to the drive in a round; the median of the runs.
     pub written_bytes: Option<u64>,
     /// Memory limit of the program's control group; null for the ways `dram` and `pager`.
     #[serde(default)]
     pub limit_bytes: Option<u64>,
-    /// Peak memory of the program's control group, page cache included.
+    /// Peak memory of the program's control group. It includes the page cache.
     pub used_max_bytes: Option<u64>,
     /// Peak resident memory of the program.
     pub resident_max_bytes: Option<u64>,
-    /// Counts of the pager in the last run, including the initialisation of the arrays; null for
-    /// other ways.
+    /// Counts of the pager in the last run; null for other ways. They include the initialisation of
+    /// the arrays.
     pub pager: Option<PagerDocument>,
     pub verified: bool,
-    /// True if the results of the pattern are bit-identical to its results on DRAM.
+    /// True if the pattern's results are bit-identical to its results on DRAM.
     pub same_as_dram: Option<bool>,
     pub checksum: String,
-    /// The reason why rounds are missing: a timeout, or a failure.
+    /// Reason why rounds are missing: a timeout or a failure.
     pub problem: Option<String>,
 }
 
@@ -108,36 +107,36 @@ pub struct PagerDocument {
     pub stall_s: f64,
 }
 
-/// The ceiling of a pattern at a ratio of footprint to budget: the highest speed that the budget
+/// The ceiling of a pattern at one ratio of footprint to budget: the highest speed that the budget
 /// and the drive allow.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CeilingDocument {
     pub pattern: String,
     pub ratio: f64,
-    /// Assumed size of the cache: the largest peak memory of the runs with extended memory, at
-    /// least the budget.
+    /// Assumed size of the optimal cache: the largest peak memory of the runs with extended memory,
+    /// and at least the budget.
     #[serde(default)]
     pub memory_bytes: Option<u64>,
-    /// Bytes that a round reads from the drive with optimal replacement, computed from the blocks
-    /// that the loops touch; null when the loops are inside a library.
+    /// Bytes that a round with optimal replacement reads from the drive, computed from the blocks
+    /// that the loops touch; null when the loops are in a library.
     pub least_read_bytes: Option<u64>,
-    /// Bytes that a round writes to the drive with optimal replacement; null when
+    /// Bytes that a round with optimal replacement writes to the drive; null when
     /// `least_read_bytes` is.
     pub least_written_bytes: Option<u64>,
     pub drive: Option<DriveRateDocument>,
-    /// Time of a round at the ceiling, s. It is the longer of two times: the time that the drive
-    /// takes for the bytes of optimal replacement, and the shortest `round_s` of all ways, which
-    /// stands for the time without waits for the drive.
+    /// Time of a round at the ceiling, s: the longer of two times. One is the time that the drive
+    /// needs for the bytes of optimal replacement. The other is the shortest `round_s` of all ways,
+    /// which estimates the time without waits for the drive.
     pub round_s: Option<f64>,
-    /// Efficiency at the ceiling: the time of a round on DRAM divided by `round_s`.
+    /// Efficiency at the ceiling: the time of a round on DRAM, divided by `round_s`.
     pub efficiency: Option<f64>,
 }
 
 /// Maximum bandwidth of the drive for a mix of reads and writes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DriveRateDocument {
-    /// The source of the bandwidth: fio with its settings, or the way that moved more bytes per
-    /// second than fio.
+    /// Source of the bandwidth: fio with its settings, or a way that moved more bytes per second
+    /// than fio did.
     pub by: String,
     /// Bandwidth of reads and writes together, GB/s.
     pub bandwidth_gbps: f64,
@@ -175,12 +174,13 @@ impl Check for BenchCompareDocument {
 pub struct Budget {
     /// DRAM for the pages of the arrays.
     pub dram_bytes: u64,
-    /// Memory beyond `dram_bytes` that the control group allows.
+    /// Memory beyond `dram_bytes` that the control group allows, for the program itself.
     pub slack_bytes: u64,
 }
 
 impl BenchCompareDocument {
-    /// The document without rows. `machine.drive` is the drive that holds the folder `store`.
+    /// Creates the document without rows. `store` is a folder on the drive that `machine.drive`
+    /// names.
     pub fn new(budget: Budget, threads: u32, store: &Path, root: &Root) -> Self {
         Self {
             schema: SCHEMA.into(),
@@ -193,11 +193,11 @@ impl BenchCompareDocument {
         }
     }
 
-    /// Adds `rows`, one for each way, all with the same pattern and the same ratio of footprint to
-    /// budget. First computes their results relative to the row on DRAM, such as the efficiency.
-    /// Earlier rows of this pattern and ratio, which had fewer rounds, are removed. `moves_bytes`
-    /// is true if the bandwidth of the drive limits the pattern, and false if the drive's requests
-    /// per second do.
+    /// Adds `rows`, one for each way. All rows have the same pattern and ratio of footprint to
+    /// budget. Computes their results relative to the row on DRAM, such as the efficiency. Removes
+    /// earlier rows of this pattern and ratio, which are from fewer rounds. `moves_bytes` is true
+    /// if the drive's bandwidth limits the pattern, and false if the drive's requests per second
+    /// do.
     pub fn replace_rows(
         &mut self,
         mut rows: Vec<BenchRow>,
@@ -215,7 +215,7 @@ impl BenchCompareDocument {
             let rates = row.rate.zip(dram.rate);
             row.efficiency = rates.map(|(rate, dram)| rounded(rate / dram));
             let is_run = !row.checksum.is_empty() && !dram.checksum.is_empty();
-            // The ceiling is a limit of the drive, which a run on DRAM does not use.
+            // The drive sets the ceiling, and a run on DRAM does not use the drive.
             let ceiling = ceiling.as_ref().filter(|_| row.way != "dram");
             let best = ceiling.and_then(|it| it.round_s);
             row.of_ceiling = best.zip(row.round_s).map(|(best, round)| rounded(best / round));
@@ -229,7 +229,7 @@ impl BenchCompareDocument {
         self.ceilings.extend(ceiling);
     }
 
-    /// True if any run computed a wrong result: its row has a rate, but is not verified.
+    /// True if a run computed a wrong result: its row has a rate, but is not verified.
     pub fn has_wrong_result(&self) -> bool {
         self.rows.iter().any(|row| row.rate.is_some() && !row.verified)
     }
@@ -256,8 +256,8 @@ impl BenchMachine {
     }
 }
 
-/// Returns the name of the block device that holds the folder `store`, or of the whole device if it
-/// is a partition. Empty when unknown.
+/// Returns the name of the block device with the folder `store`; for a partition, that of the whole
+/// device. Returns an empty text if it is unknown.
 fn drive(store: &Path, root: &Root) -> String {
     use std::os::unix::fs::MetadataExt as _;
     let device = store.metadata().map_or(0, |it| it.dev());

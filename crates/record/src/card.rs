@@ -1,10 +1,10 @@
 //! Simulated NVRAM cards under load, as `interleaf.simulate.card/1`.
 //!
-//! `interleaf simulate card` writes the document. The document has a point for each card, job and
-//! queue depth: I/O operations per second (IOPS), bandwidth, and latencies with the names of fio.
-//! *slat* is the submission latency, from the call of the driver to the doorbell. *clat* is the
-//! completion latency, from the doorbell until the driver sees the completion. *lat* is the sum of
-//! both.
+//! `interleaf simulate card` writes the document. It has a point for each card, job and queue
+//! depth. A point has I/O operations per second (IOPS), bandwidth, and latencies with the names of
+//! fio. The submission latency *slat* is from the call of the driver to the doorbell. The
+//! completion latency *clat* is from the doorbell until the driver sees the completion. *lat* is
+//! their sum.
 
 mod figures;
 mod latency;
@@ -37,16 +37,16 @@ pub struct CardDocument {
     pub seed: u64,
     pub points: Vec<CardPoint>,
     /// Sums over the power failures of all cards and loads, and the largest energy of a save; left
-    /// out without power failures.
+    /// out when no power failure was simulated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power_failure: Option<PowerFailureDocument>,
-    /// Results of the power failures, for each card and load.
+    /// Results of the power failures of each card under each load.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub power_failures: Vec<CardPowerFailure>,
-    /// Limits of the validity of the numbers in this document.
+    /// Uses for which the numbers in this document are not valid.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// Number of requests of all points together.
+    /// Number of requests of all points.
     pub ios: u64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timing: Option<CardTiming>,
@@ -57,24 +57,23 @@ pub struct CardDocument {
 pub struct CardSettings {
     pub name: String,
     pub capacity_bytes: u64,
-    /// The link of the card: "PCIe Gen3 x8".
+    /// Link of the card: "PCIe Gen3 x8".
     pub link: String,
-    /// The memory of the card: "1 channel of stt-mram-ddr3".
+    /// Memory of the card: "1 channel of stt-mram-ddr3".
     pub memory: String,
-    /// The event after which a write is durable: "saved to NAND", "row precharged".
+    /// Event after which a write is durable: "saved to NAND" or "row precharged".
     pub durable: String,
 }
 
-/// The result of one job on one card at one queue depth; most fields are columns of the report's
-/// tables. All results except `directions` are of reads and writes together.
+/// Results of one job on one card at one queue depth. Most fields are columns of the report's
+/// tables. Except for `directions`, the results are of reads and writes together.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CardPoint {
     pub card: String,
-    /// The name of the job, which is its section in the job file; empty for a load of the command
-    /// line.
+    /// Name of the job: its section in the job file; empty for a load of the command line.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub job: String,
-    /// Number of the job's group; jobs that ran at the same time have the same number.
+    /// Number of the job's group. Jobs that ran at the same time are in the same group.
     pub group: u32,
     /// fio's name of the access pattern: "randwrite".
     pub rw: String,
@@ -82,9 +81,9 @@ pub struct CardPoint {
     /// Number of outstanding requests of each of the `numjobs` equal jobs.
     pub iodepth: u32,
     pub numjobs: u32,
-    /// Requested rate, IOPS; null if the job issues requests as fast as it can.
+    /// Requested rate, IOPS; null when the job issues requests as fast as it can.
     pub rate_iops: Option<u64>,
-    /// Percentage of reads of a mixed pattern; left out for other patterns.
+    /// Percentage of reads in a mixed pattern; left out for other patterns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rwmixread: Option<u32>,
     /// IOPS of reads and writes together.
@@ -95,44 +94,43 @@ pub struct CardPoint {
     pub slat_us: IoLatencyDocument,
     pub clat_us: IoLatencyDocument,
     pub lat_us: IoLatencyDocument,
-    /// Histogram of the completion latencies (clat).
+    /// Histogram of the completion latency (clat).
     pub clat_histogram: LogHistogram,
-    /// Results of the reads and of the writes of a mixed pattern; left out for other patterns.
+    /// Results of the reads and of the writes in a mixed pattern; left out for other patterns.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub directions: Vec<DirectionDocument>,
-    /// The components of card and host, each with the fraction of the time for which it is busy.
+    /// Components of the card and of the host, each with the fraction of time for which it is busy.
     pub utilisation: Vec<UtilisationDocument>,
-    /// The component that limits the IOPS of the point.
+    /// Component that limits the IOPS of the point.
     pub bound_by: String,
     /// Kind of access: "storage" (NVMe), "memory" (loads and stores of a processor) or "peer"
-    /// (reads and writes of another PCIe device).
+    /// (reads and writes by another PCIe device).
     #[serde(default = "storage")]
     pub access: String,
-    /// Number of stores of each thread between two read-backs, which make the stores durable; left
-    /// out without read-backs.
+    /// Number of stores of a thread between two read-backs, which make the stores durable; left out
+    /// without read-backs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fsync: Option<u32>,
-    /// Latencies of the read-backs; left out without read-backs.
+    /// Latency of the read-backs; left out without read-backs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync_us: Option<IoLatencyDocument>,
 }
 
-/// The value of the field `access` for access by NVMe commands. It is also the default of the
-/// field.
+/// The value of the field `access` for NVMe commands, and the default of this field.
 pub const STORAGE: &str = "storage";
 
 fn storage() -> String {
     STORAGE.into()
 }
 
-/// The results that all jobs of a group share, because the jobs ran at the same time.
+/// The results that all jobs of a group have in common, because the jobs ran at the same time.
 struct Shared<'a> {
     span_fs: u64,
     utilisation: &'a Utilisation,
     bound_by: Bound,
 }
 
-/// Results of only the reads, or only the writes, of a point.
+/// Results of a point's reads alone, or of its writes alone.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DirectionDocument {
     /// Direction of the requests: "read" or "write".
@@ -206,7 +204,7 @@ impl CardDocument {
         }
     }
 
-    /// Adds a point for each of `jobs`, which ran at the same time on `card`.
+    /// Adds a point for each job of a group. The jobs ran on `card` at the same time.
     pub fn add(&mut self, card: &Card, group: u32, jobs: &[Job], outcome: &Outcome) {
         self.ios += outcome.completed;
         let Outcome { span_fs, ref utilisation, bound_by, .. } = *outcome;
@@ -216,8 +214,8 @@ impl CardDocument {
         self.points.extend(points.map(point));
     }
 
-    /// Adds the point of a job of loads and stores in the card's memory window on PCIe (BAR). The
-    /// initiator of the accesses is a processor or another PCIe device.
+    /// Adds the point of a job of loads and stores in the card's memory window on PCIe (BAR). A
+    /// processor or another PCIe device initiates the accesses.
     pub fn add_memory(
         &mut self,
         card: &Card,
@@ -238,8 +236,8 @@ impl CardDocument {
         });
     }
 
-    /// Checks that `card` is among `cards`. `field` is the path, in the document, of the point or
-    /// power failure that names the card.
+    /// Checks that `card` is one of `cards`. `field` is the path of the point or power failure that
+    /// names the card.
     fn known(&self, field: &str, card: &str) -> Checked {
         if self.cards.iter().any(|known| known.name == card) {
             return Ok(());
@@ -247,7 +245,7 @@ impl CardDocument {
         invalid(format!("{field}.card"), format!("{card:?} is not among the cards"))
     }
 
-    /// Adds the results of the power failures of one card, and updates the sum over all cards.
+    /// Adds the results of one card's power failures, and updates the sums over all cards.
     pub fn add_power_failure(&mut self, failure: CardPowerFailure) {
         let sum = self.power_failure.get_or_insert(PowerFailureDocument {
             failures: 0,
@@ -264,8 +262,8 @@ impl CardDocument {
         self.power_failures.push(failure);
     }
 
-    /// The first point of each load, in the order of the document. Points have the same load if
-    /// they differ only in card and queue depth.
+    /// Returns the first point of each load, in the order of the document. Points that differ only
+    /// in card and queue depth have the same load.
     pub fn loads(&self) -> Vec<&CardPoint> {
         let mut loads: Vec<&CardPoint> = vec![];
         for point in &self.points {
@@ -364,8 +362,8 @@ impl CardPoint {
         Ok(())
     }
 
-    /// The fields of a point that distinguish its load from other loads. The card and the queue
-    /// depth do not.
+    /// Returns the fields of a point that identify its load. The card and the queue depth are not
+    /// among them.
     pub fn load(&self) -> ([&str; 3], u64, u32, Option<u64>, [Option<u32>; 2]) {
         let names = [self.job.as_str(), &self.rw, &self.access];
         (names, self.bs_bytes, self.numjobs, self.rate_iops, [self.rwmixread, self.fsync])

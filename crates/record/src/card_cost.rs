@@ -1,7 +1,7 @@
 //! Energy, endurance and price of cards, as `interleaf.simulate.card.cost/1`.
 //!
-//! `interleaf simulate card cost` writes the document. The document has the load under which the
-//! cards are compared, and a table with a row for each quantity and a column for each card.
+//! `interleaf simulate card cost` writes the document. It has the load under which the cards are
+//! compared, and a table with a row for each quantity and a column for each card.
 
 use super::{
     check::{Check, Checked, same_length},
@@ -18,13 +18,13 @@ pub struct CardCostDocument {
     pub cards: Vec<String>,
     pub io_bytes: u32,
     pub write_gbps: f64,
-    /// Fraction of the writes that go to a hot range of `hot_bytes` bytes; null for evenly
-    /// distributed writes.
+    /// Fraction of the writes that go to a hot range of `hot_bytes` bytes; null when all writes are
+    /// spread evenly.
     pub hot_share: Option<f64>,
     pub hot_bytes: Option<u64>,
     pub power_failures_per_year: f64,
     pub rows: Vec<CostRow>,
-    /// The prices that were used, with their sources; empty without a file of prices.
+    /// Prices that were used, with their sources; empty without a file of prices.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub prices: Vec<PriceDocument>,
 }
@@ -39,16 +39,17 @@ impl Check for CardCostDocument {
     }
 }
 
-/// A row of the table: a quantity with its value for each card.
+/// A row of the table: a quantity, and its value for each card.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CostRow {
     pub quantity: String,
     pub unit: String,
-    /// Value of the quantity for each card, in `unit`; null if the card has no such quantity.
+    /// Value of the quantity for each card, in `unit`; null when the card does not have this
+    /// quantity.
     pub values: Vec<Option<f64>>,
 }
 
-/// The price of a GB or of a piece of an item.
+/// The price of an item, per piece or per GB.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PriceDocument {
     pub item: String,

@@ -1,8 +1,8 @@
 //! The memory test of cards, as `interleaf.simulate.card.test/1`.
 //!
-//! `interleaf simulate card test` writes the document. The document has the settings of the test.
-//! For each card it has the number of accesses, the time that they took, and the mismatches: reads
-//! that returned another value than was written. Addresses and words are hexadecimal texts.
+//! `interleaf simulate card test` writes the document. It has the settings of the test, and for
+//! each card the number of accesses, the time that they took, and the mismatches: reads that
+//! did not return the written value. Addresses and words are hexadecimal texts.
 
 use super::{check::Check, rounded};
 use interleaf_card::memory_test::{
@@ -22,7 +22,7 @@ pub struct CardTestDocument {
     pub pattern: String,
     pub init: bool,
     pub seed: u64,
-    /// The faults that were injected into the memory, in the notation of the command line.
+    /// Faults that were injected into the memory, in the notation of the command line.
     pub faults: Vec<String>,
     pub cards: Vec<CardTestResult>,
 }
@@ -35,7 +35,7 @@ pub struct CardTestResult {
     pub card: String,
     /// True if each read returned the value that was written.
     pub passed: bool,
-    /// False if the memory of the card loses its content without power.
+    /// True if the memory of the card keeps its content without power.
     pub keeps_content: bool,
     pub reads: u64,
     pub writes: u64,
@@ -48,12 +48,12 @@ pub struct CardTestResult {
     /// The first operations, with `--debug`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub log: Vec<String>,
-    /// Number of operations that did not fit in `log`.
+    /// Number of operations that did not fit into `log`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub log_dropped: u64,
 }
 
-/// A read that returned another value than was written.
+/// A read that did not return the written value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MismatchDocument {
     pub cycle: u64,
@@ -97,7 +97,7 @@ impl CardTestDocument {
         });
     }
 
-    /// True if all cards passed.
+    /// True if all cards passed the test.
     pub fn passed(&self) -> bool {
         self.cards.iter().all(|card| card.passed)
     }

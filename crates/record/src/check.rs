@@ -1,9 +1,9 @@
-//! Checks of documents before rendering, beyond the types of their fields.
+//! Checks of a document before it is rendered. They go beyond the types of its fields.
 //!
-//! There are two kinds of rules. A rule for a single number follows from the name of the field, and
-//! applies to all schemas ([`check_numbers`]): a field in `_ns` is not negative, and a `share` is
-//! from 0 to 1. A rule that relates several fields of a document, such as one share for each tier,
-//! is in the implementation of [`Check`] for the document's struct.
+//! There are two kinds of rules. A rule for one number follows from the name of its field, and
+//! holds in all schemas ([`check_numbers`]): a field that ends in `_ns` is not negative, and a
+//! `share` is from 0 to 1. A rule that relates several fields, such as one share per tier, is in
+//! the implementation of [`Check`] for the document's struct.
 
 use serde_json::Value;
 
@@ -18,9 +18,9 @@ pub struct InvalidField {
 
 pub type Checked = Result<(), InvalidField>;
 
-/// A document whose fields can be checked before it is rendered.
+/// A document whose fields are checked before it is rendered.
 pub trait Check {
-    /// Checks the rules that relate several fields of the document. The default checks nothing.
+    /// Checks the rules that relate several fields. By default there are none.
     ///
     /// # Errors
     /// The first invalid field.
@@ -29,13 +29,13 @@ pub trait Check {
     }
 }
 
-/// Returns an error about `field`, with the text `problem`.
+/// Returns the error that `field` is invalid, with the text `problem`.
 pub fn invalid(field: impl Into<String>, problem: impl Into<String>) -> Checked {
     Err(InvalidField { field: field.into(), problem: problem.into() })
 }
 
-/// Returns an error unless the list `field` has one element for each element of the list `of`.
-/// `found` is the number of elements of `field`, `wanted` that of `of`.
+/// Returns an error unless the list `field` has as many elements as the list `of`. `field` has
+/// `found` elements, and `of` has `wanted`.
 pub fn same_length(field: impl Into<String>, found: usize, wanted: usize, of: &str) -> Checked {
     if found == wanted {
         return Ok(());
@@ -46,7 +46,7 @@ pub fn same_length(field: impl Into<String>, found: usize, wanted: usize, of: &s
     )
 }
 
-/// Like [`same_length`], but an empty list is valid.
+/// Like [`same_length`], but the list `field` may also be empty.
 pub fn same_length_or_empty(
     field: impl Into<String>,
     found: usize,
@@ -56,12 +56,12 @@ pub fn same_length_or_empty(
     if found == 0 { Ok(()) } else { same_length(field, found, wanted, of) }
 }
 
-/// Returns an error if the list `field` is empty. `found` is the number of its elements.
+/// Returns an error if the list `field` is empty. It has `found` elements.
 pub fn not_empty(field: impl Into<String>, found: usize) -> Checked {
     if found > 0 { Ok(()) } else { invalid(field, "it is empty: one element or more is needed") }
 }
 
-/// Returns an error about `field` unless `low` is at most `high`.
+/// Returns an error about `field` if `low` is above `high`.
 pub fn in_order(field: impl Into<String>, [low, high]: [f64; 2]) -> Checked {
     if low <= high {
         return Ok(());
@@ -69,7 +69,7 @@ pub fn in_order(field: impl Into<String>, [low, high]: [f64; 2]) -> Checked {
     invalid(field, format!("{low} is above {high}: the lower end comes first"))
 }
 
-/// Returns an error about `field` if its `value` is below 0.
+/// Returns an error about `field` if `value` is below 0.
 pub fn not_negative(field: impl Into<String>, value: f64) -> Checked {
     if value < 0.0 {
         return invalid(field, format!("{value} is below 0"));
@@ -77,7 +77,7 @@ pub fn not_negative(field: impl Into<String>, value: f64) -> Checked {
     Ok(())
 }
 
-/// Returns an error about `field` unless its text `name` is safe as an HTML id and as a file name.
+/// Returns an error about `field` unless its text `name` can be an HTML ID and a file name.
 pub fn identifier(field: impl Into<String>, name: &str) -> Checked {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.+".contains(c);
     if !name.is_empty() && name.chars().all(plain) {
@@ -87,28 +87,28 @@ pub fn identifier(field: impl Into<String>, name: &str) -> Checked {
     invalid(field, problem)
 }
 
-/// The largest allowed integer. Integers up to 2^53 are exact in JSON (RFC 8259, section 6), and
-/// sums of a few of them fit in 64 bits.
+/// The largest integer that a document may have. Integers up to 2^53 are exact in JSON (RFC 8259,
+/// section 6), and sums of a few of them fit in 64 bits.
 const WHOLE_MAX: u64 = 1 << 53;
 
-/// The largest and the smallest allowed magnitude of numbers that are neither integers nor 0.
-/// Within these limits, products and quotients of a few numbers stay finite.
+/// The limits of the magnitude of a number that is neither an integer nor 0. Within them, products
+/// and quotients of a few numbers are finite.
 const NUMBER_MAX: f64 = 1e24;
 const NUMBER_MIN: f64 = 1e-60;
 
-/// The name of the only field that may have any 64-bit integer.
+/// The only field that may have any 64-bit integer.
 const SEED: &str = "seed";
 
-/// A field whose name ends in one of these suffixes is never negative.
+/// A field whose name ends in one of these texts must not be negative.
 const NOT_NEGATIVE: [&str; 12] =
     ["_s", "_ns", "_us", "_ms", "_gbps", "_bytes", "_j", "_w", "_kb", "iops", "speedup", "spread"];
 
-/// The largest allowed share. It is slightly above 1, because sums of rounded shares may be.
+/// The largest share that a document may have. A sum of rounded shares may slightly exceed 1.
 const SHARE_MAX: f64 = 1.0 + 1e-6;
 
-/// Checks that each number is finite and of a plausible magnitude. A field whose name ends in one
-/// of `NOT_NEGATIVE` must be at least 0. A field whose name ends in `share` or `share_of_time` must
-/// be from 0 to 1.
+/// Checks that each number is finite and of a plausible magnitude. If the name of its field ends in
+/// one of `NOT_NEGATIVE`, the number must be at least 0. If the name ends in `share` or
+/// `share_of_time`, the number must be from 0 to 1.
 ///
 /// # Errors
 /// The first invalid number.

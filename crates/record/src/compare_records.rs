@@ -1,12 +1,12 @@
 //! A comparison of two records of `interleaf measure`, as `interleaf.compare/1`.
 //!
-//! The difference of a point in the two records is significant if it exceeds the noise of both. The
-//! spread of a point is the distance of the quartiles of a few repetitions, which is itself
-//! uncertain: among 30 pairs of points with the same true value and 3 repetitions each, there is
-//! nearly always a pair that differs by more than the sum of its spreads. Therefore a spread counts
-//! as at least the median spread of all points of the same [`PointKind`] in both records, and a
-//! difference must exceed [`NOISE_FACTOR`] times the sum of both spreads. With spreads of 1 % and 2
-//! % and a median of 1.5 %, this limit is 2 x (1.5 + 2) = 7 %.
+//! A point is *significantly* different in the two records if the difference exceeds the noise of
+//! both. The spread of a point, the distance of the quartiles of a few repetitions, is itself
+//! uncertain: among 30 pairs of points with equal true values and 3 repetitions each, nearly always
+//! one pair differs by more than the sum of its spreads. So a spread counts as at least the median
+//! spread of all points of the same [`PointKind`] in both records, and a significant difference
+//! exceeds [`NOISE_FACTOR`] times the sum of both spreads. With spreads of 1 % and 2 % and a median
+//! of 1.5 %, this limit is 2 x (1.5 + 2) = 7 %.
 
 mod figures;
 
@@ -21,29 +21,29 @@ pub const SCHEMA: &str = "interleaf.compare/1";
 
 /// A significant difference exceeds this multiple of the sum of both spreads. With a factor of 2,
 /// at most 2 in 100 pairs of records of the same machine are reported as different (a test below
-/// simulates such pairs). With a factor of 1, 98 of 100 pairs are.
+/// simulates such pairs). With a factor of 1, 98 in 100 pairs are.
 const NOISE_FACTOR: f64 = 2.0;
 
-/// Comparison of two records: the differences between the machines, and the differences between the
-/// points that both records have.
+/// Comparison of two records: the differences between their machines, and between the points that
+/// both records have.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CompareDocument {
     pub schema: String,
-    /// The kind of both records; always `measure`.
+    /// Kind of both records; always `measure`.
     pub of: String,
     pub first: RecordDocument,
     pub second: RecordDocument,
-    /// Differences between the machines and between the settings of the two records.
+    /// Differences between the machines and the settings of the two records.
     pub differences: Vec<DifferenceDocument>,
     /// Points that both records have, in the order of the first record.
     pub rows: Vec<CompareRow>,
-    /// Settings of the points that only the first record has.
+    /// Settings of the points that are only in the first record.
     pub only_in_first: Vec<String>,
-    /// Settings of the points that only the second record has.
+    /// Settings of the points that are only in the second record.
     pub only_in_second: Vec<String>,
 }
 
-/// One of the two compared records.
+/// One of the two records that are compared.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RecordDocument {
     pub name: String,
@@ -51,41 +51,41 @@ pub struct RecordDocument {
     pub quality: Quality,
 }
 
-/// The verdict on a point of the second record, compared with the same point of the first record.
+/// The verdict on a point of the second record, compared with this point of the first record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Verdict {
-    /// The point has more bandwidth or less latency, by more than the noise.
+    /// The point has more bandwidth or less latency, and the difference exceeds the noise.
     Better,
-    /// The point has less bandwidth or more latency, by more than the noise.
+    /// The point has less bandwidth or more latency, and the difference exceeds the noise.
     Worse,
     /// The difference is within the noise.
     Same,
-    /// The points have too few repetitions to know the noise.
+    /// The noise is unknown: the point has too few repetitions.
     Unknown,
 }
 
 display_word!(Verdict);
 
-/// The verdict on the second record as a whole, compared with the first. Only differences between
-/// points of good quality count.
+/// The verdict on the whole second record, compared with the first. It is based on points of good
+/// quality only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overall {
-    /// The second record is better in some points, and worse in none.
+    /// The second record is better in one point or more, and worse in none.
     Faster,
-    /// The second record is worse in some points, and better in none.
+    /// The second record is worse in one point or more, and better in none.
     Slower,
-    /// The second record is better in some points, and worse in others.
+    /// The second record is better in some points and worse in others.
     Mixed,
-    /// All differences are within noise.
+    /// All differences are within the noise.
     Same,
     /// Only points of noisy quality differ.
     Noisy,
-    /// The noise of no point is known, because all have too few repetitions.
+    /// No noise is known: all points have too few repetitions.
     Unknown,
 }
 
-/// A difference between the machines, or between the settings, of the two records.
+/// A difference between the machines or the settings of the two records.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DifferenceDocument {
     pub what: String,
@@ -93,7 +93,7 @@ pub struct DifferenceDocument {
     pub second: String,
 }
 
-/// A point that both records have, with the verdict on the second record.
+/// A point that both records have, and the verdict on the second record at this point.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CompareRow {
     pub setting: String,
@@ -102,31 +102,31 @@ pub struct CompareRow {
     pub second: f64,
     /// Relative difference of the values: `second` / `first` - 1.
     pub difference: f64,
-    /// Sum of the spreads of the point in both records, a fraction; null when one of them has too
-    /// few repetitions.
+    /// Sum of the point's spreads in both records, a fraction; null when a record has too few
+    /// repetitions of it.
     pub spread: Option<f64>,
-    /// Smallest significant absolute value of `difference`, a fraction; null when `spread` is null.
+    /// Smallest absolute value of `difference` that is significant, a fraction; null when `spread`
+    /// is null.
     #[serde(default)]
     pub noise: Option<f64>,
     /// True if `difference` is significant; false when `noise` is null.
     pub beyond_spread: bool,
-    /// The verdict on the point of the second record: same, better or worse; unknown when `noise`
-    /// is null.
+    /// Verdict on the second record at this point: same, better or worse; unknown when `noise` is
+    /// null.
     pub verdict: Verdict,
-    /// True if the quality of the point is good in both records.
+    /// True if the point is of good quality in both records.
     pub trusted: bool,
 }
 
 impl Check for CompareDocument {
     fn check(&self) -> Checked {
-        // No rule relates several fields of a [`CompareDocument`], so there is nothing to check
-        // here. `check_numbers` checks each number alone.
+        // `check_numbers` checks each number. No rule relates several fields of this document.
         Ok(())
     }
 }
 
 impl CompareDocument {
-    /// Compares two measurements. Each argument is a pair of (name of the file, record).
+    /// Compares two records, each given as (name of its file, record).
     pub fn of_measure(first: (&str, &MeasureDocument), second: (&str, &MeasureDocument)) -> Self {
         let record = |(name, record): (&str, &MeasureDocument)| RecordDocument {
             name: name.into(),
@@ -155,7 +155,7 @@ impl CompareDocument {
         }
     }
 
-    /// The verdict on the second record as a whole, compared with the first.
+    /// Returns the verdict on the whole second record, compared with the first.
     pub fn overall(&self) -> Overall {
         let any = |verdict: Verdict, is_trusted: bool| {
             self.rows.iter().any(|row| row.verdict == verdict && (row.trusted || !is_trusted))
@@ -170,8 +170,8 @@ impl CompareDocument {
         }
     }
 
-    /// True if any point of good quality differs significantly; `None` when no point of good
-    /// quality has known noise.
+    /// True if a point of good quality differs significantly. `None` if no point of good quality
+    /// has known noise.
     pub fn differ(&self) -> Option<bool> {
         let mut telling =
             self.rows.iter().filter(|row| row.trusted && row.noise.is_some()).peekable();
@@ -180,10 +180,10 @@ impl CompareDocument {
     }
 }
 
-/// Returns pairs of (key, point). The key is the setting of the point, by which the points of two
-/// records are matched. Of a loaded-latency curve, only the point with the lowest load and the
-/// point with the highest bandwidth are returned. The delays of the other points are chosen while
-/// the curve is measured, so these points cannot be matched.
+/// Returns the points of a record that can be compared, as pairs of (key, point). The key is the
+/// setting of the point, which points of two records must share. Of a loaded-latency curve, only
+/// the point with the lowest load and the point with the highest bandwidth are returned: the delays
+/// of the other points are chosen during the measurement, so these points have no counterpart.
 fn keyed(record: &MeasureDocument) -> Vec<(String, &MeasuredPoint)> {
     let mut found: Vec<(String, &MeasuredPoint)> = vec![];
     for point in record.points.iter().filter(|point| point.kind != PointKind::Loaded) {
@@ -210,8 +210,8 @@ fn keyed(record: &MeasureDocument) -> Vec<(String, &MeasuredPoint)> {
     found
 }
 
-/// Returns the median of the known spreads of all points of `kind` (the upper of two middle
-/// spreads); `None` if no spread is known.
+/// Returns the median of the known spreads of all points of `kind`, or `None` if no spread is
+/// known. Of two middle spreads, takes the larger one.
 fn typical_spread(records: &[&MeasureDocument], kind: PointKind) -> Option<f64> {
     let points = records.iter().flat_map(|record| record.points_of_kind(kind));
     let mut spreads: Vec<f64> = points.filter_map(MeasuredPoint::known_spread).collect();
@@ -316,7 +316,7 @@ mod tests {
         a.points.push(point(PointKind::Histogram, 1.0, 0.0));
         let compared = CompareDocument::of_measure(("a", &a), ("b", &b));
         let verdicts: Vec<Verdict> = compared.rows.iter().map(|row| row.verdict).collect();
-        // A higher latency is worse, a higher bandwidth is better.
+        // A higher latency is worse, and a higher bandwidth is better.
         assert_eq!(verdicts, [Verdict::Same, Verdict::Worse, Verdict::Better]);
         assert_eq!((compared.differ(), compared.overall()), (Some(true), Overall::Mixed));
         assert_eq!(compared.differences.len(), 1, "{:?}", compared.differences);
@@ -351,8 +351,8 @@ mod tests {
         assert_eq!((row.verdict, row.beyond_spread), (Verdict::Unknown, false));
         assert_eq!((row.spread, row.noise, compared.differ()), (None, None, None));
         assert_eq!(compared.overall(), Overall::Unknown);
-        // Both points differ by more than their spreads, but their quality is noisy, so `differ`
-        // does not count them.
+        // The points differ by more than their spreads, but they are of noisy quality, so `differ`
+        // ignores them.
         let noisy = |value: f64| MeasuredPoint {
             quality: Quality::Noisy("others kept 2.0 CPUs busy".into()),
             ..point(PointKind::Bandwidth, value, 0.01)
@@ -368,9 +368,8 @@ mod tests {
         assert_eq!(CompareDocument::of_measure(("a", &a), ("b", &b)).differ(), Some(false));
     }
 
-    /// Simulates 100 pairs of records of one machine, in which each point is the median of 3
-    /// repetitions with normally distributed noise. At most 2 of the pairs are reported as
-    /// different.
+    /// The test simulates 100 pairs of records of one machine. Each point is the median of 3
+    /// repetitions with normally distributed noise. At most 2 pairs may be reported as different.
     #[test]
     fn records_that_differ_in_nothing_are_the_same() {
         use interleaf_measure::spread::spread;
@@ -379,7 +378,8 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             (state >> 33) as f64 / (1_u64 << 31) as f64
         };
-        // The sum of twelve uniform numbers is nearly normal, with a standard deviation of 1.
+        // The sum of twelve uniform random numbers is nearly normal, with a standard deviation of
+        // 1.
         let mut normal = || (0..12).map(|_| uniform()).sum::<f64>() - 6.0;
         let mut measured = || {
             let mut record = record();

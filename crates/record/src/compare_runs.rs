@@ -1,10 +1,10 @@
 //! A comparison of configurations by runs on this machine, as `interleaf.compare.runs/1`.
 //!
-//! `interleaf compare --a CONFIG --b CONFIG` writes the document after every round. A speed-up
-//! compares a configuration with the first configuration. Above 1, the configuration is better than
-//! the first, whether a higher or a lower metric is better. *Looks* are evaluations between rounds
-//! that may end the comparison (`model::paired`). With the probability `confidence`, the intervals
-//! of all looks contain the true speed-up.
+//! `interleaf compare --a CONFIG --b CONFIG` writes the document after each round. A speed-up
+//! compares a configuration with the first one. Above 1, the configuration is better than the first
+//! one, for metrics of which higher is better and for those of which lower is better. Between
+//! rounds there are *looks*: evaluations that may end the comparison (`model::paired`). With the
+//! probability `confidence`, the intervals of all looks contain the true speed-up.
 
 use super::{
     check::{Check, Checked, in_order, invalid, not_empty},
@@ -20,33 +20,33 @@ use serde::{Deserialize, Serialize};
 
 pub const SCHEMA: &str = "interleaf.compare.runs/1";
 
-/// The smallest speed-up in a document; the largest is its reciprocal. Speed-ups are limited to
-/// this range, because the end of an interval may be infinite, and JSON has no infinity.
+/// The smallest speed-up in a document. Its reciprocal is the largest. The range is limited because
+/// the end of an interval may be infinite, and JSON has no infinity.
 const RATIO_MIN: f64 = 1e-9;
 
-/// Comparison of configurations: all runs, and the results so far; one JSON object.
+/// Comparison of configurations: all runs, and the results so far. The document is one JSON object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CompareRunsDocument {
     pub schema: String,
     pub machine: MeasuredMachine,
     pub design: DesignDocument,
-    /// The configurations; the first is the reference of all speed-ups.
+    /// Configurations that are compared; the first one is the reference of all speed-ups.
     pub configurations: Vec<ConfigurationDocument>,
     pub workloads: Vec<ComparedWorkload>,
-    /// For each configuration after the first, the geometric mean of its speed-ups in all
-    /// workloads; empty with one workload.
+    /// Geometric mean of a configuration's speed-ups in all workloads, for each configuration after
+    /// the first; empty with one workload.
     pub means: Vec<SpeedupDocument>,
     pub stopped: RunsStop,
-    /// The reason for `stopped`, in words.
+    /// Reason for `stopped`, in words.
     pub stopped_because: String,
 }
 
-/// The design of a comparison, which is fixed before the first run.
+/// The design of a comparison. It is fixed before the first run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DesignDocument {
     /// Numbers of rounds after which the comparison may stop.
     pub looks: Vec<usize>,
-    /// Probability that the intervals of all looks cover the true speed-up, 0 to 1.
+    /// Probability that the intervals of all looks contain the true speed-up, 0 to 1.
     pub confidence: f64,
     /// Smallest relative difference that matters to the user, a fraction.
     pub min_difference: f64,
@@ -56,17 +56,17 @@ pub struct DesignDocument {
     pub seed: u64,
 }
 
-/// One of the compared configurations.
+/// One of the configurations that are compared.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ConfigurationDocument {
     pub name: String,
-    /// The setting of the configuration, as on the command line: `weights=3:1,threads=4`.
+    /// Setting of the configuration, as on the command line: `weights=3:1,threads=4`.
     pub setting: String,
-    /// Words that a user puts before the command to run it under the configuration in a shell. If
-    /// `env` is among them, the comparison itself sets the variables, without this program.
+    /// Words that a user puts before the command in a shell to run it under the configuration.
+    /// `env` may be among them; the comparison itself sets the variables without this program.
     pub prefix: Vec<String>,
-    /// Arguments that the configuration adds after the command of a workload of `interleaf bench`;
-    /// left out if there are none.
+    /// Arguments that the configuration appends to the command of a workload of `interleaf bench`;
+    /// left out when there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub suffix: Vec<String>,
 }
@@ -75,7 +75,7 @@ pub struct ConfigurationDocument {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ComparedWorkload {
     pub name: String,
-    /// The command, without the words that a configuration adds.
+    /// Command, without the words that a configuration adds.
     pub command: Vec<String>,
     /// Name of the metric: `wall time`, the pattern of `--metric`, or `rate` for a workload of
     /// `interleaf bench`.
@@ -83,20 +83,20 @@ pub struct ComparedWorkload {
     /// Unit of the metric; empty if unknown.
     pub unit: String,
     pub higher_is_better: bool,
-    /// All runs in order of time, without warm-up runs.
+    /// All runs in order of time. Warm-up runs are left out.
     pub runs: Vec<ComparedRun>,
     /// Result of each configuration over all complete rounds.
     pub results: Vec<ComparedResult>,
 }
 
-/// One run of the command: one JSON object with 12 fields.
+/// One run of the command. It is one JSON object with 12 fields.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ComparedRun {
-    /// Number of the round, from 1.
+    /// Number of the round, counted from 1.
     pub round: usize,
-    /// Index of the run's configuration, from 0.
+    /// Index of the run's configuration, counted from 0.
     pub configuration: usize,
-    /// The metric of the run, in the `unit` of the workload.
+    /// Metric of the run, in the workload's `unit`.
     pub value: f64,
     pub wall_s: f64,
     pub user_s: f64,
@@ -115,41 +115,40 @@ pub struct ComparedRun {
     pub checksum: Option<String>,
 }
 
-/// Result of a configuration over all complete rounds. The CPU times, faults, bytes and memory are
+/// Result of a configuration over all complete rounds. CPU times, faults, bytes and memory are
 /// medians of the runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ComparedResult {
     pub configuration: usize,
     pub rounds: usize,
-    /// Geometric mean of the metric over the runs of the configuration.
+    /// Geometric mean of the metric over the configuration's runs.
     pub value: f64,
-    /// Relative standard deviation of the metric between runs; null with one round.
+    /// Relative standard deviation of the metric between the runs; null with one round.
     pub noise: Option<f64>,
-    /// Numbers of the rounds in which the run of the configuration is an outlier. Outliers are not
-    /// excluded from the result.
+    /// Rounds in which the configuration's run is an outlier. The result includes the outliers.
     pub outliers: Vec<usize>,
     pub user_s: f64,
     pub system_s: f64,
-    /// Median of the known peaks of resident memory of the runs; null if none is known.
+    /// Median of the runs' peaks of resident memory, as far as they are known; null when none is.
     #[serde(default)]
     pub resident_max_bytes: Option<f64>,
     pub minor_faults: f64,
     pub major_faults: f64,
     pub read_bytes: f64,
     pub written_bytes: f64,
-    /// True if the workload computed the same results as with the first configuration; null without
+    /// True if the workload's results equal those with the first configuration; null without
     /// checksums.
     pub same_result: Option<bool>,
-    /// Speed-up over the first configuration; null for the first configuration, and before three
-    /// rounds.
+    /// Speed-up over the first configuration; null for that configuration itself, and before the
+    /// third round.
     pub speedup: Option<SpeedupDocument>,
 }
 
-/// A speed-up over the first configuration.
+/// A configuration's speed-up over the first configuration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SpeedupDocument {
     pub configuration: usize,
-    /// Geometric mean of the speed-ups of the rounds.
+    /// Geometric mean of the speed-ups of the single rounds.
     pub speedup: f64,
     pub speedup_low: f64,
     pub speedup_high: f64,
@@ -162,9 +161,9 @@ pub struct SpeedupDocument {
 pub enum RunsVerdict {
     Faster,
     Slower,
-    /// The configurations differ by less than `min_difference`.
+    /// The speeds differ by less than `min_difference`.
     Same,
-    /// The rounds so far do not show whether the configuration is faster, slower or the same.
+    /// The rounds so far do not decide between faster, slower and the same.
     Uncertain,
 }
 
@@ -181,15 +180,15 @@ impl From<Effect> for RunsVerdict {
     }
 }
 
-/// The state of a comparison: either more runs follow, or it has ended for this reason.
+/// The state of a comparison: more runs follow, or it has ended for a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RunsStop {
     /// More runs follow.
     Running,
-    /// Nothing was run.
+    /// Nothing was run (`--dry-run`).
     DryRun,
-    /// Each configuration has a verdict other than uncertain in each workload.
+    /// No verdict is uncertain, for any configuration in any workload.
     Settled,
     /// The maximum number of rounds is reached.
     Rounds,
@@ -203,8 +202,8 @@ pub enum RunsStop {
 
 impl SpeedupDocument {
     fn new(configuration: usize, judged: Judgement) -> Self {
-        // An interval from few or noisy rounds may end near 0 or near infinity. Its ends are
-        // therefore limited to the range that a document may have.
+        // The interval of a few rounds, or of noisy ones, may end near 0 or infinity. Limit its
+        // ends to the range that a document may have.
         let finite = |value: f64| rounded(value.clamp(RATIO_MIN, 1.0 / RATIO_MIN));
         Self {
             configuration,
@@ -217,20 +216,20 @@ impl SpeedupDocument {
 }
 
 impl ComparedWorkload {
-    /// The number of complete rounds. In a complete round, each of the `count` configurations ran.
+    /// Returns the number of complete rounds: rounds in which all `count` configurations ran.
     pub fn rounds(&self, count: usize) -> usize {
         let runs = |at: usize| self.runs.iter().filter(|run| run.configuration == at).count();
         (0..count).map(runs).min().unwrap_or(0)
     }
 
-    /// The runs of a configuration in the first `rounds` rounds.
+    /// Returns the runs of configuration `configuration` in the first `rounds` rounds.
     pub fn runs_of(&self, configuration: usize, rounds: usize) -> Vec<&ComparedRun> {
         let is_of = |run: &&ComparedRun| run.configuration == configuration && run.round <= rounds;
         self.runs.iter().filter(is_of).collect()
     }
 
-    /// The cost of a configuration in each of the first `rounds` rounds; a lower cost is better. If
-    /// a higher metric is better, the cost is the reciprocal of the metric.
+    /// Returns the cost of a configuration in each of the first `rounds` rounds. A lower cost is
+    /// better: it is the metric, or its reciprocal if a higher metric is better.
     fn costs(&self, configuration: usize, rounds: usize) -> Vec<f64> {
         let runs = self.runs_of(configuration, rounds);
         let cost = |run: &&ComparedRun| match self.higher_is_better {
@@ -240,13 +239,13 @@ impl ComparedWorkload {
         runs.iter().map(cost).collect()
     }
 
-    /// The logarithm of the speed-up of a configuration over the first configuration, for each of
-    /// the first `rounds` rounds.
+    /// Returns the logarithm of a configuration's speed-up over the first configuration, for each
+    /// of the first `rounds` rounds.
     fn log_speedups(&self, configuration: usize, rounds: usize) -> Vec<f64> {
         paired::log_speedups(&self.costs(0, rounds), &self.costs(configuration, rounds))
     }
 
-    /// Computes the results of the complete rounds.
+    /// Computes the results from all complete rounds.
     fn update(&mut self, design: &Design, count: usize) {
         let rounds = self.rounds(count);
         if rounds > 0 {
@@ -286,8 +285,7 @@ impl ComparedWorkload {
         }
     }
 
-    /// True if, in this workload, each configuration after the first has a verdict other than
-    /// uncertain.
+    /// True if no verdict on a configuration is uncertain in this workload.
     pub fn is_settled(&self) -> bool {
         let others = self.results.iter().filter(|result| result.configuration > 0);
         let is_certain = |result: &ComparedResult| {
@@ -299,7 +297,7 @@ impl ComparedWorkload {
 }
 
 impl CompareRunsDocument {
-    /// The document of a comparison before its first run.
+    /// Creates the document of a comparison that has not run yet.
     pub fn new(
         machine: MeasuredMachine,
         design: DesignDocument,
@@ -318,7 +316,7 @@ impl CompareRunsDocument {
         }
     }
 
-    /// Computes the results of the workload with the index `workload`, and the mean speed-ups over
+    /// Computes the results of the workload at the index `workload`, and the mean speed-ups over
     /// all workloads.
     pub fn update(&mut self, workload: usize, design: &Design) {
         let count = self.configurations.len();
@@ -338,8 +336,7 @@ impl CompareRunsDocument {
         self.stopped_because = because.into();
     }
 
-    /// True if a configuration was found to be faster or slower than the first configuration in any
-    /// workload.
+    /// True if, in any workload, a configuration is faster or slower than the first configuration.
     pub fn differs(&self) -> bool {
         let results = self.workloads.iter().flat_map(|workload| &workload.results);
         results
@@ -347,7 +344,7 @@ impl CompareRunsDocument {
             .any(|speedup| matches!(speedup.verdict, RunsVerdict::Faster | RunsVerdict::Slower))
     }
 
-    /// A figure of the speed-ups in all workloads, and a figure of the runs of each workload.
+    /// Returns a figure of the speed-ups in all workloads, and one of the runs of each workload.
     pub fn figures(&self) -> Vec<Figure> {
         let names: Vec<String> = self.workloads.iter().map(|it| it.name.clone()).collect();
         let speedup = |configuration: usize| {

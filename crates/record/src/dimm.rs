@@ -1,8 +1,8 @@
 //! Simulated memory modules under load, as `interleaf.simulate.dimm/1`.
 //!
-//! `interleaf simulate dimm` writes the document. The document has a point for each mix and load. A
-//! point has the bandwidth and power of all channels, the distribution of the read latency, and
-//! counts of DRAM commands.
+//! `interleaf simulate dimm` writes the document. It has a point for each mix and load. A point has
+//! the bandwidth and power of all channels, the distribution of the read latency, and the numbers
+//! of DRAM commands.
 
 use super::{
     check::{Check, Checked},
@@ -21,8 +21,8 @@ use serde::{Deserialize, Serialize};
 
 pub const SCHEMA: &str = "interleaf.simulate.dimm/1";
 
-/// `BIN_NS` is the width of a bin of the latency histogram, ns. The last bin counts all reads with
-/// a latency of at least `BINS_UP_TO_NS`.
+/// `BIN_NS` is the width of a bin of the latency histogram, ns. The last bin counts all reads whose
+/// latency is at least `BINS_UP_TO_NS`.
 const BIN_NS: usize = 8;
 const BINS_UP_TO_NS: usize = 4096;
 
@@ -34,20 +34,20 @@ pub struct DimmDocument {
     pub width: String,
     pub channels: u32,
     pub peak_gbps: f64,
-    /// Number of data pins of the host in all channels together, without pins for error correction.
+    /// Number of data pins of the host in all channels. Pins for error correction do not count.
     pub data_pins: u32,
     pub pattern: String,
     pub uncore_ns: f64,
-    /// Maximum number of outstanding lines in all channels together.
+    /// Maximum number of outstanding lines in all channels.
     pub outstanding: u64,
-    /// The row policy of the memory controller; left out if it is adaptive.
+    /// Row policy of the memory controller; left out when it is adaptive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub row_policy: Option<String>,
-    /// The refresh mode; left out if it is the default, which refreshes all banks at once.
+    /// Refresh mode; left out when it is the default: a refresh of all banks at once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refresh: Option<String>,
     pub seed: u64,
-    /// The command line that simulates the same modules under the same loads; empty for a trace.
+    /// Command line that simulates the same modules under the same loads; empty for a trace.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub command: String,
     pub points: Vec<DimmPoint>,
@@ -55,11 +55,11 @@ pub struct DimmDocument {
     /// the same bandwidth, or when the power is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier_power: Option<PowerLineDocument>,
-    /// Limits of the validity of the numbers in this document; for a user's module, also the
-    /// assumed and inherited timing parameters.
+    /// Uses for which the numbers in this document are not valid; for a user's module, also the
+    /// timing parameters that are assumed or inherited.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// Number of simulated requests, all points together.
+    /// Number of simulated requests of all points.
     pub requests: u64,
     pub simulated_ns: f64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -73,15 +73,15 @@ pub struct DimmPoint {
     pub offered_gbps: Option<f64>,
     pub bandwidth_gbps: f64,
     pub bus_utilisation: f64,
-    /// Latency of reads; null when no read was measured, as with a mix of only writes.
+    /// Latency of reads; null when no read was measured, such as with a mix of writes only.
     pub latency_ns: Option<LatencyDocument>,
-    /// Number of reads by latency, in bins of 8 ns; the last bin also counts all slower reads.
+    /// Number of reads by latency, in bins of 8 ns. The last bin also counts all slower reads.
     pub histogram_8ns: Vec<u64>,
-    /// Energy per transferred bit, pJ; null when the supply currents of the device are unknown.
+    /// Energy per transferred bit, pJ; null when the supply currents of the module are unknown.
     pub energy_pj_per_bit: Option<f64>,
     pub power_w: Option<f64>,
     pub gbps_per_w: Option<f64>,
-    /// Power of each component, W; left out when unknown.
+    /// Power of each component, W; left out when it is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub power_parts_w: Option<PowerPartsDocument>,
     /// Bandwidth per data pin of the host, GB/s. Pins for error correction do not count.
@@ -90,7 +90,7 @@ pub struct DimmPoint {
     pub commands: CommandsDocument,
 }
 
-/// Power of each component at a point, W.
+/// The power of each component at one point, W.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PowerPartsDocument {
     pub background: f64,
@@ -98,22 +98,22 @@ pub struct PowerPartsDocument {
     pub read: f64,
     pub write: f64,
     pub refresh: f64,
-    /// Power of the drivers and terminations of data pins and strobes.
+    /// Power of the drivers and terminations of the data pins and strobes.
     pub pins: f64,
-    /// Power of the registers and data buffers of modules.
+    /// Power of the modules' registers and data buffers.
     pub buffers: f64,
 }
 
-/// Power of all channels as a linear function of the bandwidth of all channels.
+/// The power of all channels as a linear function of their bandwidth.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PowerLineDocument {
     pub static_w: f64,
     pub energy_pj_per_bit: f64,
-    /// Largest relative deviation of the power of a point from the line, a fraction.
+    /// Largest deviation of a point's power from the line, as a fraction.
     pub max_error: f64,
 }
 
-/// Latency of reads, ns, from the cache miss of the core to the arrival of the data at the core.
+/// Latency of reads, ns, from the core's cache miss until the data arrive at the core.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LatencyDocument {
     pub mean: f64,
@@ -124,7 +124,7 @@ pub struct LatencyDocument {
     pub p99_9999: u64,
     pub max: u64,
     /// Fraction of the reads with a latency below 204 ns. Micron's report on MRDIMMs states this
-    /// fraction; 204 ns is about twice the idle latency of the report's server.
+    /// fraction; 204 ns is about twice the idle latency of the server in the report.
     pub below_204ns: f64,
 }
 
@@ -147,22 +147,22 @@ pub struct TimingDocument {
 
 impl Check for DimmDocument {
     fn check(&self) -> Checked {
-        // No rule relates several fields of a [`DimmDocument`], so there is nothing to check here.
-        // `check_numbers` checks each number alone.
+        // `check_numbers` checks each number. No rule relates several fields of this document.
         Ok(())
     }
 }
 
 impl DimmPoint {
-    /// Returns the number that `value` selects from the distribution of the read latency; `None` if
-    /// no read was measured.
+    /// Returns the number that `value` selects from the distribution of the read latency, or `None`
+    /// if no read was measured.
     pub fn latency<T>(&self, value: fn(&LatencyDocument) -> T) -> Option<T> {
         self.latency_ns.as_ref().map(value)
     }
 }
 
 impl DimmDocument {
-    /// The figure of loaded latency: mean latency against bandwidth, with a line for each mix.
+    /// Returns the figure of loaded latency: the mean latency against the bandwidth, a line per
+    /// mix.
     pub fn figures(&self) -> Vec<Figure> {
         let mut mixes: Vec<&str> = self.points.iter().map(|point| point.mix.as_str()).collect();
         mixes.dedup();
@@ -185,8 +185,8 @@ impl DimmDocument {
         }]
     }
 
-    /// The document without points. `device` is the name or file of the module, as given to
-    /// `--device`.
+    /// Creates the document without points. `device` is the argument of `--device`: the name or the
+    /// file of the module.
     pub fn new(setup: &Setup, pattern: &str, device: &str) -> Self {
         let outstanding = setup.outstanding as u64 * u64::from(setup.parts());
         Self {
@@ -213,8 +213,8 @@ impl DimmDocument {
         }
     }
 
-    /// Adds a point. Updates the number of requests, the simulated time, and the line of power over
-    /// bandwidth that is fitted to all points.
+    /// Adds a point. Also updates the number of requests, the simulated time, and the line that is
+    /// fitted to the points' power over bandwidth.
     pub fn point(
         &mut self,
         mix: &str,
@@ -260,8 +260,8 @@ impl DimmDocument {
     }
 }
 
-/// Returns notes on the timing parameters of a module that are assumed, or that are inherited from
-/// another module's file.
+/// Returns notes on the timing parameters of a module that are assumed, or inherited from the file
+/// of another module.
 fn timing_notes(device: &Device) -> Vec<String> {
     let TimingOrigins { assumed, inherited } = &device.timing_origins;
     let assumed = (!assumed.is_empty())
@@ -272,9 +272,9 @@ fn timing_notes(device: &Device) -> Vec<String> {
     assumed.into_iter().chain(inherited).collect()
 }
 
-/// The command line that repeats the simulation of a module, without mixes, loads and number of
-/// requests. The command line always has the density, width and number of channels. It has other
-/// options only if their values differ from the defaults.
+/// Returns the command line that repeats the simulation of a module, without mixes, loads and
+/// number of requests. It always has the density, the width and the number of channels. Of the
+/// other options it has those whose values are not the defaults.
 fn command(setup: &Setup, pattern: &str, name: &str) -> String {
     let Setup { device, channels, .. } = setup;
     let usual = Setup::new(device.clone(), *channels);
@@ -295,8 +295,7 @@ fn command(setup: &Setup, pattern: &str, name: &str) -> String {
     command + &of_controller(setup)
 }
 
-/// The command-line options for the memory controller and the seed, if their values differ from the
-/// defaults.
+/// Returns the options for the memory controller and the seed whose values are not the defaults.
 fn of_controller(setup: &Setup) -> String {
     let mut options = String::new();
     if let Some(name) = row_policy(setup) {
@@ -311,20 +310,20 @@ fn of_controller(setup: &Setup) -> String {
     options
 }
 
-/// The name of the row policy; `None` if it is the default.
+/// Returns the name of the row policy, or `None` if it is the default.
 fn row_policy(setup: &Setup) -> Option<&'static str> {
     let policy = setup.controller.row_policy;
     (policy != Controller::default().row_policy).then(|| policy.name())
 }
 
-/// The name of the refresh mode; `None` if it is the default.
+/// Returns the name of the refresh mode, or `None` if it is the default.
 fn refresh(setup: &Setup) -> Option<&'static str> {
     let refresh = setup.controller.refresh;
     (refresh != Controller::default().refresh).then(|| refresh.name())
 }
 
-/// The command line that repeats the simulation of a built-in server, without mixes, loads and
-/// number of requests. Options with their default value are left out.
+/// Returns the command line that repeats the simulation of a built-in server, without mixes, loads
+/// and number of requests. Options whose values are the defaults are left out.
 pub fn command_of_server(server: &str, setup: &Setup, pattern: &str) -> String {
     let mut command = format!("interleaf simulate dimm --server {server}");
     if setup.pattern != Pattern::Stream {
@@ -334,7 +333,8 @@ pub fn command_of_server(server: &str, setup: &Setup, pattern: &str) -> String {
 }
 
 impl PowerPartsDocument {
-    /// Converts energies to powers, by the simulated time; `None` when no time was simulated.
+    /// Converts energies to mean powers over the simulated time. Returns `None` if no time was
+    /// simulated.
     fn new(energy: &Energy) -> Option<Self> {
         let watts = |joules: f64| rounded(joules / energy.seconds);
         (energy.seconds > 0.0).then(|| Self {
@@ -350,7 +350,7 @@ impl PowerPartsDocument {
 }
 
 impl LatencyDocument {
-    /// Summarises the latencies in a histogram; `None` for a histogram without reads.
+    /// Summarises the latencies of a histogram. Returns `None` if it has no reads.
     fn new(latency: &Histogram) -> Option<Self> {
         let part = |part: f64| latency.percentile_ns(part);
         (latency.count() > 0).then(|| Self {

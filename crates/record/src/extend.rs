@@ -1,9 +1,9 @@
 //! A command under `interleaf extend`, as `interleaf.extend/1`.
 //!
-//! The pagers of a session count faults, prefetches, evictions and transfers in the ledger: shared
-//! memory with a slot for each process. The document has the counts of each process, and their sum.
-//! `--stats FILE` writes the document, and `extend --monitor` shows it while the command runs.
-//! Pages have [`PAGE_BYTES`] bytes.
+//! The pagers of a session count faults, prefetches, evictions and transfers in the ledger, shared
+//! memory with a slot for each process. The document has the counts of each process and their sum.
+//! `--stats FILE` writes it at the end, and `extend --monitor` shows it while the command runs. A
+//! page has [`PAGE_BYTES`] bytes.
 
 mod figures;
 mod forecast;
@@ -31,25 +31,24 @@ use std::{
 
 pub const SCHEMA: &str = "interleaf.extend/1";
 
-/// Counts of a session under `interleaf extend`: counts so far while the command runs, final counts
-/// afterwards.
+/// Counts of a session under `interleaf extend`. While the command runs, they are the counts so
+/// far.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExtendDocument {
     pub schema: String,
     pub command: Vec<String>,
-    /// Exit code of the command; null while the command runs, and after a signal.
+    /// Exit code of the command; null while it runs, and when a signal ended it.
     pub exit_code: Option<i32>,
     pub signal: Option<i32>,
     pub elapsed_s: f64,
     pub dram_bytes: u64,
     pub min_alloc_bytes: u64,
-    /// True if the memory of the command itself is extended, but not that of its child processes
-    /// (`--children none`).
+    /// True if the memory of the command's child processes is not extended (`--children none`).
     #[serde(default)]
     pub is_without_children: bool,
     pub stores: Vec<PathBuf>,
-    /// Peak resident memory of the largest process of the session; null when the kernel does not
-    /// report it.
+    /// Peak resident memory of the session's largest process; null when the kernel does not report
+    /// it.
     #[serde(default)]
     pub resident_max_bytes: Option<u64>,
     /// User CPU time of the command and of the pagers, s; null while the command runs.
@@ -58,98 +57,99 @@ pub struct ExtendDocument {
     /// System CPU time of the command and of the pagers, s; null while the command runs.
     #[serde(default)]
     pub system_s: Option<f64>,
-    /// Counts of all processes together, including those that have exited.
+    /// Counts of all processes together, those that have exited included.
     #[serde(flatten)]
     pub total: CountsDocument,
     pub processes: Vec<ProcessDocument>,
 }
 
-/// Counts of one pager, or of several pagers together.
+/// Counts of one pager, or the sum of several pagers' counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CountsDocument {
     /// Number of faults: accesses to pages that were not mapped.
     pub faults: u64,
     /// Number of minor faults: faults on pages that were resident.
     pub soft_faults: u64,
-    /// Number of pages that were read before they were touched.
+    /// Number of pages that were read before a thread touched them.
     pub prefetched_pages: u64,
-    /// Number of prefetched pages that were touched later.
+    /// Number of prefetched pages that a thread touched later.
     pub prefetch_hits: u64,
     /// Number of prefetched pages that were evicted untouched.
     pub prefetch_wasted: u64,
     pub evicted_pages: u64,
-    /// Peak of the memory with content, bytes: resident pages, and pages that only the store holds.
-    /// In the total of a session, it is the peak of all processes together. Pages that a forked
-    /// child shares with its parent count for both. 0 in older documents, which lack this field.
+    /// Peak of the memory with content, bytes: resident pages, and pages that only the store has.
+    /// In the counts of a session, it is the peak of the sum over all processes. A page that a
+    /// forked child shares with its parent counts twice. 0 in documents of older versions, which
+    /// lack this field.
     #[serde(default)]
     pub footprint_bytes: u64,
     pub read_bytes: u64,
     pub written_bytes: u64,
-    /// Time for which threads waited for pages, s, summed over all threads.
+    /// Time for which threads waited for pages, s: the sum over all threads.
     pub stall_s: f64,
 }
 
-/// A process of the session, running or exited.
+/// A process of the session, which runs or has exited.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProcessDocument {
     pub pid: u32,
     pub name: String,
-    /// DRAM that the process had reserved from the budget at the last sample, bytes.
+    /// DRAM that the process had taken from the budget at the last sample, bytes.
     pub dram_bytes: u64,
-    /// Peak of the process's anonymous memory outside the budget, bytes, from samples; null when
+    /// Peak of the process's anonymous memory outside the budget in all samples, bytes; null when
     /// the process exited before the first sample.
     #[serde(default)]
     pub outside_bytes: Option<u64>,
-    /// Bytes of allocations of 128 KiB and more that are not extended, because the process made
-    /// them before the sum of such allocations reached `min_alloc_bytes`.
+    /// Bytes in allocations of 128 KiB and more that are not extended: the process made them before
+    /// the sum of such allocations reached `min_alloc_bytes`.
     #[serde(default)]
     pub left_bytes: u64,
     /// Resident pages of the process's regions on each NUMA node. Left out when the budget is not
-    /// split among nodes, and for a process that ended before the last sample in which any process
-    /// ran.
+    /// split among nodes. Also left out when the process ended before the last sample with a
+    /// running process.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<NodeDocument>,
     #[serde(flatten)]
     pub counts: CountsDocument,
 }
 
-/// The resident pages on a NUMA node.
+/// The resident pages of a process on one NUMA node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeDocument {
     pub node: u32,
     pub resident_bytes: u64,
 }
 
-/// The processes of a session, including those that have exited.
+/// The processes of a session, those that have exited included.
 #[derive(Debug, Default)]
 pub struct SessionProcesses(Vec<SeenProcess>);
 
-/// A process of the session, with its counts at the last sample that found the process.
+/// A process of the session, with its counts in the last sample that found it.
 #[derive(Debug)]
 struct SeenProcess {
     process: Process,
-    /// True if the process was running at the last sample that found any running process. Only for
-    /// such processes are the counts of resident pages from the same time.
+    /// True if the process ran at the last sample that found any running process. The counts of
+    /// resident pages of such processes are from the same time.
     was_running: bool,
 }
 
 impl SessionProcesses {
-    /// Updates the list of processes from the ledger, and frees the slots of processes that have
+    /// Updates the list of processes from the ledger. Frees the slots of processes that have
     /// exited.
     pub fn update_and_recover(&mut self, ledger: &BudgetLedger) {
-        // `processes` is called before `recover`, so that a process that exits between the two
-        // calls is found by both.
+        // `processes` comes before `recover`: a process that exits between the two calls is then
+        // found by both.
         let found = ledger.processes();
         self.merge(found, ledger.recover());
     }
 
-    /// Updates the list of processes from the ledger, without freeing slots.
+    /// Updates the list of processes from the ledger. Frees no slot.
     pub fn update(&mut self, ledger: &BudgetLedger) {
         self.merge(ledger.processes(), vec![]);
     }
 
-    /// Updates the list from `found`, the processes that have a slot in the ledger, and from
-    /// `ended`, the processes that have ended and whose slots were freed.
+    /// Updates the list. `found` are the processes with a slot in the ledger. `ended` are processes
+    /// that have ended, whose slots were freed.
     fn merge(&mut self, found: Vec<Process>, ended: Vec<Process>) {
         let has_ended =
             |process: &Process| ended.iter().any(|other| other.identity == process.identity);
@@ -172,15 +172,16 @@ impl SessionProcesses {
 impl Check for ExtendDocument {}
 
 impl ExtendDocument {
-    /// The document with the session's counts so far. `seen` has the processes of the session.
+    /// Creates the document with the session's counts so far. `seen` has the processes of the
+    /// session.
     pub fn new(settings: &SessionSettings, ledger: &BudgetLedger, seen: &SessionProcesses) -> Self {
         let here = ledger.processes();
         let all = here.iter().map(|process| process.counts).chain([ledger.past_counts()]);
         let sum = all
             .map(CountsDocument::from)
             .fold(CountsDocument::default(), |sum, counts| sum + counts);
-        // `sum` adds the footprints of the processes, which may have been reached at different
-        // times. The ledger has the footprint of the session: the peak of all processes together.
+        // `sum` adds the peak footprints of the processes, which may be of different times. The
+        // ledger has the footprint of the session: the peak of all processes together.
         let total = CountsDocument { footprint_bytes: ledger.footprint() * PAGE_BYTES, ..sum };
         Self {
             schema: SCHEMA.into(),
@@ -200,7 +201,8 @@ impl ExtendDocument {
         }
     }
 
-    /// Sets the runtime of the command, and its exit status if `status` is known.
+    /// Records that the command has ended after `elapsed`, with the exit status `status` if it is
+    /// known.
     pub fn record_exit(&mut self, status: Option<ExitStatus>, elapsed: Duration) {
         self.exit_code = status.and_then(|status| status.code());
         self.signal = status.and_then(|status| status.signal());
@@ -230,8 +232,8 @@ impl std::ops::Add for CountsDocument {
 impl std::ops::Sub for CountsDocument {
     type Output = Self;
 
-    /// Returns the counts since the reading `earlier`. `footprint_bytes` is not a difference, but
-    /// the value in `self`.
+    /// Returns the counts since the reading `earlier`. Only `footprint_bytes` is not a difference:
+    /// it is the value of `self`.
     fn sub(self, earlier: Self) -> Self {
         Self {
             faults: self.faults.saturating_sub(earlier.faults),

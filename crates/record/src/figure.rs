@@ -1,7 +1,7 @@
-//! Figures as data. This crate decides which series a figure has; `interleaf_report` draws the
-//! figure for a terminal, as SVG, and in HTML. In `interleaf.reproduce/1` and
-//! `interleaf.extend.forecast/1`, figures are part of the document. The figures of all other
-//! documents are derived from their fields when a document is rendered.
+//! Figures as data. This crate decides which series a figure has, and `interleaf_report` draws the
+//! figure, for a terminal, as SVG and in HTML. The documents `interleaf.reproduce/1` and
+//! `interleaf.extend.forecast/1` contain their figures. The figures of other documents are computed
+//! from their fields when a document is rendered.
 
 use super::{
     check::{Checked, identifier, invalid, same_length, same_length_or_empty},
@@ -12,36 +12,36 @@ use serde::{Deserialize, Serialize};
 /// A plot with two axes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Figure {
-    /// A short name of the figure, for links and files.
+    /// Short name of the figure, for links and file names.
     pub id: String,
     pub title: String,
-    /// Label of the horizontal axis: quantity and unit.
+    /// Label of the horizontal axis: its quantity and unit.
     pub x_label: String,
-    /// Label of the vertical axis: quantity and unit.
+    /// Label of the vertical axis: its quantity and unit.
     pub y_label: String,
-    /// Lower end of the vertical axis: 0, unless differences would then be too small to see.
+    /// Lower end of the vertical axis: 0, unless differences would be too small to see.
     #[serde(default)]
     pub y_from: f64,
-    /// Scales of both axes.
+    /// Scales of the two axes.
     #[serde(default, skip_serializing_if = "Scale::is_linear")]
     pub scale: Scale,
-    /// Names along the horizontal axis, at the positions 0, 1, 2, ...; empty for an axis of
-    /// numbers. If all series are points, the figure instead has a row for each name, with the
-    /// values along the horizontal axis.
+    /// Names on the horizontal axis, at the positions 0, 1, 2, ...; empty for an axis of numbers.
+    /// If all series are points, the names are rows instead, and the values are on the horizontal
+    /// axis.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub categories: Vec<String>,
     pub series: Vec<Series>,
-    /// A sentence or two below the figure.
+    /// One or two sentences below the figure.
     pub caption: String,
 }
 
-/// One line, one set of points or one set of bars in a figure.
+/// A line, a set of points or a set of bars in a figure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Series {
     /// Name of the series in the legend.
     pub name: String,
     pub kind: SeriesKind,
-    /// Number of the group to which the series belongs; all series of a group have the same colour.
+    /// Number of the group of the series. All series of a group have the same colour.
     pub group: usize,
     pub x: Vec<f64>,
     pub y: Vec<f64>,
@@ -52,12 +52,12 @@ pub struct Series {
     /// Upper end of the interval at each point; empty without intervals.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub high: Vec<f64>,
-    /// A text that is drawn at each point; empty without texts.
+    /// Text that is drawn at each point; empty without texts.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
 }
 
-/// The scales of the axes of a figure. A point at or below 0 on a logarithmic axis is not drawn.
+/// The scales of a figure's axes. A point at or below 0 on a logarithmic axis is not drawn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Scale {
@@ -68,11 +68,11 @@ pub enum Scale {
     LinearFromZero,
     /// The horizontal axis is logarithmic.
     LogX,
-    /// Both axes are logarithmic. The vertical axis does not begin at `y_from`.
+    /// Both axes are logarithmic. `y_from` has no effect.
     LogXy,
 }
 
-/// The shape in which a series is drawn.
+/// The way in which a series is drawn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SeriesKind {
@@ -82,7 +82,7 @@ pub enum SeriesKind {
 }
 
 impl Figure {
-    /// A figure without series. Both axes are linear, and the vertical axis begins at 0.
+    /// Creates a figure without series. Both axes are linear, and the vertical axis begins at 0.
     pub fn new(id: &str, title: &str, x_label: &str, y_label: &str) -> Self {
         Self {
             id: id.into(),
@@ -97,19 +97,18 @@ impl Figure {
         }
     }
 
-    /// True if all series are points over categories. The categories are then drawn as rows, one
-    /// below the other.
+    /// True if the categories are drawn as rows, one below the other: if all series are points over
+    /// categories.
     pub fn has_rows(&self) -> bool {
         let is_points = |series: &Series| series.kind == SeriesKind::Points;
         !self.categories.is_empty() && self.series.iter().all(is_points)
     }
 
-    /// Checks that the figure can be drawn. `field` is the path of the figure in the document, for
-    /// errors.
+    /// Checks that the figure can be drawn. Errors name it by `field`, its path in the document.
     ///
     /// # Errors
-    /// The first field that is invalid: an ID with other characters than [`identifier`] allows,
-    /// lists of different lengths, or bars or rows without a category.
+    /// The first invalid field: an ID with a character that [`identifier`] does not allow, lists of
+    /// different lengths, or bars or rows without a category.
     pub fn check(&self, field: &str) -> Checked {
         identifier(format!("{field}.id"), &self.id)?;
         for (at, series) in self.series.iter().enumerate() {
@@ -151,8 +150,8 @@ impl Scale {
         self == Self::LinearFromZero
     }
 
-    /// Returns the coordinates of a point along both axes. Along a logarithmic axis, a coordinate
-    /// is the decimal logarithm of the value. `None` if the point cannot be drawn.
+    /// Returns the coordinates of a point on the two axes. On a logarithmic axis, a coordinate is
+    /// the decimal logarithm of the value. Returns `None` if the point cannot be drawn.
     pub fn position(self, (x, y): (f64, f64)) -> Option<(f64, f64)> {
         let along = |is_log: bool, value: f64| match is_log {
             true if value > 0.0 => Some(libm::log10(value)),

@@ -1,11 +1,12 @@
 //! Records: the JSON documents of measurements, predictions, simulations, benchmarks and runs.
 //!
 //! A document is a struct with a schema and its version, such as `interleaf.measure/1`. Other
-//! programs rely on the schema: a field keeps its name and meaning as long as the version stays the
-//! same. Each module has the schemas of one command. For each schema it has the struct, its
-//! construction from the types of other crates (the model, the simulator, the readers of kernel
-//! files), and the check ([`check::Check`]) that a record read from a file can be rendered.
-//! [`read`] reads a record of any schema that `interleaf report` renders; [`json`] writes a record.
+//! programs rely on the schema: while the version stays the same, a field keeps its name and
+//! meaning. A module has the schemas of one command. For each schema it has the struct, the
+//! construction of the struct from the types of other crates (the model, the simulator, the readers
+//! of kernel files), and the check ([`check::Check`]) that a record from a file can be rendered.
+//! [`read`] reads a record of any schema that `interleaf report` renders. [`json`] returns the text
+//! of a record.
 //!
 //! The name of a field ends in its unit: `_ns`, `_s`, `_bytes`, `_w` (watts), `_j` (joules), and
 //! `_gbps` for gigabytes (10^9 bytes) per second. Shares are fractions from 0 to 1. Numbers are
@@ -14,7 +15,7 @@
 #![forbid(unsafe_code)]
 #![allow(missing_docs, reason = "a field of a document is named by its quantity and unit")]
 
-/// Implements `Display` for an enum: a variant is displayed by its name in the document.
+/// Implements `Display` for an enum: it displays a variant by the variant's name in documents.
 macro_rules! display_word {
     ($name:ty) => {
         impl std::fmt::Display for $name {
@@ -55,7 +56,7 @@ use interleaf_model::{format::FileError, provenance::Provenance, tier::TierKind}
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::fmt;
 
-/// Returns the items without repetitions, in the order in which they occur first.
+/// Returns the distinct items, in the order in which they first occur.
 pub fn distinct<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut found: Vec<T> = vec![];
     for item in items {
@@ -66,12 +67,12 @@ pub fn distinct<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
     found
 }
 
-/// The error of a text that is not a valid record.
+/// The error about a text that is not a valid record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordError {
-    /// A text that names the file, the line, column or field, and the problem.
+    /// The problem, after the name of the file and the line, column or field.
     pub problem: String,
-    /// Advice to the user on how to solve the problem.
+    /// Advice on how the user can solve the problem.
     pub hint: String,
 }
 
@@ -128,7 +129,7 @@ pub enum Document {
 }
 
 impl Document {
-    /// The figures that a report of the record shows.
+    /// Returns the figures in a report of the record.
     pub fn figures(&self) -> Vec<figure::Figure> {
         match self {
             Self::Predict(document) => document.figures(),
@@ -163,8 +164,8 @@ impl Document {
         }
     }
 
-    /// The name of the document's schema. For a record of `balance`, it is the schema of the lines
-    /// of periods. A sweep is CSV and has no schema, so the name of its format is returned.
+    /// Returns the schema of the document. For a record of `balance`, it is the schema of a
+    /// period's line. A sweep is CSV and has no schema; the name of its format is returned.
     pub fn schema(&self) -> &'static str {
         match self {
             Self::Predict(_) => predict::SCHEMA,
@@ -194,8 +195,8 @@ impl Document {
         }
     }
 
-    /// The text of the document as a command writes it: JSON, a line of JSON for each period of
-    /// `balance`, or the CSV of a sweep.
+    /// Returns the text of the document, as a command writes it: JSON, a line of JSON for each
+    /// period of `balance`, or the CSV of a sweep.
     pub fn text(&self) -> String {
         match self {
             Self::Predict(document) => json(document),
@@ -277,7 +278,7 @@ impl From<TierKind> for TierKindName {
     }
 }
 
-/// The schemas of the documents that `interleaf report` can render.
+/// The schemas of the documents that `interleaf report` renders.
 pub const REPORTED: [&str; 23] = [
     measure::SCHEMA,
     bench_compare::SCHEMA,
@@ -304,10 +305,10 @@ pub const REPORTED: [&str; 23] = [
     show::SCHEMA,
 ];
 
-/// Parses a recorded document and checks it, so that rendering can neither panic nor show a number
-/// that is not finite. `name` is the name of the document in errors, usually its path. The text may
-/// also be the output of Intel MLC or curves of the Mess benchmark, which become measurements, or
-/// the CSV file of a sweep.
+/// Parses a document and checks it, so that rendering it neither panics nor shows a number that is
+/// not finite. Errors call the document `name`, usually its path. The text may also be the CSV file
+/// of a sweep, or the output of Intel MLC or the curves of the Mess benchmark, which are converted
+/// to a measurement.
 ///
 /// # Errors
 /// When the text is not JSON, has an unknown schema, lacks a field, or has a value out of range.
@@ -315,17 +316,17 @@ pub fn read(name: &str, text: &str) -> Result<Document, RecordError> {
     #[derive(Deserialize)]
     struct Head {
         schema: String,
-        /// Only a record of `measure app` has this field, among the records with the schema
-        /// `interleaf.measure/1`.
+        /// Of the records with the schema `interleaf.measure/1`, only those of `measure app` have
+        /// this field.
         app: Option<serde::de::IgnoredAny>,
-        /// Only a record of `show --platform` has this field, among the records with the schema
-        /// `interleaf.show/1`.
+        /// Of the records with the schema `interleaf.show/1`, only those of `show --platform` have
+        /// this field.
         platform: Option<serde::de::IgnoredAny>,
-        /// Only a record of `show` about this machine has this field, among the records with the
-        /// schema `interleaf.show/1`.
+        /// Of the records with the schema `interleaf.show/1`, only those of `show` about a machine
+        /// have this field.
         nodes: Option<serde::de::IgnoredAny>,
-        /// Each record of `interleaf run` has this field. The list of settings that `--restore`
-        /// prints has the same schema, `interleaf.run/1`, but lacks the field.
+        /// Of the documents with the schema `interleaf.run/1`, all records of a run have this
+        /// field. The list of settings that `run --restore` prints lacks it.
         command: Option<serde::de::IgnoredAny>,
     }
     if let Some(record) = measure::foreign::read(name, text) {
@@ -344,8 +345,7 @@ pub fn read(name: &str, text: &str) -> Result<Document, RecordError> {
         return read.map(|it| Document::DimmSweep(Box::new(it)));
     }
     check_start(name, text)?;
-    // A record of `balance` has one document per line, so the schema is read from the first
-    // document.
+    // A record of `balance` has a document per line, so take the schema of the first document.
     let first = serde_json::Deserializer::from_str(text).into_iter::<Head>().next();
     let first = first.unwrap_or_else(|| serde_json::from_str(text));
     let Head { schema, app, platform, nodes, command } =
@@ -389,8 +389,8 @@ pub fn read(name: &str, text: &str) -> Result<Document, RecordError> {
     }
 }
 
-/// Parses a document whose schema is known, and checks the ranges of its numbers and the lengths of
-/// its lists.
+/// Parses a document of a known schema. Checks the ranges of its numbers and the lengths of its
+/// lists.
 fn checked<T: Check + DeserializeOwned>(name: &str, text: &str) -> Result<Box<T>, RecordError> {
     let document: T =
         serde_path_to_error::deserialize(&mut serde_json::Deserializer::from_str(text))
@@ -402,13 +402,12 @@ fn checked<T: Check + DeserializeOwned>(name: &str, text: &str) -> Result<Box<T>
     Ok(Box::new(document))
 }
 
-/// Reads a record of `interleaf balance`, which has a line for each period and for each advice.
+/// Reads a record of `interleaf balance`: a line for each period and each advice.
 fn balance_log(name: &str, text: &str) -> Result<Box<balance::BalanceLog>, RecordError> {
     let mut log = balance::BalanceLog::default();
     for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let name = format!("{name}: line {}", at + 1);
-        // A line is an advice if it has the schema of an advice. Any other line is read as a
-        // period.
+        // A line with the schema of an advice is an advice. Read any other line as a period.
         if line.contains(balance::SUMMARY_SCHEMA) {
             log.add_advice(*checked(&name, line)?);
         } else {
@@ -418,8 +417,8 @@ fn balance_log(name: &str, text: &str) -> Result<Box<balance::BalanceLog>, Recor
     Ok(Box::new(log))
 }
 
-/// Checks that a text begins as JSON does, after it was found not to be the CSV file of a sweep.
-/// The errors of the JSON parser would not help the user of another kind of file.
+/// Checks that `text`, which is not the CSV file of a sweep, begins as JSON does. For a file of
+/// another kind, the errors of the JSON parser would not help the user.
 fn check_start(name: &str, text: &str) -> Result<(), RecordError> {
     let start = text.trim_start();
     if start.is_empty() || start.starts_with(['{', '[']) {
@@ -431,8 +430,8 @@ fn check_start(name: &str, text: &str) -> Result<(), RecordError> {
     ))
 }
 
-/// Returns the error of a text that is not JSON, or whose value at `field` has the wrong type. For
-/// the whole document, `field` is empty or ".".
+/// Returns the error about a text that is not JSON, or whose value at `field` has the wrong type.
+/// `field` is empty or "." for the whole document.
 fn unparsable(name: &str, field: &str, why: &serde_json::Error) -> RecordError {
     let field = match field {
         "" | "." => String::new(),
@@ -451,37 +450,37 @@ fn invalid_record(name: &str, why: &InvalidField) -> RecordError {
     )
 }
 
-/// Returns the JSON text of a document, indented, with a newline at the end.
+/// Returns the JSON text of a document, indented and with a line feed at the end.
 ///
 /// # Panics
-/// When a map in the document has keys that are not strings: a defect of the document's type.
+/// When a map of the document has a key that is not a string: a defect of the document's type.
 pub fn json(document: &impl Serialize) -> String {
     let text = serde_json::to_string_pretty(document);
     text.unwrap_or_else(|why| panic!("a document has no JSON: {why}")) + "\n"
 }
 
-/// Returns the JSON text of a document on one line, without a newline.
+/// Returns the JSON text of a document on one line, without a line feed.
 ///
 /// # Panics
-/// When a map in the document has keys that are not strings, like [`json`].
+/// When a map of the document has a key that is not a string, as with [`json`].
 pub fn json_line(document: &impl Serialize) -> String {
     let text = serde_json::to_string(document);
     text.unwrap_or_else(|why| panic!("a document has no JSON: {why}"))
 }
 
-/// Returns `value`, rounded to six significant digits.
+/// Rounds `value` to six significant digits.
 pub fn rounded(value: f64) -> f64 {
-    // Formatting as decimal text rounds exactly, and in the same way on every machine. The addition
-    // of 0 turns -0 (the sum of an empty list) into 0.
+    // Formatting as a decimal text rounds exactly, and equally on all machines. The addition of 0
+    // turns -0, the sum of an empty list, into 0.
     format!("{value:.5e}").parse().unwrap_or(value) + 0.0
 }
 
-/// Returns `values`, each rounded to six significant digits.
+/// Rounds each of `values` to six significant digits.
 pub fn all_rounded(values: &[f64]) -> Vec<f64> {
     values.iter().copied().map(rounded).collect()
 }
 
-/// Returns weights in the notation of the command line: `3:1`.
+/// Returns `weights` in the notation of the command line: `3:1`.
 pub fn weights_text(weights: &[u16]) -> String {
     weights.iter().map(u16::to_string).collect::<Vec<_>>().join(":")
 }

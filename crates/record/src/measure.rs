@@ -1,11 +1,11 @@
 //! A measurement of a machine's memory, as `interleaf.measure/1`.
 //!
-//! `interleaf measure` writes the document after every point. The document has the machine, the
-//! settings, the points, and the results that are derived from the points: sizes of caches, knees
-//! of curves, best weights. Each point has a verdict on its quality: `good`, or `noisy: ` and the
-//! reasons (spread of repetitions, interference, frequency, caches, misplaced pages). `report` and
-//! `compare` read the document. [`platform`] converts a measurement to a platform, and [`foreign`]
-//! converts between measurements and the formats of MLC and Mess.
+//! `interleaf measure` writes the document after each point. It has the machine, the settings, the
+//! points, and the results that follow from the points: sizes of caches, knees of curves, best
+//! weights. The quality of a point is `good`, or `noisy: ` with the reasons (spread of repetitions,
+//! interference, frequency, caches, misplaced pages). `report` and `compare` read the document.
+//! [`platform`] converts a measurement to a platform, and [`foreign`] converts between measurements
+//! and the formats of MLC and Mess.
 
 mod figures;
 pub mod foreign;
@@ -27,10 +27,10 @@ use std::collections::BTreeMap;
 
 pub const SCHEMA: &str = "interleaf.measure/1";
 
-/// Minimum number of repetitions from which the spread is estimated by the quartiles.
+/// Minimum number of repetitions for an estimate of the spread by the quartiles.
 const SPREAD_REPEATS_MIN: usize = 3;
 
-/// A measurement of memory: one JSON object with 19 fields.
+/// A measurement of memory. It is one JSON object with 19 fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MeasureDocument {
     pub schema: String,
@@ -39,56 +39,56 @@ pub struct MeasureDocument {
     pub quick: bool,
     pub dry_run: bool,
     pub machine: MeasuredMachine,
-    /// The tool that made the measurement; left out if the tool was Interleaf.
+    /// Tool that made the measurement; left out when it was Interleaf.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     pub settings: SettingsDocument,
-    /// Points in the order of measurement.
+    /// Points, in the order of measurement.
     pub points: Vec<MeasuredPoint>,
-    /// The caches, found by pointer chases of increasing size; null without such a sweep.
+    /// Caches, found by pointer chases of increasing size; null without such chases.
     #[serde(default)]
     pub caches: Option<CachesDocument>,
-    /// The knee of each loaded-latency curve.
+    /// Knee of each loaded-latency curve.
     #[serde(default)]
     pub knees: Vec<KneeDocument>,
-    /// For each mix, the weights with the most bandwidth.
+    /// Weights with the most bandwidth, for each mix.
     #[serde(default)]
     pub best_weights: Vec<MeasuredBest>,
-    /// For each load, the weights with the lowest latency.
+    /// Weights with the lowest latency, for each load.
     #[serde(default)]
     pub best_by_load: Vec<LoadDocument>,
-    /// The planned measurements; dry runs only.
+    /// Measurements that are planned; only in dry runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub plan: Vec<String>,
-    /// Kernel settings changed during the measurement, one entry per written value.
+    /// Kernel settings that the measurement changed, one entry for each written value.
     #[serde(default)]
     pub kernel_settings: Vec<ChangedSetting>,
-    /// For each setting of `kernel_settings`, the outcome of restoring it.
+    /// Outcome of restoring each of `kernel_settings`.
     #[serde(default)]
     pub put_back: Vec<PutBackDocument>,
-    /// Deviations of the measurement from the requested one, in words.
+    /// Differences between the measurement and the requested one, in words.
     #[serde(default)]
     pub notes: Vec<String>,
     pub stopped: MeasureStop,
-    /// The reason for `stopped`, in words.
+    /// Reason for `stopped`, in words.
     pub stopped_because: String,
     pub quality: Quality,
 }
 
-/// The state of a measurement: either more points follow, or it has ended for this reason.
+/// The state of a measurement: more points follow, or it has ended for a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MeasureStop {
     /// More points follow.
     Running,
-    /// Nothing was measured.
+    /// Nothing was measured (`--dry-run`).
     #[serde(rename = "dry run")]
     DryRun,
     /// All points are measured.
     Done,
     /// A signal arrived.
     Signal,
-    /// The measurement of a point failed.
+    /// A point could not be measured.
     Failed,
 }
 
@@ -99,8 +99,7 @@ pub enum PointKind {
     /// Latency of a pointer chase without other traffic.
     #[default]
     Idle,
-    /// Latency of a pointer chase without other traffic, through a memory size that may fit into
-    /// caches.
+    /// Latency of a pointer chase without other traffic. Its memory may fit into caches.
     Cache,
     /// Bandwidth of threads that access memory as fast as they can.
     Bandwidth,
@@ -114,84 +113,82 @@ pub enum PointKind {
 
 display_word!(PointKind);
 
-/// Settings that are the same for all points of a measurement.
+/// Settings that all points of a measurement share.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SettingsDocument {
     pub isa: String,
-    /// The requested page size. The field `huge_share` of a point is the fraction of its memory
-    /// that got huge pages.
+    /// Requested page size. `huge_share` of a point is the fraction of its memory that has huge
+    /// pages.
     pub pages: String,
     pub buffer_bytes: u64,
     pub chase_bytes: u64,
     pub stride_bytes: u64,
     /// Size of the last-level cache of the CPU that runs the pointer chase, from sysfs. If several
-    /// CPUs run pointer chases, the largest of their caches. Left out when sysfs has no cache
-    /// sizes.
+    /// CPUs run pointer chases, it is their largest cache. Left out when sysfs has no cache sizes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_level_bytes: Option<u64>,
-    /// Largest share of a last-level cache, in bytes, that one traffic thread can use, from sysfs;
-    /// left out when sysfs has no cache sizes.
+    /// Largest part of a last-level cache that a traffic thread can use, bytes, from sysfs; left
+    /// out when sysfs has no cache sizes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_level_bytes_per_thread: Option<u64>,
-    /// Default sizes of pointer chases and buffers are at least this multiple of the last-level
+    /// Default sizes of pointer chases and buffers are at least this many times the last-level
     /// cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_level_factor: Option<u64>,
-    /// Measurement time of a point, s, all repetitions together.
+    /// Measurement time of a point, s: the sum of all repetitions.
     pub duration_s: f64,
     pub repeats: u32,
-    /// The statistic that gives the value of a point from its repetitions.
+    /// Statistic by which the value of a point is computed from its repetitions.
     pub statistic: String,
     pub seed: u64,
-    /// The definition of the field `spread` of the points, in words.
+    /// Definition of the field `spread` of a point, in words.
     pub spread: String,
 }
 
-/// One measured point: one JSON object whose 26 fields cover all kinds of points. Fields that do
-/// not apply to the kind of the point are null.
+/// One measured point. The point is one JSON object whose 26 fields cover all kinds of points.
+/// Those that do not apply to its kind are null.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MeasuredPoint {
     pub kind: PointKind,
     pub cpu_node: u32,
-    /// Node of the memory; null when the pages are on several nodes.
+    /// Node of the memory; null when the memory is on several nodes.
     pub memory_node: Option<u32>,
-    /// Nodes that hold pages of the measured memory.
+    /// Nodes that have pages of the measured memory.
     pub nodes: Vec<u32>,
     pub mix: Option<String>,
     /// Read share of the bytes at the memory controller, 0 to 1.
     pub read_share: Option<f64>,
-    /// Order of the accesses: sequential or random; for a pointer chase, tlb-local or random.
+    /// Order of the accesses: sequential or random. For a pointer chase: tlb-local or random.
     pub pattern: String,
-    /// The kernel (timed loop) that made the traffic.
+    /// Kernel (timed loop) that made the traffic.
     pub kernel: Option<String>,
     pub weights: Option<Vec<u16>>,
     /// Number of threads that make the traffic.
     pub threads: u32,
-    /// For the kinds loaded and histogram, the pause of each traffic thread after 32 cache lines,
-    /// ns; null without traffic.
+    /// Pause of each traffic thread after 32 cache lines, ns, for the kinds loaded and histogram;
+    /// null without traffic.
     pub delay_ns: Option<f64>,
-    /// Bandwidth of the bytes that the program loads and stores, GB/s.
+    /// Bandwidth of the program's own loads and stores, GB/s.
     pub program_gbps: Option<f64>,
     /// Bandwidth at the memory controller, GB/s, computed from `program_gbps` and the mix.
     pub modelled_gbps: Option<f64>,
-    /// Bandwidth at the memory controller, GB/s, from the hardware counters of the controller.
+    /// Bandwidth at the memory controller, GB/s, from the controller's hardware counters.
     pub measured_gbps: Option<f64>,
     pub latency_ns: Option<f64>,
-    /// Distance of the quartiles of the repetitions divided by their median; meaningless with fewer
-    /// than [`SPREAD_REPEATS_MIN`] repetitions.
+    /// Distance of the quartiles of the repetitions, divided by their median. It has no meaning
+    /// with fewer than [`SPREAD_REPEATS_MIN`] repetitions.
     pub spread: f64,
     pub repeats: usize,
-    /// For the kinds idle, cache and histogram, the size of the pointer chase, bytes. For the other
-    /// kinds, the memory of each traffic thread, all of its buffers together, bytes.
+    /// Size of the pointer chase, bytes, for the kinds idle, cache and histogram. For the other
+    /// kinds, the size of all buffers of one traffic thread, bytes.
     pub memory_bytes: u64,
-    /// Fraction of the measured memory that the last-level caches of the measuring CPUs can hold,
-    /// from sysfs. Left out when sysfs has no cache sizes, and in a sweep of sizes.
+    /// Fraction of the measured memory that fits into the last-level caches of the measuring CPUs,
+    /// from sysfs. Left out when sysfs has no cache sizes, and when the caches are measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cacheable_share: Option<f64>,
-    /// Fraction of the measured memory in huge pages; null when the kernel does not report huge
-    /// pages.
+    /// Fraction of the measured memory in huge pages; null when the kernel does not report it.
     pub huge_share: Option<f64>,
-    /// Number of base pages on each node; empty when the kernel does not report the nodes.
+    /// Number of base pages on each node; empty when the kernel does not report it.
     #[serde(default)]
     pub pages_by_node: BTreeMap<u32, u64>,
     /// Fraction of the pages that are on other nodes than the requested weights demand.
@@ -202,39 +199,38 @@ pub struct MeasuredPoint {
     pub quality: Quality,
 }
 
-/// Interference by other programs and by the hypervisor during the measurement of a point.
+/// Interference by other programs and by the hypervisor while a point was measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ContaminationDocument {
     /// Mean number of CPUs that other programs used.
     pub others_cpus: f64,
     /// Mean number of CPUs that the hypervisor took (steal time).
     pub stolen_cpus: f64,
-    /// Relative change of the core frequency during the measurement, a fraction; null when cpufreq
-    /// is missing.
+    /// Relative change of the core frequency, a fraction; null without cpufreq.
     pub frequency_change: Option<f64>,
 }
 
-/// Distribution of the latency of single accesses. The cost of the timer is subtracted from each
-/// latency.
+/// The distribution of the latency of single accesses. The cost of reading the clock is subtracted
+/// from each latency.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HistogramDocument {
     pub samples: u64,
-    /// Cost of reading the clock, ns; the cost is subtracted from the latency of each access.
+    /// Cost of reading the clock, ns. It is subtracted from the latency of each access.
     pub timer_ns: f64,
-    /// Latency of a pointer chase in the same memory, ns, measured in turn with the single
-    /// accesses.
+    /// Latency of a pointer chase in the same memory, ns. It is measured alternately with the
+    /// single accesses.
     pub chase_ns: f64,
     /// Number of tagged accesses. An access is tagged if an interrupt, a CPU migration, a context
-    /// switch or steal time fell into it, or if it took longer than any access to memory takes.
+    /// switch or steal time fell into it, or if it took longer than any memory access can take.
     pub tagged: u64,
-    /// Number of tagged accesses for each reason.
+    /// Number of tagged accesses by reason.
     pub tags: BTreeMap<String, u64>,
     /// Latency of all accesses, ns.
     pub raw: SpreadDocument,
-    /// Latency of the accesses without a tag, ns.
+    /// Latency of the accesses that are not tagged, ns.
     pub filtered: SpreadDocument,
-    /// Number of untagged accesses by latency: `histogram_8ns[i]` counts accesses from 8i to below
-    /// 8(i+1) ns, and the last bin also counts all longer accesses.
+    /// Number of untagged accesses by latency. `histogram_8ns[i]` counts those from 8i to below
+    /// 8(i+1) ns, and the last element also all longer ones.
     pub histogram_8ns: Vec<u64>,
 }
 
@@ -251,14 +247,14 @@ pub struct SpreadDocument {
     pub max: f64,
 }
 
-/// The caches that pointer chases of increasing size found.
+/// The caches, found by pointer chases of increasing size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CachesDocument {
     pub levels: Vec<LevelDocument>,
-    /// Measured size of the last-level cache, bytes; larger pointer chases go to memory.
-    /// Hypervisors often report another size to guests (`told_bytes`).
+    /// Measured size of the last-level cache, bytes. Larger pointer chases go to memory.
+    /// `told_bytes` may differ: hypervisors often report another size to guests.
     pub last_level_bytes: u64,
-    /// Size of the last-level cache in sysfs, bytes.
+    /// Size of the last-level cache according to sysfs, bytes.
     pub told_bytes: Option<u64>,
     pub memory_latency_ns: f64,
 }
@@ -266,7 +262,7 @@ pub struct CachesDocument {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LevelDocument {
     pub level: u32,
-    /// Size of the largest pointer chase that fits in the cache, bytes.
+    /// Size of the largest pointer chase that fits into the cache, bytes.
     pub bytes: u64,
     pub latency_ns: f64,
 }
@@ -282,17 +278,17 @@ pub struct KneeDocument {
     pub why: String,
 }
 
-/// The weights with the most bandwidth for a mix.
+/// The weights with the most bandwidth for one mix.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MeasuredBest {
     pub mix: String,
     pub weights: Vec<u16>,
     pub program_gbps: f64,
-    /// Gain in bandwidth over a placement of all pages on the first node, a fraction; null when
-    /// this placement was not measured.
+    /// Gain in bandwidth over all pages on the first node, as a fraction; null when that placement
+    /// was not measured.
     pub gain: Option<f64>,
-    /// True if `gain` exceeds the sum of the spreads of both placements' points; null when a spread
-    /// is unknown.
+    /// True if `gain` exceeds the sum of the spreads of the two placements; null when one is
+    /// unknown.
     pub beyond_spread: Option<bool>,
 }
 
@@ -303,8 +299,8 @@ pub struct LoadDocument {
     pub load_gbps: f64,
     pub weights: Vec<u16>,
     pub latency_ns: f64,
-    /// Latency with all pages on the first node, ns; null if the load exceeds the maximum bandwidth
-    /// of the first node.
+    /// Latency with all pages on the first node, ns; null when the load exceeds that node's maximum
+    /// bandwidth.
     pub first_latency_ns: Option<f64>,
 }
 
@@ -359,8 +355,8 @@ impl MeasureDocument {
         }
     }
 
-    /// Assesses the quality of a point, adds the point, and updates the results that are derived
-    /// from all points.
+    /// Assesses the quality of a point, adds the point, and updates the results that follow from
+    /// all points.
     pub fn add(&mut self, mut point: MeasuredPoint) {
         point.quality = point.assess();
         self.points.push(point);
@@ -374,21 +370,20 @@ impl MeasureDocument {
         self.stopped_because = because.into();
     }
 
-    /// The points of one `kind`, in the order of measurement.
+    /// Returns the points of the kind `kind`, in the order of measurement.
     pub fn points_of_kind(&self, kind: PointKind) -> impl Iterator<Item = &MeasuredPoint> {
         self.points.iter().filter(move |point| point.kind == kind)
     }
 
-    /// The points of all loaded-latency curves, one curve after the other. Within a curve, the load
-    /// increases.
+    /// Returns the points of all loaded-latency curves, one curve after the other. The points of a
+    /// curve are in the order of rising load.
     pub fn loaded(&self) -> Vec<&MeasuredPoint> {
         let mut points: Vec<&MeasuredPoint> = self.points_of_kind(PointKind::Loaded).collect();
         let curve = |point: &MeasuredPoint| {
             (point.cpu_node, point.memory_node, point.weights.clone(), point.mix.clone())
         };
         let curves = distinct(points.iter().map(|point| curve(point)));
-        // A point without a delay has no load, so it comes first in its curve, as if its delay were
-        // infinite.
+        // A point without a delay has no load. Put it first in its curve, like an infinite delay.
         let delay = |point: &MeasuredPoint| point.delay_ns.unwrap_or(f64::INFINITY);
         points.sort_by(|a, b| {
             let at = |point| curves.iter().position(|known| *known == curve(point));
@@ -397,8 +392,8 @@ impl MeasureDocument {
         points
     }
 
-    /// The quality of the whole measurement: noisy when the quality of more than a tenth of the
-    /// points is not good.
+    /// Returns the quality of the whole measurement: noisy if more than a tenth of the points is
+    /// not good.
     fn overall_quality(&self) -> Quality {
         let noisy = self.points.iter().filter(|point| point.quality != Quality::Good);
         let count = noisy.clone().count();
@@ -444,9 +439,8 @@ impl MeasureDocument {
         best
     }
 
-    /// Returns, for each measured load, the weights with the lowest latency. The latency of weights
-    /// that were not measured at this load is interpolated between the loads at which they were
-    /// measured.
+    /// Returns the weights with the lowest latency at each measured load. If some weights were not
+    /// measured at this load, their latency is interpolated between the loads at which they were.
     fn best_at_loads(&self) -> Vec<LoadDocument> {
         let mut curves: Vec<(Vec<u16>, Line)> = vec![];
         let mut mix = None;
@@ -486,12 +480,12 @@ impl MeasureDocument {
     }
 }
 
-/// The points of a curve, as pairs of (bandwidth in GB/s, latency in ns).
+/// A curve: its points as pairs of (bandwidth in GB/s, latency in ns).
 type Line = Vec<(f64, f64)>;
 
-/// Returns the latency of a curve at the load `load` (GB/s), ns, by linear interpolation. At a load
-/// below the smallest bandwidth of the curve, the result is the latency of the first point. Above
-/// the largest bandwidth, it is `None`.
+/// Returns the latency, ns, of `curve` at the load `load`, GB/s, by linear interpolation. Below the
+/// curve's smallest bandwidth, it is the latency of the first point. Above the largest bandwidth,
+/// it is `None`.
 fn latency_at(curve: &[(f64, f64)], load: f64) -> Option<f64> {
     let above = curve.iter().position(|(gbps, _)| *gbps >= load)?;
     let (x1, y1) = curve[above];
@@ -500,27 +494,27 @@ fn latency_at(curve: &[(f64, f64)], load: f64) -> Option<f64> {
     Some(y0 + part * (y1 - y0))
 }
 
-/// True if the weights put all pages on the first node.
+/// True if all pages are on the first node with these weights.
 fn is_first_node_only(weights: &[u16]) -> bool {
     weights.first().is_some_and(|first| *first > 0) && weights[1..].iter().all(|it| *it == 0)
 }
 
-/// Returns the first word of `why` that consists of letters only. Reasons for noise that differ
-/// only in their numbers share this word, so it groups them.
+/// Returns the first word of `why` that has only letters. It groups reasons for noise that differ
+/// only in their numbers.
 fn reason_kind(why: &str) -> &str {
     let mut words = why.split([' ', ',']).filter(|word| !word.is_empty());
     words.find(|word| word.chars().all(char::is_alphabetic)).unwrap_or(why)
 }
 
 impl MeasuredPoint {
-    /// The spread of the repetitions, as a fraction; `None` with fewer than [`SPREAD_REPEATS_MIN`]
-    /// repetitions.
+    /// Returns the spread of the repetitions, as a fraction. Returns `None` if there are fewer than
+    /// [`SPREAD_REPEATS_MIN`].
     pub fn known_spread(&self) -> Option<f64> {
         (self.repeats >= SPREAD_REPEATS_MIN).then_some(self.spread)
     }
 
-    /// Describes the setting of the point, without its result. `compare` matches the points of two
-    /// records by this text.
+    /// Describes the setting of the point. `compare` matches the points of two records by this
+    /// text, so it does not have the result.
     pub fn setting(&self) -> String {
         let mut words = vec![self.kind.to_string(), format!("cpus of node {}", self.cpu_node)];
         match (&self.weights, self.memory_node) {
@@ -540,8 +534,8 @@ impl MeasuredPoint {
         words.join(", ")
     }
 
-    /// The result of the point and its unit: the bandwidth for the kinds bandwidth and interleave,
-    /// and the latency for other kinds.
+    /// Returns the result of the point with its unit: the bandwidth for the kinds bandwidth and
+    /// interleave, and otherwise the latency.
     pub fn value(&self) -> Option<(f64, &'static str)> {
         match self.kind {
             PointKind::Bandwidth | PointKind::Interleave => {
@@ -552,8 +546,8 @@ impl MeasuredPoint {
     }
 }
 
-/// Formats a size in the largest binary unit that gives a whole number. If there is none, the size
-/// is in whole MB (10^6 bytes), or with one decimal in a binary unit.
+/// Formats a size in the largest binary unit that gives a whole number. If none does, formats it in
+/// whole MB (10^6 bytes), or else in a binary unit with one decimal.
 pub fn size_text(bytes: u64) -> String {
     let units = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     let whole = units.iter().find(|(unit, _)| bytes >= *unit && bytes.is_multiple_of(*unit));

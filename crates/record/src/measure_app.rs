@@ -1,10 +1,9 @@
 //! A profile of an application, as `interleaf.measure/1` with an `app` object.
 //!
 //! `interleaf measure app` samples counters, processes, energy and storage while a command runs.
-//! The document has the samples, the sum of the samples over the run ([`WholeDocument`]), and the
-//! phases: intervals of even bandwidth. Null means "not counted", which is different from 0.
-//! `report` renders the document. `measure app --demand` also writes a demand file, which `predict`
-//! and `simulate` read.
+//! The document has the samples, their sum over the run ([`WholeDocument`]), and the phases:
+//! intervals of even bandwidth. Null means "not counted", and not 0. `report` renders the document.
+//! `measure app --demand` also writes a demand file, which `predict` and `simulate` read.
 
 mod figures;
 mod samples;
@@ -22,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// A profile of an application. `points` is always empty: only the other documents with this
-/// schema, measurements of machines, have points.
+/// schema, the measurements of machines, have points.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProfileDocument {
     pub schema: String,
@@ -44,30 +43,30 @@ pub struct AppDocument {
     pub kind: AppKind,
     pub command: Vec<String>,
     pub dry_run: bool,
-    /// Exit code of the command; null while the command runs, after a signal, and in a dry run.
+    /// Exit code of the command; null while the command runs, when a signal ended it, and in a dry
+    /// run.
     pub exit_code: Option<i32>,
     pub signal: Option<i32>,
     /// Runtime of the command, s; null in a dry run.
     pub runtime_s: Option<f64>,
-    /// Interval between samples, s.
+    /// Interval between two samples, s.
     pub every_s: f64,
     /// Number of CPUs of the machine.
     pub cpus: usize,
     /// Memory tiers, fastest first.
     pub tiers: Vec<ProfileTier>,
-    /// The energy domains that are metered, in the order of the list `energy_j` of a sample.
+    /// Energy domains that are metered, in the order of the list `energy_j` of a sample.
     pub energy_domains: Vec<String>,
-    /// The quantities, each with its source or the reason why it is missing.
+    /// Quantities of the profile, each with its source, or with the reason why it is missing.
     pub quantities: Vec<QuantityDocument>,
     /// Results over the whole run; null in a dry run.
     pub whole: Option<WholeDocument>,
-    /// Phases of even bandwidth; empty when bandwidth is not counted. Spans without counted traffic
-    /// do not count in the times of a phase, so these times may be earlier than `time_s` of the
-    /// samples.
+    /// Phases of even bandwidth; empty when bandwidth is not counted. Their times exclude spans
+    /// without counted traffic, so they may be earlier than `time_s` of the samples.
     pub phases: Vec<PhaseDocument>,
-    /// Limits of the validity of the numbers in the profile.
+    /// Uses for which the numbers in the profile are not valid.
     pub warnings: Vec<String>,
-    /// Path of the demand file written beside the record.
+    /// Path of the demand file that was written with the record.
     pub demand_file: Option<String>,
     pub samples: Vec<SampleDocument>,
 }
@@ -79,8 +78,8 @@ pub struct ProfileTier {
     pub nodes: Vec<u32>,
 }
 
-/// A quantity. If it is available, `what` is its source. If it is missing, `what` is the reason,
-/// and `remedy` a hint.
+/// A quantity of the profile. `what` is its source if it is available, and otherwise the reason why
+/// it is missing. `remedy` is a hint how to get it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QuantityDocument {
     pub name: String,
@@ -100,10 +99,11 @@ impl QuantityDocument {
     }
 }
 
-/// Results over the whole run: one JSON object with 20 fields. Null means "not counted", not 0.
+/// Results over the whole run. They are one JSON object with 20 fields. Null means "not counted",
+/// and not 0.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WholeDocument {
-    /// Time in which the traffic was counted, s; for a replayed recording, the time that the
+    /// Time in which traffic was counted, s. For a replayed recording, it is the time that the
     /// readings of the recording cover.
     pub counted_s: f64,
     pub bandwidth_gbps: Option<f64>,
@@ -113,31 +113,31 @@ pub struct WholeDocument {
     pub tiers: Vec<TierWhole>,
     pub cpu_s: f64,
     pub cpus_used: f64,
-    /// Largest number of runnable threads in a sample.
+    /// Largest number of runnable threads in any sample.
     pub threads_running_max: usize,
     pub threads_max: usize,
-    /// Peak resident memory of all processes of the command together.
+    /// Peak of the resident memory of all processes of the command together.
     pub resident_max_bytes: u64,
     pub resident_mean_bytes: Option<f64>,
-    /// Peak resident memory of the largest process.
+    /// Peak of the resident memory of the largest process.
     pub process_resident_max_bytes: Option<u64>,
     pub major_faults: u64,
     pub storage_read_bytes: Option<u64>,
     pub storage_written_bytes: Option<u64>,
     pub energy: Vec<EnergyDocument>,
     pub topdown: Option<TopdownDocument>,
-    /// Mean number of CPUs that other programs used; 0 if their CPU time is below the resolution of
-    /// the kernel's counters, some ticks of 10 ms.
+    /// Mean number of CPUs that other programs used; 0 when their CPU time is below the resolution
+    /// of the kernel's counters, some ticks of 10 ms.
     pub other_cpus_used: Option<f64>,
-    /// Mean number of CPUs that the hypervisor took (steal time); 0 under the same condition as
+    /// Mean number of CPUs that the hypervisor took (steal time); 0 below the same resolution as in
     /// `other_cpus_used`.
     pub stolen_cpus: Option<f64>,
-    /// Largest number of processes in a sample that could not be read, because they belong to other
-    /// users.
+    /// Largest number of processes in any sample that could not be read, because they belong to
+    /// other users.
     pub hidden_processes: usize,
 }
 
-/// Results of a tier over the whole run.
+/// The results of one tier over the whole run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TierWhole {
     pub bandwidth_gbps: Option<f64>,
@@ -146,7 +146,7 @@ pub struct TierWhole {
     /// Mean latency of last-level cache misses, ns: the occupancy of the tier's queue divided by
     /// the number of requests.
     pub latency_ns: Option<f64>,
-    /// The command's memory on the tier at the time when the command had the most resident memory.
+    /// The command's memory on the tier at the moment when the command had the most memory.
     pub resident_bytes: Option<u64>,
     pub anonymous_bytes: Option<u64>,
     pub resident_share: Option<f64>,
@@ -159,7 +159,7 @@ pub struct EnergyDocument {
     pub power_w: f64,
 }
 
-/// Top-down breakdown of the issue slots of the command's threads, fractions from 0 to 1.
+/// Top-down breakdown of the issue slots of the command's threads, as fractions from 0 to 1.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TopdownDocument {
     pub retiring: Option<f64>,
@@ -167,11 +167,11 @@ pub struct TopdownDocument {
     pub frontend_bound: Option<f64>,
     pub backend_bound: Option<f64>,
     pub contention: Option<f64>,
-    /// The second level of the breakdown: each category of the first level except `contention` is
-    /// split in two, for example `backend_bound` into `memory_bound` and `core_bound`.
+    /// Second level of the breakdown. It splits each category of the first level, except
+    /// `contention`, in two, such as `backend_bound` into `memory_bound` and `core_bound`.
     pub second: BTreeMap<String, f64>,
-    /// Fraction of the time in which the counters, which may be multiplexed, were on the PMU, 0 to
-    /// 1.
+    /// Fraction of the time in which the counters were on the PMU, 0 to 1: below 1 when they were
+    /// multiplexed.
     pub counted_share: f64,
 }
 
@@ -243,15 +243,15 @@ impl TopdownDocument {
     }
 }
 
-/// The duration of a tick, s. The kernel reports CPU time in ticks.
+/// The unit in which the kernel reports CPU time, a tick, s.
 const TICK_S: f64 = 0.01;
 
-/// The maximum error of the CPU time of a command and its descendants, ticks. (The CPU time of the
-/// machine has an error of one tick for each CPU.)
+/// The maximum error of the CPU time of a command with its descendants, ticks. (The machine's CPU
+/// time has an error of one tick per CPU.)
 const PROCESS_TICKS: f64 = 2.0;
 
-/// Results over the whole run that are not sums of samples. A result that was not counted is
-/// `None`.
+/// Results over the whole run that do not come from the samples. `None` is a result that was not
+/// counted.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RunTotals {
     pub process_resident_max_bytes: Option<u64>,
@@ -260,7 +260,7 @@ pub struct RunTotals {
 }
 
 impl AppDocument {
-    /// Computes the results over the whole run and the phases, from the samples and from `totals`.
+    /// Computes the phases, and the results over the whole run, from the samples and `totals`.
     pub fn summarise(&mut self, runtime_s: f64, totals: RunTotals) {
         self.runtime_s = Some(rounded(runtime_s));
         let Some(sum) = SampleDocument::sum(&self.samples) else {
@@ -276,9 +276,9 @@ impl AppDocument {
         let tiers = 0..self.tiers.len();
         let energy = self.energy_domains.iter().zip(&sum.energy_j);
         let cpus = self.cpus.max(1) as f64;
-        // Converts a CPU time `time_s` of the run to a mean number of CPUs. A time within the error
-        // of the kernel's ticks (one for each CPU, and `PROCESS_TICKS` for the command) counts as
-        // 0. In a run of some milliseconds, this error alone would be several CPUs.
+        // Converts a CPU time of the run to a mean number of CPUs. A time within the error of the
+        // kernel's ticks (one per CPU, and `PROCESS_TICKS` for the command) is 0: in a run of some
+        // milliseconds, this error alone would be several CPUs.
         let mean_cpus = |time_s: f64| match time_s > TICK_S * (cpus + PROCESS_TICKS) {
             true => of_time(time_s).min(cpus),
             false => 0.0,
@@ -299,8 +299,8 @@ impl AppDocument {
             cpus_used: of_time(sum.cpu_s),
             threads_running_max: most(|sample| sample.threads_running),
             threads_max: most(|sample| sample.threads),
-            // The kernel remembers the peak memory of each process. A process that exited between
-            // two samples may have had more memory than any sample shows.
+            // A process that exited between two samples may have had more memory than any sample
+            // shows. But the kernel remembers the peak of each process.
             resident_max_bytes: resident.max(process).unwrap_or(0),
             resident_mean_bytes: SampleDocument::mean_resident_bytes(samples).map(rounded),
             process_resident_max_bytes: process,
@@ -324,7 +324,7 @@ impl AppDocument {
         self.phases = self.detect_phases();
     }
 
-    /// Divides the run into phases, in each of which the bandwidth is even.
+    /// Divides the run into phases of even bandwidth.
     fn detect_phases(&self) -> Vec<PhaseDocument> {
         let counted: Vec<&SampleDocument> =
             self.samples.iter().filter(|sample| sample.gbps().is_some()).collect();
@@ -353,8 +353,8 @@ impl AppDocument {
         intervals.iter().map(phase).collect()
     }
 
-    /// The share of the command's memory that was on the first tier when the command had the most
-    /// memory; `None` if placements were not sampled.
+    /// Returns the share of the command's memory on the first tier when the command had the most
+    /// memory, or `None` if the placement was not sampled.
     pub fn first_tier_share(&self) -> Option<f64> {
         self.whole.as_ref()?.tiers.first()?.resident_share
     }

@@ -2,13 +2,12 @@
 //!
 //! `interleaf plan` writes the document, with a row for each configuration. Speeds are relative to
 //! the baseline configuration. `task_energy_j` is the energy of one run of the demand. If the
-//! demand's result is a rate, it is the energy of one unit of work; for a traffic mix, the energy
-//! of one GB.
+//! demand's result is a rate, it is the energy of one unit of work, and for a traffic mix the
+//! energy of one GB.
 //!
-//! In a plan with several demands, each demand has a share of the run time on the baseline. Each
-//! row is then for the work that the baseline does in one second: `result` is the time for this
-//! work, and `task_energy_j` is the energy for this work. A plan with one demand has no field
-//! `demands`.
+//! In a plan for several demands, each demand has a share of the run time on the baseline. A row is
+//! then for the work that the baseline does in one second: `result` is the time that this work
+//! takes, and `task_energy_j` is its energy. A plan for one demand has no field `demands`.
 
 use super::{
     ProvenanceDocument,
@@ -19,18 +18,18 @@ use serde::{Deserialize, Serialize};
 
 pub const SCHEMA: &str = "interleaf.plan/1";
 
-/// The goal for which a configuration is recommended.
+/// The goal that the recommended configuration reaches best.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Goal {
-    /// Minimum cost for the same work: the cost divided by the speed.
+    /// The lowest cost for the same work: the cost divided by the speed.
     #[default]
     Value,
     /// The highest speed.
     Speed,
-    /// Minimum energy for the same work.
+    /// The lowest energy for the same work.
     Energy,
-    /// Minimum cost, whatever the speed.
+    /// The lowest cost, whatever the speed.
     Cost,
 }
 
@@ -39,173 +38,172 @@ display_word!(Goal);
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanDocument {
     pub schema: String,
-    /// The demand: the name of a workload, a mix, or the names of several workloads with their
-    /// shares.
+    /// Demand for which the configurations are compared: the name of a workload, a mix, or the
+    /// names of several workloads with their shares.
     pub demand: String,
-    /// The demands of a plan with several demands; left out with one demand.
+    /// Demands of a plan for several demands; left out for one demand.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub demands: Vec<PlanDemand>,
     /// Unit of `result`: "s", the unit of a rate, or GB/s for a mix.
     pub result_unit: String,
-    /// Memory that the demand needs, bytes; with several demands, the largest of their needs; null
-    /// if unknown.
+    /// Memory that the demand needs, bytes; the largest need if there are several demands; null if
+    /// unknown.
     pub footprint_bytes: Option<u64>,
     pub baseline: String,
     pub goal: Goal,
     pub currency: String,
-    /// Years of operation whose energy is part of the cost; null without a price of energy.
+    /// Years of operation whose energy is in the cost; null without a price of energy.
     pub years: Option<f64>,
     pub rows: Vec<PlanRow>,
-    /// Name of the recommended configuration; null if the memory of no configuration holds the
+    /// Name of the recommended configuration; null if no configuration has enough memory for the
     /// demand.
     pub recommended: Option<String>,
     /// Fraction by which each figure of `sensitivity` is lowered and raised. A predicted speed is
-    /// instead set to the ends of its interval.
+    /// set to the ends of its interval instead.
     pub vary_share: f64,
     pub sensitivity: Vec<SensitivityRow>,
     pub parts: Vec<PlanPart>,
-    /// The price of energy; left out if no price is given.
+    /// Price of energy; left out when none is given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub energy: Option<PlanEnergy>,
-    /// The inputs of all predictions, by provenance.
+    /// Inputs of all predictions, grouped by their provenance.
     pub provenance: ProvenanceDocument,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
 
-/// One of the demands of a plan with several demands.
+/// One demand of a plan for several demands.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanDemand {
     pub name: String,
-    /// Fraction of the run time that the demand takes on the baseline; the shares of all demands
+    /// Fraction of the run time on the baseline that this demand takes. The shares of all demands
     /// sum to 1.
     pub share: f64,
-    /// Unit of the demand's result: "s", or the unit of a rate.
+    /// Unit of this demand's result: "s", or the unit of a rate.
     pub result_unit: String,
     /// Memory that this demand needs, bytes; null if unknown.
     pub footprint_bytes: Option<u64>,
 }
 
-/// A configuration with its merits: one JSON object with 23 fields.
+/// A configuration and its merits. The row is one JSON object with 23 fields.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanRow {
     pub configuration: String,
     pub does: String,
     /// True if the configuration is not on sale yet.
     pub future: bool,
-    /// The best weights of the configuration's tiers; empty if several demands have different best
-    /// weights.
+    /// Best weights of the configuration's tiers; empty if the best weights of several demands
+    /// differ.
     pub weights: Vec<u16>,
     /// Number of threads of the demand; for a mix, the number that saturates the tiers. Left out if
     /// several demands have different numbers of threads.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<f64>,
-    /// Speed relative to the baseline; with several demands, the harmonic mean of the demands'
-    /// speeds, weighted by share: 1 / sum(share / speed).
+    /// Speed relative to the baseline. For several demands, it is the harmonic mean of their
+    /// speeds, weighted by their shares: 1 / sum(share / speed).
     pub speed: f64,
     pub speed_interval: [f64; 2],
     pub result: f64,
-    /// Bandwidth, GB/s; with several demands, the mean over the run time.
+    /// Bandwidth, GB/s; for several demands, the mean over the run time.
     pub bandwidth_gbps: f64,
     /// Mean latency of an access to memory, ns.
     pub latency_ns: f64,
-    /// Power of the server, W; with several demands, the mean over the run time; null if unknown.
+    /// Power of the server, W; for several demands, the mean over the run time; null if unknown.
     pub power_w: Option<f64>,
     pub task_energy_j: Option<f64>,
-    /// Cost of the parts, plus the cost of the energy over `years`, in `currency`.
+    /// Cost of the parts, and of the energy over `years`, in `currency`.
     pub cost: f64,
     pub parts_cost: f64,
-    /// Cost of the same work: the cost relative to the baseline, divided by the speed relative to
-    /// the baseline.
+    /// Cost for the same work: the cost divided by the speed, both relative to the baseline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub work_cost: Option<f64>,
     pub capacity_bytes: u64,
-    /// True if the memory of the configuration holds every demand of the plan.
+    /// True if the configuration has enough memory for each demand of the plan.
     pub fits: bool,
-    /// The resource that limits the configuration's speed; if it differs between demands, one for
-    /// each demand.
+    /// Resource that limits the configuration's speed. If it differs between demands, the resource
+    /// is named for each of them.
     pub bound_by: String,
     /// True if the configuration is on the Pareto front of speed and cost.
     pub on_cost_front: bool,
     /// True if the configuration is on the Pareto front of speed and energy.
     pub on_energy_front: bool,
-    /// Name of another configuration that is no worse in speed, cost and energy, and better in at
-    /// least one of them; null if there is none.
+    /// Name of another configuration that is no worse in speed, cost and energy, and better in one
+    /// of them or more; null if there is none.
     pub dominated_by: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// Result of each demand, run alone on the configuration; left out in a plan with one demand.
+    /// Results of each demand when it runs alone on the configuration; left out for one demand.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub demands: Vec<PlanDemandRow>,
 }
 
-/// Result of one of several demands, run alone on a configuration.
+/// The results of one of several demands that runs alone on a configuration.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanDemandRow {
     pub demand: String,
-    /// The best weights of the tiers for the demand alone.
+    /// Best weights of the tiers for this demand alone.
     pub weights: Vec<u16>,
     pub threads: f64,
     pub speed: f64,
     pub speed_interval: [f64; 2],
-    /// Result of the demand, in `result_unit` of this demand in `demands` of the document.
+    /// Result of the demand, in the `result_unit` of the demand in the document's `demands`.
     pub result: f64,
     pub bandwidth_gbps: f64,
     pub latency_ns: f64,
     pub power_w: Option<f64>,
-    /// Energy of a run of the demand, or of a unit of work if its result is a rate, J; null if
+    /// Energy of a run of the demand, J, or of a unit of work if its result is a rate; null if
     /// unknown.
     pub task_energy_j: Option<f64>,
-    /// True if the memory of the configuration holds the demand.
+    /// True if the configuration has enough memory for the demand.
     pub fits: bool,
-    /// The resource that limits the speed of the demand.
+    /// Resource that limits the speed of the demand.
     pub bound_by: String,
 }
 
-/// The recommendations if one figure of the plan is changed: one with the lowered figure, and one
-/// with the raised figure.
+/// The two recommendations if one figure of the plan is changed: with the lowered figure and with
+/// the raised figure.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SensitivityRow {
     pub figure: String,
-    /// Value of the figure before the change, in `unit`; left out if configurations have different
-    /// values.
+    /// Value of the figure before the change, in `unit`; left out if it differs between
+    /// configurations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unit: Option<String>,
-    /// The recommended configurations with the lowered and with the raised figure; null if no
-    /// configuration holds the demand.
+    /// Configurations that are recommended with the lowered and with the raised figure; null if no
+    /// configuration has enough memory.
     pub recommended: [Option<String>; 2],
     pub changes: bool,
-    /// The nearest factors below and above 1 by which the figure must be multiplied to change the
-    /// recommendation. Factors from 0.1 to 10 are tried. Null if none of them changes the
-    /// recommendation, or if no factor was searched.
+    /// Nearest factors below and above 1 by which the figure must be multiplied to change the
+    /// recommendation, among factors from 0.1 to 10. Null if no factor changes it, or if none was
+    /// searched for.
     pub factors: [Option<f64>; 2],
-    /// For each factor of `factors`, the configuration that is recommended beyond it; null if the
-    /// factor is null, or if no configuration holds the demand.
+    /// Configuration that is recommended beyond each of `factors`; null if the factor is null, or
+    /// if no configuration has enough memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub recommended_beyond: Option<[Option<String>; 2]>,
 }
 
 impl SensitivityRow {
-    /// True if `factors` has a factor at which the recommendation changes.
+    /// True if `factors` has a factor, at which the recommendation changes.
     pub fn has_factor(&self) -> bool {
         self.factors.iter().any(Option::is_some)
     }
 }
 
-/// A part of the configurations, with its price.
+/// A part of the configurations, and its price.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanPart {
     pub name: String,
     pub price: f64,
-    /// Power of one piece, W; 0 for a part whose power is included in the power of the platform.
+    /// Power of one piece, W; 0 if the power of the platform includes it.
     pub power_w: f64,
     pub source: String,
     pub date: String,
 }
 
-/// The price of energy.
+/// The price of energy, and its source.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PlanEnergy {
     pub price_per_kwh: f64,
@@ -214,7 +212,7 @@ pub struct PlanEnergy {
 }
 
 impl PlanDocument {
-    /// The figure of speed against cost and the figure of speed against energy, each with its
+    /// Returns a figure of speed against cost, and one of speed against energy, each with its
     /// Pareto front.
     pub fn figures(&self) -> Vec<Figure> {
         let cost_label = format!("cost, {}", self.currency);
@@ -238,14 +236,14 @@ impl PlanDocument {
         figures
     }
 
-    /// The number of threads, if it is the same on all configurations; otherwise `None`.
+    /// Returns the number of threads if it is the same on all configurations, and otherwise `None`.
     pub fn threads(&self) -> Option<f64> {
         let first = self.rows.first()?.threads;
         first.filter(|_| self.rows.iter().all(|row| row.threads == first))
     }
 
-    /// The unit of work to which `task_energy_j` refers. With several demands, it is the work that
-    /// takes a second on the baseline.
+    /// Returns the unit of work that `task_energy_j` is for. For several demands, it is the work
+    /// that takes a second on the baseline.
     pub fn task(&self) -> String {
         match self.demands.is_empty() {
             true => task_of(&self.result_unit),
@@ -298,7 +296,7 @@ impl PlanDocument {
     }
 }
 
-/// Returns the unit of work of a result whose unit is `unit`: "a run" for `s`, "a GB" for `GB/s`.
+/// Returns the unit of work of a result with the unit `unit`: "a run" for `s`, "a GB" for `GB/s`.
 pub fn task_of(unit: &str) -> String {
     match (unit, unit.strip_suffix("/s")) {
         ("s", _) => "a run".into(),
@@ -307,7 +305,7 @@ pub fn task_of(unit: &str) -> String {
     }
 }
 
-/// Checks the fields `speed` and `speed_interval` of the object with the path `of`.
+/// Checks the fields `speed` and `speed_interval` of the object whose path is `of`.
 fn check_speed(of: &str, speed: f64, interval: [f64; 2]) -> Checked {
     let (field, [low, high]) = (format!("{of}.speed"), interval);
     in_order(format!("{of}.speed_interval"), interval)?;

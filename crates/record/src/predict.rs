@@ -1,10 +1,10 @@
 //! A prediction of bandwidth, latency and runtime for different weights, as `interleaf.predict/1`.
 //!
-//! `interleaf predict` writes the document. The document has a row for each choice of weights.
-//! Lists with an element for each tier have the order of `tiers`. Intervals contain the true value
-//! with a probability of 90 %. They combine two uncertainties: the range of the behaviours that
-//! agree with the measured runs of the workload, and the error of the model. A mix has no measured
-//! runs, so the intervals of its prediction have only the error of the model.
+//! `interleaf predict` writes the document, with a row for each choice of weights. Lists with an
+//! element per tier are in the order of `tiers`. Intervals contain the true value with a
+//! probability of 90 %. They combine two uncertainties: the range of the behaviours that agree with
+//! the workload's measured runs, and the error of the model. A mix has no measured runs, so its
+//! intervals have only the error of the model.
 
 use super::{
     ProvenanceDocument, all_rounded,
@@ -30,27 +30,27 @@ pub struct PredictDocument {
     pub workload: String,
     pub tiers: Vec<String>,
     pub threads: f64,
-    /// The number of threads in each domain; left out on a machine with one domain.
+    /// Number of threads in each domain; left out on a machine with one domain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub domain_threads: Vec<DomainThreadsDocument>,
     /// Unit of the workload's result: "s", or the unit of a rate; null for a mix.
     pub result_unit: Option<String>,
     pub rows: Vec<PredictRow>,
-    /// Number of ratios that were tried, if `rows` has only the best weights for each set of tiers;
-    /// left out if each tried ratio has a row.
+    /// Number of ratios that were tried, if `rows` has only the best weights of each set of tiers;
+    /// left out if `rows` has all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ratios_tried: Option<u64>,
     pub best: Option<PredictBest>,
-    /// Weights with which a measured run would show whether the workload gains. The measured runs
-    /// so far agree both with no speed-up and with a large speed-up. Left out if the measured runs
-    /// show it.
+    /// Weights for a measurement that would show whether the workload gains. Its measured runs
+    /// agree with no speed-up, and also with a large one. Left out if they already show whether it
+    /// gains.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undecided: Option<Vec<u16>>,
-    /// The best weights at each load; left out without a sweep of loads.
+    /// Best weights at each load; left out without a sweep of loads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub load_curve: Vec<LoadPointDocument>,
     pub provenance: ProvenanceDocument,
-    /// Reasons to doubt the prediction, each with the measurement that would remove the doubt.
+    /// Reasons to doubt the prediction, each with a measurement that would remove the doubt.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
@@ -70,18 +70,18 @@ pub struct PredictRow {
     pub tier_bandwidth_gbps: Vec<f64>,
     pub tier_latency_ns: Vec<f64>,
     pub latency_ns: f64,
-    /// Runtime, s, of a workload whose result is a time.
+    /// Runtime, s, if the workload's result is a time.
     pub runtime_s: Option<f64>,
-    /// Rate of a workload whose result is a rate, in `result_unit`.
+    /// Rate, in `result_unit`, if the workload's result is a rate.
     pub rate: Option<f64>,
     pub speedup: f64,
-    /// 90 % interval of the speed-up: the range over the behaviours that agree with the measured
+    /// 90 % interval of the speed-up: its range over the behaviours that agree with the measured
     /// runs, widened by the error of the model.
     pub speedup_interval: [f64; 2],
-    /// True if each tier holds its share of the footprint.
+    /// True if each tier has room for its share of the footprint.
     pub fits: bool,
     pub extrapolated: bool,
-    /// The reasons if the row is extrapolated, or if the pages do not fit.
+    /// The reasons why the row is extrapolated, or why the pages do not fit.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
@@ -103,7 +103,7 @@ pub struct LoadPointDocument {
     pub best_latency_ns: f64,
 }
 
-/// The workload or mix of a prediction: its name, and the unit of its result.
+/// The subject of a prediction: the name of a workload or mix, and the unit of its result.
 pub struct Subject {
     pub workload: String,
     pub result_unit: Option<String>,
@@ -149,9 +149,9 @@ impl PredictDocument {
         }
     }
 
-    /// The figures of the prediction. With two tiers, one figure has bandwidth or speed-up against
-    /// the share of pages on the first tier. With a sweep of loads, one figure has latency against
-    /// bandwidth.
+    /// Returns the figures of the prediction. With two tiers, one shows bandwidth or speed-up
+    /// against the share of pages on the first tier. With a sweep of loads, one shows latency
+    /// against bandwidth.
     pub fn figures(&self) -> Vec<Figure> {
         let mut figures = vec![];
         if self.tiers.len() == 2 && self.rows.len() > 1 {
@@ -281,8 +281,8 @@ impl LoadPointDocument {
     }
 }
 
-/// The warning for a workload whose measured runs do not show whether DRAM limits its speed. The
-/// speed-up at `weights` may be anywhere in the interval of `speedup`.
+/// Returns the warning that the measured runs of a workload do not show whether DRAM limits its
+/// speed. Its speed-up at `weights` may be anywhere in the interval of `speedup`.
 pub fn undecided(weights: &Weights, speedup: Estimate) -> String {
     let [low, high] = interval(speedup);
     format!(
@@ -293,13 +293,13 @@ pub fn undecided(weights: &Weights, speedup: Estimate) -> String {
     )
 }
 
-/// A forecast misses a measured run if it differs from the measured result by more than this
-/// fraction. Results of repeated runs usually differ by less.
+/// A forecast misses a measured run if it differs from the run's result by more than this fraction.
+/// Results of repeated runs usually differ by less.
 const MISS: f64 = 0.05;
 
-/// The warning that the forecast misses the results of measured runs, which are in `unit`; `None`
-/// if the forecast misses no run. The warning lists all of `fits`, so that the reader also sees the
-/// runs that agree. Each subcommand with a forecast prints this warning.
+/// Returns the warning that the forecast misses measured runs, or `None` if it misses none. The
+/// warning lists all of `fits`, so that the user also sees the runs that agree. Results are in
+/// `unit`. Each verb with a forecast prints this warning.
 pub fn missed_runs(fits: &[RunFit], unit: Option<&str>) -> Option<String> {
     let missed = |fit: &&RunFit| fit.miss().abs() > MISS;
     fits.iter().find(missed)?;
@@ -315,14 +315,14 @@ pub fn missed_runs(fits: &[RunFit], unit: Option<&str>) -> Option<String> {
     });
     let list: Vec<String> = list.collect();
     let is_local = fits.iter().filter(missed).any(|fit| fit.weights.one_tier());
-    // A run on a single tier is missed only if some runs have a counted bandwidth and others do
-    // not.
+    // The forecast misses a run on one tier only if bandwidth was counted in some runs and not in
+    // others.
     let remedy = if is_local { ". With bandwidth_gbps of every run it meets them" } else { "" };
     Some(format!("the forecast misses measured runs: {}{remedy}", list.join("; ")))
 }
 
-/// The warning that the predicted speed-ups are those of a typical program, because the demand has
-/// only one run, whose bandwidth was not counted. `None` for any other demand.
+/// Returns the warning that the predicted speed-ups are those of a typical program: the demand has
+/// only one run, and its bandwidth was not counted. Returns `None` for any other demand.
 pub fn not_counted(demand: &Demand) -> Option<String> {
     let [run] = &demand.local[..] else { return None };
     let is_known = run.bandwidth_gbps.is_some() || !demand.interleaved.is_empty();
@@ -336,7 +336,7 @@ pub fn not_counted(demand: &Demand) -> Option<String> {
     })
 }
 
-/// The warning that a demand does not name the platform on which its runs were measured; `None` if
+/// Returns the warning that a demand does not name the platform of its measured runs, or `None` if
 /// it does.
 pub fn no_platform(demand: &Demand, platform: &str) -> Option<String> {
     demand.platform.is_none().then(|| {
@@ -352,7 +352,7 @@ fn in_digits(value: f64) -> f64 {
     format!("{value:.3e}").parse().unwrap_or(value)
 }
 
-/// Returns the number of threads in each domain; empty on a platform with one domain.
+/// Returns the number of threads in each domain, or nothing on a platform with one domain.
 fn domain_threads(platform: &Platform, threads: f64) -> Vec<DomainThreadsDocument> {
     if platform.domains.len() < 2 {
         return vec![];

@@ -1,8 +1,8 @@
 //! Published studies, reproduced by Interleaf, as `interleaf.reproduce/1`.
 //!
 //! `interleaf reproduce` writes the document. A row has a published figure or range, and the figure
-//! that Interleaf computes (`ours`). The error of a row is ours / published - 1. Rows that were
-//! used to fit constants are marked, and do not count in the errors of a study.
+//! that Interleaf computes (`ours`). Its error is ours / published - 1. Rows that were used to fit
+//! constants are marked, and do not count in the errors of a study.
 
 use super::{
     check::{Check, Checked, identifier, in_order, same_length},
@@ -19,7 +19,7 @@ pub struct ReproduceDocument {
     pub studies: Vec<StudyDocument>,
 }
 
-/// The results of one study: those of Interleaf, compared with those that the publication prints.
+/// The results of one study: those that the publication prints, and those of Interleaf.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StudyDocument {
     pub name: String,
@@ -27,22 +27,22 @@ pub struct StudyDocument {
     pub source: String,
     pub rows: Vec<ReproduceRow>,
     pub fitted_constants: Vec<String>,
-    /// Mean absolute error of the rows that count (neither `used_for_fit` nor `uncounted`), a
-    /// fraction.
+    /// Mean absolute error, a fraction, of the rows that count: those that are neither
+    /// `used_for_fit` nor `uncounted`.
     pub mean_abs_error: f64,
-    /// Largest absolute error of the rows that count (neither `used_for_fit` nor `uncounted`), a
-    /// fraction.
+    /// Largest absolute error, a fraction, of the rows that count: those that are neither
+    /// `used_for_fit` nor `uncounted`.
     pub max_abs_error: f64,
     pub sections: Vec<SectionDocument>,
-    /// Remarks on the whole study.
+    /// Remarks on the study as a whole.
     pub remarks: Vec<String>,
     pub figures: Vec<Figure>,
-    /// Tables of further results of Interleaf, which the publication does not have.
+    /// Tables of other results of Interleaf, which the publication does not have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tables: Vec<TableDocument>,
 }
 
-/// A table whose cells are texts.
+/// A table with texts in its cells.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TableDocument {
     pub title: String,
@@ -50,7 +50,7 @@ pub struct TableDocument {
     pub rows: Vec<Vec<String>>,
 }
 
-/// A row whose absolute error exceeds this fraction needs a reason for the error in its note.
+/// A row whose absolute error exceeds this fraction needs a note with the reason for the error.
 const REASON_FROM: f64 = 0.05;
 
 /// A published value: a number, a range, or null if the publication prints no number.
@@ -63,7 +63,7 @@ pub enum Published {
 }
 
 impl Published {
-    /// A published range from `low` to `high`; a single figure if both are equal.
+    /// Returns the published range from `low` to `high`, or a single figure if the two are equal.
     pub fn between(low: f64, high: f64) -> Self {
         if low == high {
             Self::Figure(rounded(low))
@@ -72,9 +72,8 @@ impl Published {
         }
     }
 
-    /// The error of the figure `ours`: ours / published - 1. For a published range, the error is 0
-    /// within the range, and outside it is relative to the nearer end. `None` without a published
-    /// number.
+    /// Returns the error of the figure `ours`: ours / published - 1. Within a published range it is
+    /// 0, and outside it is relative to the nearer end. Returns `None` if no number was published.
     fn error_of(self, ours: f64) -> Option<f64> {
         match self {
             Self::Figure(published) => Some(ours / published - 1.0),
@@ -90,7 +89,7 @@ impl From<f64> for Published {
     }
 }
 
-/// A published figure, and the figure that Interleaf computes.
+/// A published figure, and the same figure computed by Interleaf.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ReproduceRow {
     pub section: String,
@@ -98,27 +97,27 @@ pub struct ReproduceRow {
     pub unit: String,
     pub published: Published,
     pub ours: f64,
-    /// Relative error: ours / published - 1; 0 within a published range; null without a published
-    /// number.
+    /// Relative error: ours / published - 1; 0 within a published range; null when no number was
+    /// published.
     pub error: Option<f64>,
     pub used_for_fit: bool,
-    /// True if the row does not count in the errors of its study, because it repeats another row in
-    /// another unit, or because the study did not publish its figure.
+    /// True if the row does not count in the errors of its study: it repeats another row in another
+    /// unit, or the study did not publish its figure.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub uncounted: bool,
     pub note: Option<String>,
 }
 
-/// Errors of the rows in one section of a study.
+/// The errors of the rows in one section of a study.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SectionDocument {
     pub section: String,
     pub rows: usize,
     pub used_for_fit: usize,
-    /// Mean absolute error of the rows that count (neither `used_for_fit` nor `uncounted`), or of
-    /// all rows if none counts; a fraction.
+    /// Mean absolute error, a fraction, of the rows that count (neither `used_for_fit` nor
+    /// `uncounted`), or of all rows if none counts.
     pub mean_abs_error: f64,
-    /// Largest absolute error of the same rows as in `mean_abs_error`, a fraction.
+    /// Largest absolute error, a fraction, of the same rows as in `mean_abs_error`.
     pub max_abs_error: f64,
 }
 
@@ -177,18 +176,18 @@ impl ReproduceRow {
         !self.used_for_fit && !self.uncounted
     }
 
-    /// Returns the row, marked so that it does not count in the errors of its study.
+    /// Marks the row, so that it does not count in the errors of its study.
     pub fn uncounted(self) -> Self {
         Self { uncounted: true, ..self }
     }
 
-    /// True if the absolute error is above 5 %. The note must then explain the error, or say "not
+    /// True if the absolute error is above 5 %. Then the note must explain the error, or say "not
     /// explained".
     pub fn needs_reason(&self) -> bool {
         self.error.is_some_and(|error| error.abs() > REASON_FROM)
     }
 
-    /// Appends `reason` to the note if the error needs a reason.
+    /// Appends `reason` to the note if the row's error needs a reason.
     pub fn explained(self, reason: impl FnOnce() -> String) -> Self {
         if !self.needs_reason() {
             return self;
@@ -206,7 +205,7 @@ impl ReproduceRow {
 }
 
 impl StudyDocument {
-    /// Creates the document of a study: groups the rows by section, and computes the errors.
+    /// Creates the document of a study: groups the rows by section, and computes their errors.
     pub fn new(
         name: &str,
         title: &str,
@@ -252,7 +251,7 @@ impl StudyDocument {
     }
 }
 
-/// Returns the mean and the maximum of the absolute errors of rows; 0 without rows.
+/// Returns the mean and the maximum of the rows' absolute errors, or 0 without rows.
 pub fn errors<'a>(rows: impl Iterator<Item = &'a ReproduceRow>) -> (f64, f64) {
     let errors: Vec<f64> = rows.filter_map(|row| Some(row.error?.abs())).collect();
     let mean = errors.iter().sum::<f64>() / errors.len().max(1) as f64;

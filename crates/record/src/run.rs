@@ -1,9 +1,9 @@
 //! The placement of the pages of a command, or of running processes, as `interleaf.run/1`.
 //!
-//! `interleaf run` writes the document. The document has the requested placement, the kernel
-//! settings that were changed and restored, the exit status, the placement audit
-//! ([`MemoryDocument`]) and the migrated pages ([`MovedDocument`]). Each node has a weight. The
-//! share of a node is its weight divided by the sum of the weights.
+//! `interleaf run` writes the document. It has the requested placement, the kernel settings that
+//! were changed and restored, the exit status, the placement audit ([`MemoryDocument`]) and the
+//! migrated pages ([`MovedDocument`]). The share of a node is its weight divided by the sum of all
+//! nodes' weights.
 
 mod figures;
 
@@ -22,34 +22,35 @@ use std::{collections::BTreeMap, os::unix::process::ExitStatusExt as _, process:
 
 pub const SCHEMA: &str = "interleaf.run/1";
 
-/// A run of a command under a placement: the request and its outcome; one JSON object.
+/// A run of a command under a placement: what was requested, and what happened. The document is one
+/// JSON object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RunDocument {
     pub schema: String,
-    /// Weights as on the command line; null when a policy decides the weights.
+    /// Weights, as on the command line; null when a policy decides them.
     pub weights: Option<String>,
     pub means: PlacementMeans,
     pub nodes: Vec<PlacedNode>,
     /// Memory policy of the command's new pages, in the notation of `/proc/PID/numa_maps`.
     pub policy: String,
-    /// The equivalent options of numactl.
+    /// Options of numactl that have the same effect.
     pub numactl: String,
     /// Kernel settings that were changed for the command, in the order of the changes. They are
     /// restored in reverse order.
     pub settings: Vec<ChangedSetting>,
     pub command: Vec<String>,
     pub dry_run: bool,
-    /// Exit code of the command; null if the command did not run, and after a signal.
+    /// Exit code of the command; null when it did not run, and when a signal ended it.
     pub exit_code: Option<i32>,
     pub signal: Option<i32>,
-    /// The placement audit at the time when the command had the most memory; null when no audit
+    /// Placement audit at the moment when the command had the most memory; null when no audit
     /// succeeded.
     pub memory: Option<MemoryDocument>,
-    /// Migration of resident pages; null when none was requested.
+    /// Migration of resident pages; null when it was not requested.
     pub moved: Option<MovedDocument>,
-    /// For each setting of `settings`, the outcome of restoring it.
+    /// Outcome of restoring each of `settings`.
     pub put_back: Vec<PutBackDocument>,
-    /// The steering of the command's pages by a policy; left out without a policy.
+    /// Steering of the command's pages by a policy; left out without a policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub balance: Option<BalancedDocument>,
 }
@@ -61,19 +62,19 @@ impl Check for RunDocument {
     }
 }
 
-/// The steering of the pages of a command by a policy.
+/// The part of the record of a run that tells how a policy steered the pages of the command.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BalancedDocument {
     /// Name of the policy that steers the pages.
     pub policy: String,
-    /// The actuator that migrates pages.
+    /// Actuator that migrates the pages.
     pub way: ActuatorName,
-    /// The reason for the choice of the actuator.
+    /// Reason why this actuator was chosen.
     pub way_reason: String,
-    /// Source of the traffic counts on which the policy decides.
+    /// Source of the traffic counts that the policy decides by.
     pub source: String,
     pub period_s: f64,
-    /// The control periods of the policy, in the form in which `interleaf balance` records them.
+    /// Control periods of the policy, as `interleaf balance` records them.
     pub periods: Vec<BalancePeriod>,
 }
 
@@ -95,27 +96,27 @@ pub struct ChangedSetting {
 pub struct PutBackDocument {
     pub path: String,
     pub outcome: RestoreOutcome,
-    /// A text that depends on `outcome`: the old value, the process that still needs the setting,
-    /// the value that another program has written, or the reason of the failure.
+    /// Depending on `outcome`: the old value, the process that still needs the setting, the value
+    /// that another program has written, or the reason for the failure.
     pub value: String,
 }
 
-/// The outcome of restoring a setting.
+/// The outcome of an attempt to restore a setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RestoreOutcome {
     /// The setting has its old value again.
     #[serde(rename = "restored")]
     Restored,
-    /// The new value stays, because another process of Interleaf still needs it.
+    /// The new value stays: another process of Interleaf still needs it.
     #[serde(rename = "held by another process")]
     Held,
-    /// Another program has written another value, which stays.
+    /// Another program has written a different value, which stays.
     #[serde(rename = "changed since")]
     ChangedSince,
     /// The old value could not be written.
     #[serde(rename = "failed")]
     Failed,
-    /// The setting is not restored: the journal is damaged, so the old value is unknown.
+    /// The setting is not restored: the journal is damaged, so that the old value is unknown.
     #[serde(rename = "set aside")]
     SetAside,
 }
@@ -141,21 +142,21 @@ pub struct EscapeDocument {
     pub bytes: BTreeMap<u32, u64>,
 }
 
-/// The migration of pages; in a dry run, the migration that would be made.
+/// A migration of pages; in a dry run, the migration that would take place.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MovedDocument {
     pub before_bytes: BTreeMap<u32, u64>,
     pub after_bytes: BTreeMap<u32, u64>,
     pub moved_bytes: u64,
-    /// The memory that could not be migrated, by reason.
+    /// Memory that could not be migrated, by reason.
     pub left: Vec<LeftDocument>,
-    /// The processes whose pages were to be migrated, as `4242 (name)`.
+    /// Processes whose pages were to be migrated, as `4242 (name)`.
     pub processes: Vec<String>,
-    /// The processes whose memory could not be read or migrated, with the reason.
+    /// Processes whose memory could not be read or migrated, with the reason.
     pub refused: Vec<String>,
     /// Number of passes over all memory of the processes; 0 in a dry run.
     pub passes: u32,
-    /// True if a signal stopped the migration.
+    /// True if a signal stopped the migration early.
     pub stopped: bool,
 }
 
@@ -186,8 +187,8 @@ impl RunDocument {
         }
     }
 
-    /// The document of a command whose pages a policy steers. `nodes` has pairs of (node, initial
-    /// weight).
+    /// Creates the document of a command that a policy will steer. `nodes` are pairs of (node,
+    /// initial weight).
     pub fn steered(
         nodes: Vec<(u32, u32)>,
         balance: BalancedDocument,
@@ -207,7 +208,7 @@ impl RunDocument {
         }
     }
 
-    /// The document of a command before its start, when only the command is known.
+    /// Creates the document of a command that has not started. Only the command is set.
     fn not_started(command: Vec<String>) -> Self {
         Self {
             schema: SCHEMA.into(),
@@ -235,7 +236,7 @@ impl RunDocument {
     }
 }
 
-/// The means by which pages of a command are placed.
+/// The means by which the pages of a command are placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum PlacementMeans {
@@ -244,7 +245,7 @@ pub enum PlacementMeans {
     Weighted,
     /// Interleaving with equal weights.
     Interleaving,
-    /// Interleaving with equal weights, then migration to the requested weights.
+    /// Interleaving with equal weights, followed by migration to the requested weights.
     Moving,
     /// Migration to the targets of a policy.
     Steering,
@@ -312,8 +313,8 @@ impl From<&PlacementAudit> for MemoryDocument {
 }
 
 impl MovedDocument {
-    /// The document of a dry run. `found` is the forecast of the migration. Because nothing is
-    /// migrated, `after_bytes` equals `before_bytes`.
+    /// Creates the document of a dry run from the forecast `found`. Nothing is migrated, so
+    /// `after_bytes` equals `before_bytes`.
     pub fn planned(found: &migrate::Forecast) -> Self {
         let shared = LeftDocument::new(Reason::Shared, found.shared_bytes);
         let processes = found.processes.iter();

@@ -1,6 +1,6 @@
-//! A platform, as `interleaf.show/1`, which `interleaf show --platform` writes.
+//! A platform, as `interleaf.show/1`. `interleaf show --platform` writes the document.
 //!
-//! Each number has its provenance (measured, published, simulated, assumed) and its source.
+//! Each number has its source, and its provenance: measured, published, simulated or assumed.
 
 use super::{
     TierKindName,
@@ -139,7 +139,7 @@ impl TierPowerDocument {
 }
 
 impl ShowDocument {
-    /// A figure of latency against bandwidth, with all curves of all tiers.
+    /// Returns a figure of latency against bandwidth, with each curve of each tier.
     pub fn figures(&self) -> Vec<Figure> {
         let curves = self.tiers.iter().enumerate().flat_map(|(group, tier)| {
             tier.curves.iter().map(move |curve| {

@@ -1,7 +1,7 @@
 //! A machine, as `interleaf.show/1`, and its capabilities, as `interleaf.doctor/1`.
 //!
-//! `interleaf show` describes the NUMA nodes according to the kernel and the firmware. `interleaf
-//! doctor` lists the mechanisms of the kernel that Interleaf can use.
+//! `interleaf show` writes the NUMA nodes as the kernel and the firmware describe them.
+//! `interleaf doctor` writes which mechanisms of the kernel Interleaf can use.
 
 use super::check::Check;
 use interleaf_linux::machine::{
@@ -13,16 +13,16 @@ use serde::{Deserialize, Serialize};
 
 pub const DOCTOR_SCHEMA: &str = "interleaf.doctor/1";
 
-/// The running machine, or a captured machine.
+/// This machine, or a captured machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MachineDocument {
     pub schema: String,
     pub kernel: Option<String>,
     pub cpu: Option<String>,
     pub sockets: Vec<SocketDocument>,
-    /// The nodes with memory or CPUs, fastest first.
+    /// Nodes with memory or CPUs, fastest first.
     pub nodes: Vec<MachineNode>,
-    /// True if the kernel computes the weights (`auto`); null when the kernel lacks automatic
+    /// True if the kernel computes the weights (`auto`); null when the kernel has no automatic
     /// weights.
     pub automatic_weights: Option<bool>,
     pub numa_balancing: Option<u64>,
@@ -44,23 +44,23 @@ pub struct MachineNode {
     pub cpus: String,
     pub capacity_bytes: u64,
     pub free_bytes: u64,
-    /// Read bandwidth as rated by the firmware (HMAT or CDAT), GB/s, not measured; null when the
-    /// firmware has no rating.
+    /// Read bandwidth that the firmware rates (HMAT or CDAT), GB/s; null without a rating. It is
+    /// not measured.
     pub read_gbps: Option<f64>,
-    /// Write bandwidth as rated by the firmware, GB/s; null when the firmware has no rating.
+    /// Write bandwidth that the firmware rates, GB/s; null without a rating.
     pub write_gbps: Option<f64>,
     pub read_latency_ns: Option<u64>,
-    /// The nodes whose CPUs are nearest to this node, as a list (`0-1`).
+    /// Nodes whose CPUs are nearest to this node, as a list (`0-1`).
     pub near: String,
-    /// The kernel's memory tier of the node; a smaller number is a faster tier.
+    /// Number of the node's memory tier in the kernel. A smaller number is a faster tier.
     pub memory_tier: Option<u32>,
-    /// Weight of the node in weighted interleaving, 1 to 255; null when the kernel lacks weighted
+    /// Weight of the node in weighted interleaving, 1 to 255; null when the kernel has no weighted
     /// interleaving.
     pub weight: Option<u8>,
-    /// SLIT distances from this node to all nodes in `nodes` of the document, in the order of node
-    /// numbers. The distance from a node to itself is 10.
+    /// SLIT distances from this node to each node in `nodes` of the document, by rising node
+    /// number. The distance from a node to itself is 10.
     pub distances: Vec<u32>,
-    /// Reserved huge pages of the node. Placement cannot use this part of the capacity.
+    /// Reserved huge pages of the node. Pages that are placed cannot use their memory.
     pub huge_pages: Vec<HugePagesDocument>,
 }
 
@@ -71,8 +71,8 @@ pub struct HugePagesDocument {
     pub free: u64,
 }
 
-/// True if a node has memory or CPUs. Some firmware also describes nodes with neither, for example
-/// for GPU partitions that are not configured.
+/// True if a node has memory or CPUs. Some firmware describes nodes that have neither, such as
+/// those for GPU partitions that are not configured.
 fn is_listed(node: &Node) -> bool {
     node.total_bytes > 0 || !node.cpus.is_empty()
 }
@@ -140,7 +140,7 @@ impl MachineNode {
     }
 }
 
-/// The capabilities of a machine, and for each missing one the obstacle (`interleaf.doctor/1`).
+/// The capabilities of a machine, and the obstacle for each missing one (`interleaf.doctor/1`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DoctorDocument {
     pub schema: String,
@@ -154,10 +154,10 @@ impl Check for DoctorDocument {}
 pub struct CapabilityDocument {
     pub name: String,
     pub status: CapabilityStatus,
-    /// A text that depends on `status`: what provides a present capability, why a capability is
-    /// missing or unknown, or which page mover is the rival.
+    /// Depending on `status`: what provides a present capability, why a capability is missing or
+    /// unknown, or which page mover is the rival.
     pub what: String,
-    /// Hint how to get the capability, or how to stop a rival; null when the capability is present.
+    /// Hint how to get the capability, or how to stop the rival; null when it is present.
     pub remedy: Option<String>,
 }
 
@@ -169,9 +169,9 @@ pub enum CapabilityStatus {
     Present,
     /// The machine lacks the capability.
     Missing,
-    /// The files of the machine do not show whether it has the capability.
+    /// The machine's files do not show whether it has the capability.
     Unknown,
-    /// The capability is another page mover, which works against Interleaf.
+    /// The capability is that of another page mover, which works against Interleaf.
     Rival,
 }
 

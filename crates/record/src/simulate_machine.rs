@@ -1,9 +1,9 @@
 //! A simulation of a machine whose pages a policy places, as `interleaf.simulate.machine/1`.
 //!
-//! `interleaf simulate machine` writes the document. The document has the scenario, a row for each
-//! period of the policy (target, bandwidth, migrated bytes, decision and its reason), and the
-//! results of each workload under the policy and with the best static weights. Weights are
-//! percentages of the pages on each tier.
+//! `interleaf simulate machine` writes the document. It has the scenario, a row for each period of
+//! the policy (target, bandwidth, migrated bytes, decision with its reason), and the results of
+//! each workload, under the policy and with the best static weights. A weight is the percentage of
+//! the pages on a tier.
 
 mod figures;
 
@@ -30,7 +30,7 @@ pub struct SimulateDocument {
     pub scenario: String,
     pub policy: String,
     pub tiers: Vec<String>,
-    /// The domains of the machine; left out on a machine with one domain.
+    /// Domains of the machine; left out on a machine with one domain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub domains: Vec<SimulatedDomain>,
     pub duration_s: f64,
@@ -38,33 +38,32 @@ pub struct SimulateDocument {
     pub periods: Vec<SimulatedPeriod>,
     pub workloads: Vec<WorkloadDocument>,
     /// Time from which the target stays within 3 percentage points of the final target, s; null if
-    /// only the final target itself does.
+    /// only the last target does.
     pub converged_after_s: Option<f64>,
     pub migrated_bytes_total: u64,
     /// Energy of the whole machine, J; null when the platform has no power figures.
     pub energy_j: Option<f64>,
-    /// Results of the other policies on the same scenario, if `--compare` requested them.
+    /// Results of other policies on the same scenario, if `--compare` requested them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub comparison: Vec<PolicyDocument>,
     pub provenance: ProvenanceDocument,
-    /// Limits of the validity of the numbers in this document.
+    /// Uses for which the numbers in this document are not valid.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-    /// The warnings that `predict` would print about the workloads.
+    /// Warnings that `predict` prints about these workloads.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<String>,
 }
 
-/// A domain of the simulated machine: a socket or sub-NUMA cluster.
+/// A domain of the simulated machine: a socket or a sub-NUMA cluster.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SimulatedDomain {
     pub name: String,
-    /// Local tiers of the domain, fastest first. The pages of the domain's workloads are on these
-    /// tiers.
+    /// Local tiers of the domain, fastest first. They hold the pages of the domain's workloads.
     pub tiers: Vec<String>,
 }
 
-/// Parameters of the simulation, except the platform and the workloads.
+/// The parameters of the simulation. The platform and the workloads are not among them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SimulationSetting {
     pub seed: u64,
@@ -83,7 +82,7 @@ pub struct SimulationSetting {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SimulatedPeriod {
     pub time_s: f64,
-    /// Target share of each tier, percent; with several domains, the mean over the domains.
+    /// Target share of each tier, percent; the mean over the domains if there are several.
     pub target_weights: Vec<u16>,
     /// Target share of each tier in each domain, percent; left out on a machine with one domain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -91,14 +90,14 @@ pub struct SimulatedPeriod {
     /// Fraction of the steered workloads' accesses that go to each tier at the end of the period, 0
     /// to 1.
     pub hot_share: Vec<f64>,
-    /// For each domain, the fraction of its accesses that go to each tier, 0 to 1; empty for a
-    /// domain without a running workload.
+    /// Fraction of each domain's accesses that go to each tier, 0 to 1; empty for a domain in which
+    /// no workload runs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub domain_hot_share: Vec<Vec<f64>>,
     /// Mean bandwidth of all samples of the period, GB/s.
     pub bandwidth_gbps: f64,
     /// Bandwidth by which the policy judges its target, GB/s: a percentile of the samples without
-    /// migration. Null in a period that is not judged.
+    /// migration; null in a period that the policy does not judge.
     pub judged_gbps: Option<f64>,
     pub tier_bandwidth_gbps: Vec<f64>,
     pub tier_latency_ns: Vec<Option<f64>>,
@@ -110,35 +109,34 @@ pub struct SimulatedPeriod {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkloadDocument {
     pub name: String,
-    /// The domain in which the workload's threads run; left out on a machine with one domain.
+    /// Domain in which the workload's threads run; left out on a machine with one domain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub domain: Option<String>,
     pub threads: u32,
     pub footprint_bytes: u64,
-    /// Time of the workload's first run, s, including the policy's search for weights; null when
-    /// the run did not end.
+    /// Time of the workload's first run, s; null when it did not end. It includes the policy's
+    /// search for weights.
     pub runtime_s: Option<f64>,
-    /// Number of runs of the workload until the end of the simulation. A run that has not ended
-    /// counts as the fraction that is done.
+    /// Number of the workload's runs until the end of the simulation. A run that has not ended
+    /// counts as the fraction of its work that is done.
     pub runs: f64,
-    /// Rate of the first run, in `rate_unit`; left out for a workload whose result is a time.
+    /// Rate of the first run, in `rate_unit`; left out when the workload's result is a time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate: Option<f64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_unit: Option<String>,
-    /// Speed-up over a placement of all pages on the first tier; null when the workload did not
-    /// start.
+    /// Speed-up over all pages on the first tier; null when the workload did not start.
     pub speedup: Option<f64>,
     pub local_runtime_s: f64,
     pub best_static: Option<BestStaticDocument>,
     /// Runtime divided by the runtime with the best static weights, minus 1. If the first run did
-    /// not end, the value of `regret_over_duration`.
+    /// not end, it equals `regret_over_duration`.
     pub regret: Option<f64>,
-    /// Regret over the whole simulation: the work that the best static weights would do, divided by
-    /// the work done, minus 1.
+    /// Regret over the whole simulation: the work that would be done with the best static weights,
+    /// divided by the work that was done, minus 1.
     pub regret_over_duration: Option<f64>,
-    /// Energy of the workload's first run, J, including the run's share of the static power; null
-    /// when unknown.
+    /// Energy of the workload's first run, J; null when unknown. It includes the run's share of the
+    /// static power.
     pub energy_per_run_j: Option<f64>,
 }
 
@@ -148,7 +146,7 @@ pub struct BestStaticDocument {
     pub runtime_s: f64,
 }
 
-/// Results of another policy on the same scenario.
+/// The results of another policy on the same scenario.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PolicyDocument {
     pub policy: String,
@@ -158,7 +156,7 @@ pub struct PolicyDocument {
     pub migrated_bytes_total: u64,
 }
 
-/// The parameters of a simulation that the document has, but not its [`Outcome`].
+/// The parameters of a simulation that are repeated in its `SimulateDocument`.
 pub struct TrialParameters<'a> {
     pub policy: &'a str,
     pub duration_s: f64,
@@ -302,8 +300,7 @@ impl SimulatedPeriod {
 /// The first `FIRST_PERIODS` periods are always shown.
 const FIRST_PERIODS: usize = 3;
 
-/// Decisions that keep the target. A period with such a decision is not shown for its decision
-/// alone.
+/// Decisions that keep the target. They alone are no reason to show a period.
 const QUIET: [&str; 2] = ["hold", "wait"];
 
 /// Returns the periods that a report shows: the first three, those whose target differs from that
@@ -330,13 +327,14 @@ fn workloads(scenario: &Scenario, outcome: &Outcome) -> Vec<WorkloadDocument> {
     tasks.map(workload).collect()
 }
 
-/// Returns the name of the domain in which a task runs; `None` on a machine with one domain.
+/// Returns the name of the domain in which a task runs, or `None` on a machine with one domain.
 fn domain_of(scenario: &Scenario, task: &Task) -> Option<String> {
     let domains = &scenario.platform.domains;
     (domains.len() > 1).then(|| domains[task.domain].name.clone())
 }
 
-/// Returns the domains of the machine with their local tiers; empty on a machine with one domain.
+/// Returns the domains of the machine with their local tiers, or nothing on a machine with one
+/// domain.
 fn domains(scenario: &Scenario) -> Vec<SimulatedDomain> {
     let layout = scenario.layout();
     if layout.domains.len() < 2 {
@@ -351,7 +349,7 @@ fn domains(scenario: &Scenario) -> Vec<SimulatedDomain> {
 }
 
 impl WorkloadDocument {
-    /// The name of the workload, with its domain on a machine with several domains.
+    /// Returns the name of the workload. On a machine with several domains, adds the domain.
     pub fn label(&self) -> String {
         match &self.domain {
             Some(domain) => format!("{} in {domain}", self.name),
@@ -429,7 +427,7 @@ fn notes(scenario: &Scenario) -> Vec<String> {
     notes
 }
 
-/// Returns the warnings about each workload whose measured runs leave its forecast uncertain.
+/// Returns the warnings about workloads whose measured runs leave the forecast uncertain.
 fn warnings(scenario: &Scenario) -> Vec<String> {
     let mut warnings = vec![];
     for task in &scenario.tasks {

@@ -14,20 +14,20 @@ use interleaf_model::{parameters, policy::PolicyKind, statistics::quantile};
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The name of the format. It stands in place of the schema that a CSV file does not have.
+/// The name of the format. A CSV file has no schema, so this name takes its place.
 pub const SCHEMA: &str = "CSV of a sweep";
 
-/// A column of the rows of a sweep.
+/// A column of the CSV file of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Column {
     pub name: &'static str,
     pub kind: ColumnKind,
 }
 
-/// The type of the cells of a column. An empty cell is an absent value.
+/// The type of the cells in a column. An empty cell is a missing value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColumnKind {
-    /// Whole numbers, at least 0.
+    /// Whole numbers from 0.
     Whole,
     Number,
     Text,
@@ -47,9 +47,9 @@ impl Column {
     }
 }
 
-/// The columns of a row. The last two are fingerprints. The column `sweep` is the fingerprint of
-/// the sweep's input: a sweep that continues uses only rows whose fingerprint matches its own
-/// input. The column `row` is the fingerprint of the row itself, and detects altered rows.
+/// The columns of the file. The last two are fingerprints. `sweep` is the fingerprint of the
+/// sweep's input: a sweep that is continued keeps only rows with the fingerprint of its own input.
+/// `row` is the fingerprint of the row itself, by which altered rows are detected.
 pub const COLUMNS: [Column; 25] = [
     Column::whole("case"),
     Column::text("platform"),
@@ -78,36 +78,36 @@ pub const COLUMNS: [Column; 25] = [
     Column::text("row"),
 ];
 
-/// Returns the header line of a CSV file with `columns`: `name,name,...`.
+/// Returns the first line of a CSV file with `columns`: `name,name,...`.
 pub fn header(columns: &[Column]) -> String {
     columns.iter().map(|column| column.name).collect::<Vec<_>>().join(",")
 }
 
-/// Returns the names of the columns in the first line of a CSV file. The names may be in quotes.
-/// Empty if the line is not CSV.
+/// Returns the names of the columns, with or without quotes, in the first line of a CSV file.
+/// Returns none if the line is not CSV.
 pub fn column_names(text: &str) -> Vec<String> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    // A JSON document, which may be a single long line, is not CSV.
+    // A text that begins with `{` is a JSON document, perhaps on a single long line, and not CSV.
     let line = text.lines().next().filter(|line| !line.starts_with('{')).unwrap_or_default();
     let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(line.as_bytes());
     let first = reader.records().next().and_then(Result::ok).unwrap_or_default();
     first.iter().map(String::from).collect()
 }
 
-/// True if the first line of a CSV file begins with the first two of `columns`.
+/// True if the first line of `text` begins with the first two of `columns`.
 fn starts_with(text: &str, columns: &[Column]) -> bool {
     let names = column_names(text);
     let first = columns.iter().take(2).map(|column| column.name);
     names.iter().take(2).map(String::as_str).eq(first)
 }
 
-/// True if `text` begins as the CSV file of a sweep of machines or of memory modules does.
+/// True if `text` begins as the CSV file of a sweep does, of machines or of memory modules.
 pub fn is_start(text: &str) -> bool {
     SweepDocument::is_start(text) || dimm::DimmSweepDocument::is_start(text)
 }
 
-/// Reads the rows of a CSV file, which must have all `columns`, in any order, and checks each row
-/// by `check`. Errors name the file `name`, and the command `command` that writes such a file.
+/// Reads the rows of a CSV file, and checks each with `check`. The file must have all `columns`, in
+/// any order. Errors name the file, `name`, and the command that writes such files, `command`.
 fn rows<T: serde::de::DeserializeOwned>(
     name: &str,
     text: &str,
@@ -143,7 +143,7 @@ fn rows<T: serde::de::DeserializeOwned>(
     Ok(rows)
 }
 
-/// Returns an error if a number is not finite, or if its magnitude is above `NUMBER_MAX`.
+/// Returns an error if a number is not finite, or if its magnitude exceeds `NUMBER_MAX`.
 fn check_numbers(numbers: &[(&str, Option<f64>)]) -> Result<(), String> {
     let is_wrong = |value: f64| !value.is_finite() || value.abs() > NUMBER_MAX;
     let wrong = numbers.iter().find_map(|(name, value)| {
@@ -153,12 +153,12 @@ fn check_numbers(numbers: &[(&str, Option<f64>)]) -> Result<(), String> {
     wrong.map_or(Ok(()), Err)
 }
 
-/// Returns the number of cases. Rows of the same case have the same number in `numbers`.
+/// Counts the cases of a sweep. `numbers` has the number of each row's case.
 fn count_cases(numbers: impl Iterator<Item = u64>) -> usize {
     numbers.collect::<BTreeSet<u64>>().len()
 }
 
-/// Returns the values without repetitions, in ascending order.
+/// Returns the distinct values, in ascending order.
 fn distinct(values: impl Iterator<Item = f64>) -> Vec<f64> {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
@@ -166,17 +166,17 @@ fn distinct(values: impl Iterator<Item = f64>) -> Vec<f64> {
     values
 }
 
-/// The largest allowed magnitude of a number: sums and differences of such numbers are finite.
+/// The largest magnitude that a number may have: sums and differences of such numbers are finite.
 const NUMBER_MAX: f64 = 1e18;
 
-/// Maximum number of groups of rows (parts) with separate figures. If a sweep has more parts, its
-/// rows share figures.
+/// Maximum number of parts of a sweep (groups of rows) that have figures of their own. If there are
+/// more parts, all rows share the figures.
 const FIGURES_MAX: usize = 6;
 
-/// The quantiles at the ends of an interval in figures: the interval holds nine tenths of the rows.
+/// The quantiles at the ends of an interval in a figure: nine tenths of the rows are within it.
 const INTERVAL: [f64; 2] = [0.05, 0.95];
 
-/// The rows of a sweep of machines, and the text of their file.
+/// The rows of a sweep of machines, and the text of the CSV file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SweepDocument {
     pub name: String,
@@ -184,10 +184,10 @@ pub struct SweepDocument {
     text: String,
 }
 
-/// A row of the CSV file: one workload of a case, with its results.
+/// A row of the CSV file: the results of one workload in one case.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct SweepRow {
-    /// The 0-based number of the case.
+    /// Number of the case, counted from 0.
     pub case: u64,
     pub platform: String,
     pub scenario: String,
@@ -199,35 +199,35 @@ pub struct SweepRow {
     pub weights: String,
     /// Relative standard deviation of the counters' readings, a fraction.
     pub counter_noise: f64,
-    /// Error of the curves that the policy uses, a fraction.
+    /// Error of the curves by which the policy decides, a fraction.
     pub curve_error: f64,
     pub migration_rate_gbps: f64,
     pub seed: u64,
     pub runtime_s: Option<f64>,
-    /// Speed-up over a placement of all pages on the first tier.
+    /// Speed-up over all pages on the first tier.
     pub speedup: Option<f64>,
     /// Runtime divided by the runtime with the best static weights, minus 1. If the run did not
-    /// end, the value of `regret_over_duration`.
+    /// end, it equals `regret_over_duration`.
     pub regret: Option<f64>,
-    /// The work that the best static weights would do in the simulated time, divided by the work
-    /// done under the policy, minus 1.
+    /// Work that would be done with the best static weights in the simulated time, divided by the
+    /// work that was done under the policy, minus 1.
     pub regret_over_duration: Option<f64>,
     pub migrated_bytes: u64,
     pub energy_per_run_j: Option<f64>,
 }
 
-/// A column with a number that can differ between the rows of a sweep.
+/// A column of numbers that can differ between the rows of a sweep.
 #[derive(Clone, Copy, Debug)]
 pub struct Varied {
-    /// The name of the column in the CSV file.
+    /// Name of the column in the CSV file.
     pub column: &'static str,
-    /// The name with its unit, for an axis.
+    /// Name of the number with its unit, for an axis.
     pub label: &'static str,
-    /// Returns the number in a row, in the unit of `label`.
+    /// Returns the number of a row, in the unit of `label`.
     pub value: fn(&SweepRow) -> f64,
 }
 
-/// The numbers that a sweep can vary.
+/// The columns whose numbers a sweep can vary.
 const VARIED: [Varied; 5] = [
     Varied {
         column: "curve_error",
@@ -255,12 +255,12 @@ const VARIED: [Varied; 5] = [
 /// A metric by which policies are compared.
 #[derive(Clone, Copy, Debug)]
 pub struct Metric {
-    /// The identifier of the metric's figure in documents and pages.
+    /// ID of the metric's figure in documents and pages.
     pub id: &'static str,
     pub name: &'static str,
-    /// The unit of the metric, with a space before it; empty for a ratio.
+    /// Unit of the metric after a space; empty for a ratio.
     pub unit: &'static str,
-    /// Number of decimals of a printed value, which is enough to show differences between policies.
+    /// Number of decimals of a printed value, enough to show differences between policies.
     pub decimals: usize,
     /// True if a lower value is better.
     pub lower_is_better: bool,
@@ -295,7 +295,7 @@ const SPEEDUP: Metric = Metric {
 };
 
 impl Metric {
-    /// The name with its unit, for an axis.
+    /// Returns the name of the metric with its unit, for an axis.
     pub fn label(&self) -> String {
         match self.unit.trim() {
             "" => self.name.into(),
@@ -303,33 +303,33 @@ impl Metric {
         }
     }
 
-    /// Formats a value of the metric, without its unit.
+    /// Formats a value of the metric without its unit.
     pub fn text(&self, value: f64) -> String {
         let text = format!("{value:.*}", self.decimals);
-        // A value that is rounded to zero is not shown as a negative zero.
+        // A value that rounds to zero is printed without a minus sign.
         let is_zero = text.trim_start_matches('-').chars().all(|it| it == '0' || it == '.');
         if is_zero { text.trim_start_matches('-').into() } else { text }
     }
 }
 
-/// The distribution of a metric over some rows.
+/// The distribution of a metric over several rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
     pub count: usize,
     pub mean: f64,
-    /// `low` is the 5th percentile, `high` the 95th.
+    /// `low` is the 5th percentile, and `high` is the 95th.
     pub low: f64,
     pub high: f64,
     pub least: f64,
     pub most: f64,
 }
 
-/// A tuple of (label of a policy, value of another property of rows, distribution of a metric over
-/// the rows with this policy and value).
+/// The distribution of a metric over the rows of one policy with one value of another property, as
+/// (label of the policy, value, distribution).
 pub type PolicySpread<K> = (String, K, Spread);
 
 impl Spread {
-    /// Returns the distribution of `values`; `None` without values.
+    /// Returns the distribution of `values`, or `None` if there are none.
     fn of(mut values: Vec<f64>) -> Option<Self> {
         values.sort_by(f64::total_cmp);
         let (least, most) = (*values.first()?, *values.last()?);
@@ -340,12 +340,12 @@ impl Spread {
 }
 
 impl SweepRow {
-    /// True if the policy is `static` with the best weights, which is the reference of regret.
+    /// True if the policy is `static` with the best weights: the reference of the regret.
     pub fn is_reference(&self) -> bool {
         self.policy == PolicyKind::Static.to_string() && self.weights.is_empty()
     }
 
-    /// The policy with its weights: "static 65:35".
+    /// Returns the name of the policy with its weights: "static 65:35".
     pub fn policy_label(&self) -> String {
         match self.weights.as_str() {
             "" => self.policy.clone(),
@@ -360,10 +360,10 @@ impl SweepDocument {
         starts_with(text, &COLUMNS)
     }
 
-    /// Reads the CSV file of a sweep. Errors name the file `name`.
+    /// Reads the CSV file of a sweep. Errors have the name of the file, `name`.
     ///
     /// # Errors
-    /// When columns are missing, a value has the wrong type or is out of range, or there is no row.
+    /// When a column is missing, a value has the wrong type or is out of range, or there is no row.
     pub fn read(name: &str, text: &str) -> Result<Self, RecordError> {
         let command = "interleaf simulate machine --sweep";
         let rows = rows(name, text, &COLUMNS, command, |row: &SweepRow| {
@@ -383,7 +383,7 @@ impl SweepDocument {
         count_cases(self.rows.iter().map(|row| row.case))
     }
 
-    /// The numbers that the sweep varies, each with its values; the number with the most values is
+    /// Returns the numbers that the sweep varies with their values, the number with the most values
     /// first. A number that follows from the workload, such as its footprint, is not varied.
     pub fn varied(&self) -> Vec<(Number, Vec<f64>)> {
         let load =
@@ -405,15 +405,15 @@ impl SweepDocument {
         all
     }
 
-    /// The metrics for which the rows have values: regret, and speed-up. If no row has a regret,
-    /// the regret over the duration takes its place.
+    /// Returns the metrics of which the rows have values: regret and speed-up. If no row has a
+    /// regret, the regret over the duration takes its place.
     pub fn metrics(&self) -> Vec<Metric> {
         let has = |metric: &Metric| self.rows.iter().any(|row| (metric.value)(row).is_some());
         let regret = [REGRET, REGRET_OVER_DURATION].into_iter().find(has);
         regret.into_iter().chain(Some(SPEEDUP).filter(has)).collect()
     }
 
-    /// The label of the policy to which regret is relative; `None` if no row has this policy.
+    /// Returns the label of the policy that regret is relative to; `None` if no row has it.
     pub fn reference(&self) -> Option<String> {
         self.rows.iter().find(|row| row.is_reference()).map(SweepRow::policy_label)
     }
@@ -426,9 +426,9 @@ impl SweepDocument {
             .collect()
     }
 
-    /// Returns the distribution of a metric for each policy and each value of another property,
-    /// which `of` returns for a row. Policies are in the order of the file, values in ascending
-    /// order.
+    /// Returns the distribution of a metric for each policy and each value of another property.
+    /// `of` returns this property of a row. The policies are in the order of the file, and the
+    /// values in ascending order.
     pub fn spreads<K: Ord + Clone>(
         &self,
         metric: Metric,
@@ -438,10 +438,10 @@ impl SweepDocument {
         spreads(&rows, metric, of)
     }
 
-    /// A figure of each metric, with a line for each policy. The horizontal axis has the varied
-    /// number with the most values. If no number varies, the figure has a group of bars for each
-    /// workload, with a bar for each policy. If there are few combinations of platform and
-    /// workload, each combination has its own figures.
+    /// Returns a figure for each metric, with a line for each policy. The varied number with the
+    /// most values is on the horizontal axis. If no number varies, the figure has a group of bars
+    /// for each workload, with a bar for each policy. If there are only a few combinations of
+    /// platform and workload, each of them has its own figures.
     pub fn figures(&self) -> Vec<Figure> {
         let varied = self.varied();
         let varied = varied.first();
@@ -464,8 +464,8 @@ impl SweepDocument {
         figures
     }
 
-    /// The labels of the parts of the sweep. All rows of a part have the same `names`; each part
-    /// has its own figures. If there are too many parts, a single empty label stands for all rows.
+    /// Returns the labels of the parts, which have their own figures. The rows of a part have equal
+    /// `names`. If there are too many parts, one empty label stands for all rows.
     fn parts(&self, names: &[Name]) -> Vec<String> {
         let mut parts: Vec<String> = vec![];
         for row in &self.rows {
@@ -480,8 +480,8 @@ impl SweepDocument {
         parts
     }
 
-    /// The names that distinguish the parts of the sweep: those of platform, workload and threads
-    /// that differ between rows and are not on the horizontal axis. Empty if no number varies.
+    /// Returns the properties that distinguish the parts: those of platform, workload and threads
+    /// that differ between rows and are not on the horizontal axis; none if no number varies.
     fn part_names(&self, varied: Option<&(Number, Vec<f64>)>) -> Vec<Name> {
         let Some((varied, _)) = varied else { return vec![] };
         let first = &self.rows[0];
@@ -499,15 +499,15 @@ impl SweepDocument {
     }
 }
 
-/// A function that returns the platform, the workload or the number of threads of a row, as a text.
+/// A function that returns a row's platform, workload or number of threads as a text.
 type Name = fn(&SweepRow) -> String;
 
-/// Returns the names of a row, joined by commas.
+/// Returns the texts that `names` give for a row, joined by commas.
 fn part_label(names: &[Name], row: &SweepRow) -> String {
     names.iter().map(|of| of(row)).collect::<Vec<_>>().join(", ")
 }
 
-/// The figure of a metric: lines against the number `varied`, or bars by workload.
+/// Returns the figure of a metric: lines over the number `varied`, or bars for each workload.
 fn figure(rows: &[&SweepRow], metric: Metric, varied: Option<&(Number, Vec<f64>)>) -> Figure {
     let (label, values, categories) = match varied {
         Some((varied, values)) => (varied.label(), values.clone(), vec![]),
@@ -536,8 +536,8 @@ fn figure(rows: &[&SweepRow], metric: Metric, varied: Option<&(Number, Vec<f64>)
     let (least, most) = (ends().fold(f64::MAX, f64::min), ends().fold(f64::MIN, f64::max));
     let better = if metric.lower_is_better { "Lower" } else { "Higher" };
     Figure {
-        // Bars begin at 0. The axis for lines may begin near the smallest value, so that
-        // differences are visible.
+        // Bars begin at 0. The axis of lines may begin near the smallest value, so that differences
+        // are visible.
         y_from: match kind {
             SeriesKind::Bars => 0.0,
             _ if least > most => 0.0,
@@ -555,8 +555,8 @@ fn figure(rows: &[&SweepRow], metric: Metric, varied: Option<&(Number, Vec<f64>)
     }
 }
 
-/// Returns the distribution of a metric for each policy and each value of another property, which
-/// `of` returns for a row. Policies are in the order of the rows, values in ascending order.
+/// Returns the distribution of a metric for each policy, in the order of the rows, and each value,
+/// ascending, of another property of rows, which `of` returns.
 fn spreads<'a, K: Ord + Clone>(
     rows: impl IntoIterator<Item = &'a &'a SweepRow>,
     metric: Metric,
@@ -579,7 +579,7 @@ fn spreads<'a, K: Ord + Clone>(
     groups.into_iter().filter_map(spread).collect()
 }
 
-/// Returns the message for a row that cannot be parsed, with its line and the wrong column.
+/// Returns the message about a row that cannot be parsed: its line, column and problem.
 fn problem(why: &csv::Error, header: &csv::StringRecord) -> String {
     match why.kind() {
         csv::ErrorKind::Deserialize { pos, err } => {
@@ -599,7 +599,7 @@ fn problem(why: &csv::Error, header: &csv::StringRecord) -> String {
 mod tests {
     use super::*;
 
-    /// Returns a CSV row with the given values; the other cells are the same in all rows.
+    /// Returns a CSV row with these values. Its other cells are the same in all rows.
     fn row(case: u64, policy: &str, curve_error: f64, regret: &str) -> String {
         format!(
             "{case},p,s,lbm,4,1073741824,{policy},,0.02,{curve_error},2,1,10,1.2,3:1,9,{regret},\
@@ -669,7 +669,7 @@ mod tests {
         assert!(regret.check("figure").is_ok());
     }
 
-    /// Some spreadsheets save the header in quotes, and some also write a byte order mark.
+    /// Some spreadsheets write the names of the columns in quotes, and a byte order mark before.
     #[test]
     fn a_header_with_quotes_is_that_of_a_sweep() {
         let saved = text(&[row(0, "dmi", 0.0, "0.1")]);

@@ -1,8 +1,8 @@
 //! The search for the best static weights of a command by running it, as `interleaf.tune/1`.
 //!
-//! `interleaf tune` writes the document after every run. Runs are compared by their runtime, or by
-//! a number that the command prints (the metric). Intervals contain the true value with a
-//! probability of 90 %.
+//! `interleaf tune` writes the document after each run. It compares runs by their runtime, or by a
+//! number that the command prints (the metric). Intervals contain the true value with a probability
+//! of 90 %.
 
 mod figures;
 
@@ -23,12 +23,13 @@ use std::{fmt, time::Duration};
 
 pub const SCHEMA: &str = "interleaf.tune/1";
 
-/// A search for the best weights: the request, all runs, and the result so far; one JSON object.
+/// A search for the best weights: what was requested, all runs, and the result so far. The document
+/// is one JSON object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TuneDocument {
     pub schema: String,
     pub command: Vec<String>,
-    /// Pattern of the metric in the command's output; null when the runtime is compared.
+    /// Pattern that finds the metric in the command's output; null when the runtime is compared.
     pub metric: Option<String>,
     pub higher_is_better: bool,
     /// Smallest relative gain for which weights count as better, a fraction.
@@ -37,21 +38,20 @@ pub struct TuneDocument {
     pub runs_max: usize,
     pub warm_up: usize,
     pub proposal: ProposalDocument,
-    /// The weights of the first runs, each with the kernel settings that a run with these weights
-    /// needs.
+    /// Weights of the first runs, each with the kernel settings that a run needs.
     pub plan: Vec<TunePlan>,
     pub dry_run: bool,
-    /// All runs in order of time, without warm-up runs.
+    /// All runs in order of time. Warm-up runs are left out.
     pub runs: Vec<TrialDocument>,
-    /// The best weights so far; null before the first run.
+    /// Best weights so far; null before the first run.
     pub best: Option<TuneBest>,
-    /// True if the gain of the best weights over all pages on the first tier is at least `worth`,
-    /// and beyond noise.
+    /// True if the best weights gain at least `worth` over all pages on the first tier, and the
+    /// gain exceeds the noise.
     pub is_better: bool,
     /// Relative standard deviation, between runs, of the value by which runs are compared.
     pub noise: Option<f64>,
     pub stopped: TuneStop,
-    /// The reason for `stopped`, in words.
+    /// Reason for `stopped`, in words.
     pub stopped_because: String,
 }
 
@@ -61,7 +61,7 @@ impl Check for TuneDocument {
             let field = |name: &str| format!("runs[{at}].{name}");
             not_empty(field("weights"), run.weights.len())?;
             same_length(field("tier_share"), run.tier_share.len(), run.weights.len(), "weights")?;
-            // A value of 0 is refused, because geometric means of the values are computed.
+            // Geometric means of the values are computed, so a value of 0 is rejected.
             for (name, value) in [("seconds", Some(run.seconds)), ("value", run.value)] {
                 if value.is_some_and(|value| value <= 0.0) {
                     return invalid(field(name), "it is not above 0");
@@ -74,18 +74,18 @@ impl Check for TuneDocument {
     }
 }
 
-/// The state of a search: either more runs follow, or it has ended for this reason.
+/// The state of a search: more runs follow, or it has ended for a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TuneStop {
     /// More runs follow.
     Running,
-    /// Nothing was run.
+    /// Nothing was run (`--dry-run`).
     #[serde(rename = "dry run")]
     DryRun,
     /// No other weights are better by `min_gain` or more.
     Settled,
-    /// Noise hides the differences between weights, even with more runs.
+    /// Noise hides the differences between weights, and more runs would not change this.
     Noise,
     /// The maximum number of runs is reached.
     Runs,
@@ -109,21 +109,21 @@ pub struct TunePlan {
     pub settings: Vec<ChangedSetting>,
 }
 
-/// The reason for a run of the command, which is a text in the document.
+/// The reason for a run of the command. It is a text in the document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum TrialReason {
-    /// A warm-up run before the search, whose result does not count.
+    /// The run is a warm-up before the search. Its result does not count.
     WarmUp,
-    /// All pages on the first tier, which is the reference of the speed-up.
+    /// All pages are on the first tier. This run is the reference of the speed-up.
     First,
-    /// The weights that were proposed before the first run.
+    /// The weights were proposed before the first run.
     Proposed,
-    /// Weights that the user listed.
+    /// The user listed the weights.
     Listed,
-    /// Weights that may be better than the best so far by up to this many percent.
+    /// The weights may be better than the best so far by up to this percentage.
     Promising(u64),
-    /// Weights that were run before. Another run narrows the interval of their mean.
+    /// The weights were run before, and another run narrows the interval of their mean.
     Again,
 }
 
@@ -135,7 +135,7 @@ const REASONS: [(TrialReason, &str); 5] = [
     (TrialReason::Again, "again, for confidence"),
 ];
 
-/// The texts before and after the number of [`TrialReason::Promising`].
+/// The texts before and after the percentage of [`TrialReason::Promising`].
 const PROMISING: (&str, &str) = ("may be up to ", " % better");
 
 impl From<Why> for TrialReason {
@@ -181,15 +181,15 @@ impl fmt::Display for TrialReason {
     }
 }
 
-/// One run of the command with certain weights.
+/// One run of the command with one choice of weights.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TrialDocument {
     pub weights: Vec<u16>,
     pub tier_share: Vec<f64>,
-    /// The reason for the run with these weights.
+    /// Reason for this run.
     pub why: TrialReason,
     pub seconds: f64,
-    /// The metric that the run printed; null when the runtime is compared.
+    /// Metric that the run printed; null when the runtime is compared.
     pub value: Option<f64>,
     pub exit_code: Option<i32>,
     pub signal: Option<i32>,
@@ -198,16 +198,16 @@ pub struct TrialDocument {
     pub escaped_share: Option<f64>,
 }
 
-/// The best weights, their value and their speed-up. The intervals contain the true value with a
-/// probability of 0.9.
+/// The best weights, with their value and their speed-up. The intervals contain the true value with
+/// a probability of 90 %.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TuneBest {
     pub weights: Vec<u16>,
-    /// Geometric mean, over the runs with `weights`, of the runtime, s, or of the metric.
+    /// Geometric mean of the runtime, s, or of the metric, over the runs with `weights`.
     pub value: f64,
     pub value_low: f64,
     pub value_high: f64,
-    /// Speed-up over a placement of all pages on the first tier.
+    /// Speed-up over all pages on the first tier.
     pub speedup: f64,
     pub speedup_low: f64,
     pub speedup_high: f64,
@@ -217,19 +217,20 @@ pub struct TuneBest {
 pub struct TuneRequest {
     /// The command and its arguments.
     pub command: Vec<String>,
-    /// The pattern of the metric in the command's output; `None` to compare the runtime.
+    /// The pattern that finds the metric in the command's output. With `None`, the runtime is
+    /// compared.
     pub metric: Option<String>,
-    /// True if a larger metric is better.
+    /// True if a higher metric is better.
     pub higher_is_better: bool,
-    /// Number of warm-up runs before the search. Their results are not used.
+    /// Number of warm-up runs before the search. Their results do not count.
     pub warm_up: usize,
-    /// True if the search is only planned, and no command is run.
+    /// True if the search is only planned, and nothing is run.
     pub dry_run: bool,
 }
 
 impl TuneDocument {
-    /// The document of a search before its first run. `source` describes the origin of the proposed
-    /// weights.
+    /// Creates the document of a search before its first run. `source` says where the proposed
+    /// weights come from.
     pub fn new(request: TuneRequest, search: &Search, source: &str) -> Self {
         Self {
             schema: SCHEMA.into(),
@@ -254,8 +255,8 @@ impl TuneDocument {
         }
     }
 
-    /// Adds the plan for `weights`, which are among the first weights to run. Does nothing if the
-    /// document already has a plan for them.
+    /// Adds the plan for `weights`, which will be among the first to run. Does nothing if the
+    /// document has a plan for them.
     pub fn add_plan(&mut self, weights: &Weights, planned: &RunDocument) {
         let weights = weights.as_slice().to_vec();
         if self.plan.iter().all(|plan| plan.weights != weights) {
@@ -268,7 +269,7 @@ impl TuneDocument {
         }
     }
 
-    /// Sets the result of the runs so far, `finding`. Does nothing if the runs have no result yet.
+    /// Sets the result so far, `finding`. Does nothing if there is no result yet.
     pub fn update(&mut self, finding: Option<&Finding>) {
         let Some(finding) = finding else { return };
         let of_metric = |value: Estimate| match self.higher_is_better {
@@ -291,7 +292,7 @@ impl TuneDocument {
         self.noise = Some(rounded(finding.noise));
     }
 
-    /// Sets the final result, and the reason for which the search stopped.
+    /// Sets the final result, and the reason why the search stopped.
     pub fn finish(&mut self, finding: &Finding) {
         self.update(Some(finding));
         let min_gain = 100.0 * self.min_gain;
@@ -318,7 +319,7 @@ impl TuneDocument {
 }
 
 impl TrialDocument {
-    /// The document of a run that took `elapsed`. The metric is set later.
+    /// Creates the document of a run that took `elapsed`. The metric is not set yet.
     pub fn new(weights: &Weights, why: TrialReason, elapsed: Duration, run: &RunDocument) -> Self {
         Self {
             weights: weights.as_slice().to_vec(),

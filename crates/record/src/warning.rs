@@ -1,9 +1,9 @@
-//! Warnings about runs and measurements, and the remedy for each: an option of the command, or a
+//! Warnings about runs and measurements, each with its remedy: an option of the command, or a
 //! setting of the machine.
 //!
-//! All warnings of `run`, `tune`, `measure` and `balance` are variants of [`Warning`]. The text of
-//! a warning names the effect on the result. The remedy follows, if the user can avoid the effect.
-//! An option is proposed as a remedy only if the command has this option.
+//! [`Warning`] has the warnings of `run`, `tune`, `measure` and `balance`. The text of a warning
+//! names the effect on the result, and then the remedy if the user can avoid the effect. An option
+//! is named as the remedy only if the command has this option.
 //!
 //! ```text
 //! numa_balancing is on and may pull pages back: --stop-rivals switches it off for the time
@@ -16,51 +16,50 @@ use std::fmt;
 /// A warning about a run or a measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Warning {
-    /// The measured memory is less than `factor` times the last-level cache, so the cache affects
-    /// the result.
+    /// The measured memory is less than `factor` times the last-level cache, so that the cache
+    /// affects the result.
     CacheIsMeasured {
-        /// The option that sets the size.
+        /// The option that sets the size of the measured memory.
         option: &'static str,
-        /// The measured size, bytes.
+        /// The size of the measured memory, bytes.
         bytes: u64,
         /// The part of the last-level cache that a thread can use, bytes.
         cache_bytes: u64,
-        /// The multiple of `cache_bytes` that the size should have at least.
+        /// The measured memory should be at least this multiple of `cache_bytes`.
         factor: u64,
     },
-    /// Little memory is free, so a default size was reduced.
+    /// A default size was reduced, because little memory is free.
     SizeReduced {
         /// The option that sets the size.
         option: &'static str,
-        /// The node or control group with little memory.
+        /// The node or the control group that has little free memory.
         place: String,
         /// The reduced size, bytes.
         bytes: u64,
         /// The default size, bytes.
         default_bytes: u64,
     },
-    /// The kernel has no transparent huge pages, or they are disabled.
+    /// The kernel has no transparent huge pages, or they are switched off.
     NoHugePages,
-    /// Pages are placed one by one, since the kernel has no weighted interleaving.
+    /// Pages are placed one by one: the kernel has no weighted interleaving.
     NoWeightedInterleaving,
-    /// Pages are placed one by one, since this user may not set the kernel's weights.
+    /// Pages are placed one by one: this user may not set the kernel's weights.
     WeightsNotPermitted,
-    /// No CPU is left for threads that make traffic, so histograms are measured without load.
+    /// Histograms are measured without load: no CPU is left for threads that make traffic.
     NoLoadForHistograms,
-    /// The threads that make traffic did not reach a requested bandwidth, although it is below the
+    /// The threads that make traffic did not reach a requested bandwidth, which is below the
     /// measured maximum.
     RateNotReached {
         /// The requested bandwidth, GB/s.
         target_gbps: f64,
-        /// The bandwidth of the measured point that is nearest to the request, GB/s.
+        /// The bandwidth of the measured point that is nearest to the requested one, GB/s.
         nearest_gbps: f64,
     },
     /// Other programs used CPUs during the run.
     OtherPrograms {
         /// Mean number of CPUs that other programs used.
         cpus: f64,
-        /// True if the result has figures of the whole machine, in which other programs are
-        /// included.
+        /// True if figures of the result are of the whole machine, and so include other programs.
         are_counted: bool,
     },
     /// The hypervisor took CPUs from the machine during the run.
@@ -68,7 +67,7 @@ pub enum Warning {
         /// Mean number of CPUs that the hypervisor took.
         cpus: f64,
     },
-    /// The counters of pipeline slots were multiplexed with other events, so their counts were
+    /// The counters of pipeline slots were multiplexed with other events, so their counts are
     /// scaled up.
     SlotsScaled {
         /// The fraction of the run time in which pipeline slots were counted.
@@ -81,21 +80,21 @@ pub enum Warning {
     },
     /// A source of counts failed during the run.
     SourceFailed {
-        /// The source that failed, or the quantity that is not counted any more.
+        /// The source that failed, or the quantity that is no longer counted.
         subject: &'static str,
-        /// The error of the source, as text.
+        /// The error text of the source.
         error: String,
     },
-    /// The replayed recording ended before the command.
+    /// A replayed recording ended before the command.
     RecordingEnded {
-        /// The error of reading the recording, as text.
+        /// The error text of the recording.
         error: String,
     },
-    /// Allocations of a tuned command bypassed the placement.
+    /// Allocations of a command under `tune` bypassed the placement.
     Bypassed {
         /// The fraction of the memory that bypassed the placement.
         share: f64,
-        /// The weights of the tuned command's run.
+        /// The weights with which the command ran.
         weights: String,
     },
     /// NUMA balancing may migrate pages back.
@@ -103,20 +102,20 @@ pub enum Warning {
         /// True if the command has the option `--stop-rivals`.
         has_stop_rivals: bool,
     },
-    /// The firmware has no bandwidth of these nodes.
+    /// The firmware rates no bandwidth of these nodes.
     UnratedNodes {
         /// The nodes, as a list of their numbers.
         nodes: String,
     },
-    /// The firmware has bandwidths or latencies that no memory has. Such ratings count as missing.
+    /// The firmware has ratings that no memory can have. They count as missing.
     ImplausibleRatings {
-        /// The implausible ratings of each node, as text.
+        /// The implausible ratings of each node, as a text.
         figures: String,
     },
 }
 
 impl Warning {
-    /// The effect of the warning's cause on the result, in words.
+    /// Returns the effect of the warning on the result, in words.
     fn effect(&self) -> String {
         match self {
             Self::CacheIsMeasured { option, bytes, cache_bytes, factor } => format!(
@@ -181,7 +180,7 @@ impl Warning {
         }
     }
 
-    /// The option or setting that avoids the effect; `None` if the user cannot avoid it.
+    /// Returns the option or setting that avoids the effect, or `None` if the user cannot avoid it.
     pub fn remedy(&self) -> Option<String> {
         match self {
             Self::CacheIsMeasured { option, cache_bytes, factor, .. } => {

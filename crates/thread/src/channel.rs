@@ -1,6 +1,6 @@
 //! Channels without thread-local variables. A channel of the standard library registers a
-//! thread-local destructor for the waiting thread. To register it, the C library takes the lock of
-//! the dynamic loader, which can deadlock (see the documentation of this crate).
+//! thread-local destructor for the waiting thread. For this, the C library takes the lock of the
+//! dynamic loader, which can deadlock (see the documentation of the crate).
 
 use crate::lock;
 use std::{
@@ -20,16 +20,16 @@ struct Channel<T> {
     changed: Condvar,
 }
 
-/// The sending end of a channel. When it is dropped, the channel is closed.
+/// The sending end of a channel. Dropping it closes the channel.
 #[derive(Debug)]
 pub struct Sender<T>(Arc<Channel<T>>);
 
-/// The receiving end of a channel. Any number of threads may have a clone of it; each value is
-/// received once.
+/// The receiving end of a channel. Any number of threads may have clones of it. Each value is
+/// received only once.
 #[derive(Debug)]
 pub struct Receiver<T>(Arc<Channel<T>>);
 
-/// Makes a channel, and returns its two ends.
+/// Creates a channel, and returns its two ends.
 pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
     let queue = Mutex::new(Queue { values: VecDeque::new(), is_closed: false });
     let channel = Arc::new(Channel { queue, changed: Condvar::new() });
@@ -37,7 +37,7 @@ pub fn channel<T>() -> (Sender<T>, Receiver<T>) {
 }
 
 impl<T> Sender<T> {
-    /// Sends a value. If no receiver takes the value, it is dropped with the channel.
+    /// Sends a value. If no receiver takes it, it is dropped with the channel.
     pub fn send(&self, value: T) {
         lock(&self.0.queue).values.push_back(value);
         self.0.changed.notify_one();
@@ -52,7 +52,7 @@ impl<T> Drop for Sender<T> {
 }
 
 impl<T> Receiver<T> {
-    /// Waits for a value; `None` when the channel is empty and closed.
+    /// Waits for a value. Returns `None` if the channel is empty and closed.
     pub fn receive(&self) -> Option<T> {
         let mut queue = lock(&self.0.queue);
         loop {

@@ -1,16 +1,16 @@
-//! Threads and channels without thread-local destructors, for code that runs in unchanged programs.
+//! Threads and channels without thread-local destructors, for code that runs inside unmodified
+//! programs.
 //!
-//! Usually the standard library starts the pager's threads. However, if the memory of an unchanged
-//! program is extended, the program may make its first large allocation anywhere, and this
-//! allocation starts the pager. At that point the program may hold the lock of the dynamic loader
-//! (in a constructor of a plug-in) or a lock of its own allocator, or run a signal handler. To
-//! start a thread by the standard library could then deadlock, for two reasons: the thread
-//! registers a thread-local destructor, for which the C library takes the loader's lock; and
-//! `pthread_create(3)` allocates, which takes the allocator's lock. The library that is preloaded
-//! into the program therefore starts the pager's threads by its own function ([`set_spawn`]). The
-//! code of the pager's threads uses no thread-local variable that has a destructor. It therefore
-//! does not use the thread handles of the standard library, and uses [`channel`] in place of
-//! `std::sync::mpsc`.
+//! The standard library usually starts the pager's threads. An unmodified program with extended
+//! memory is different: its first large allocation starts the pager, wherever that allocation is.
+//! At that point the program may hold the lock of the dynamic loader (in a constructor of a
+//! plug-in) or a lock of its own allocator, or run a signal handler. Starting a thread by the
+//! standard library could then deadlock, for two reasons: the thread registers a thread-local
+//! destructor, for which the C library takes the loader's lock, and `pthread_create(3)` allocates,
+//! which takes the allocator's lock. So the library that is preloaded into the program starts the
+//! pager's threads with a function of its own ([`set_spawn`]). For the same reason, the code of the
+//! pager's threads uses no thread-local variable with a destructor: it does not use the thread
+//! handles of the standard library, and uses [`channel`] in place of `std::sync::mpsc`.
 
 #![expect(unsafe_code, reason = "signals are blocked by number")]
 
@@ -28,16 +28,16 @@ pub type Join = Box<dyn FnOnce() + Send>;
 /// The function that a thread runs.
 pub type Work = Box<dyn FnOnce() + Send>;
 
-/// A function that starts a thread. It gets the name and the work of the thread, and returns a
-/// function that waits for the thread's end. The signals of the program are blocked in the thread.
+/// A function that starts a thread with a name and a function to run. It returns a function that
+/// waits for the thread's end. The thread blocks the signals of the program.
 pub type Spawn = fn(&str, Work) -> io::Result<Join>;
 
 static SPAWN: OnceLock<Spawn> = OnceLock::new();
 
-/// Sets the function that starts all threads of pagers in this process from now on. Only the first
-/// call has an effect.
+/// Sets the function that starts all later threads of pagers in this process. Only the first call
+/// has an effect.
 pub fn set_spawn(spawn: Spawn) {
-    // `set` fails if an earlier call has set the function; the function of the earlier call stays.
+    // `set` fails if an earlier call has set a function. That function stays.
     let _ = SPAWN.set(spawn);
 }
 
@@ -57,7 +57,7 @@ impl std::fmt::Debug for Thread {
     }
 }
 
-/// Starts a thread in which all signals are blocked, so that it handles no signal of the program.
+/// Starts a thread that blocks all signals, so that it handles no signal of the program.
 ///
 /// # Errors
 /// When the system cannot start a thread.
@@ -71,11 +71,11 @@ fn spawn_std(name: &str, work: Work) -> io::Result<Join> {
     Ok(Box::new(move || drop(thread.join())))
 }
 
-/// Calls `work` with all signals of the calling thread blocked, and restores the signal mask
-/// afterwards.
+/// Calls `work` while all signals of the calling thread are blocked. Afterwards, restores the
+/// thread's signal mask.
 fn block_signals<T>(work: impl FnOnce() -> T) -> T {
-    // SAFETY: a set of signals is an array of integers, for which zeroed memory is valid. The
-    // pointers are to local variables, and the signal mask of the thread is restored at the end.
+    // SAFETY: a signal set is an array of integers, for which zeroed memory is valid. The pointers
+    // are to local variables.
     unsafe {
         let (mut all, mut before) = (mem::zeroed(), mem::zeroed());
         libc::sigfillset(&mut all);
@@ -86,7 +86,7 @@ fn block_signals<T>(work: impl FnOnce() -> T) -> T {
     }
 }
 
-/// Locks a mutex, even if a thread has panicked while it held the mutex.
+/// Locks a mutex, even if a thread panicked while it held this mutex.
 pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,9 +1,9 @@
 //! Times single rounds of a graph kernel, and writes the graph to a file for other programs:
 //! `graph_rounds TASK SHAPE FOOTPRINT_MIB THREADS ROUNDS [FILE]`.
 //!
-//! The file has, in the byte order of the machine:
-//! the number of vertices, the number of neighbours, the offsets of the lists of neighbours (all
-//! u64), the neighbours (u32), the number of sources (u64), and the sources (u32).
+//! The file has these numbers in the machine's byte order: the number of vertices, the number of
+//! neighbours, and the offsets of the lists of neighbours (u64), the neighbours (u32), the number
+//! of sources (u64), and the sources (u32).
 
 use interleaf_workload::{
     Kernel,

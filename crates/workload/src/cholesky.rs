@@ -1,16 +1,16 @@
-//! The Cholesky decomposition of a sparse matrix, by `faer`. The matrix is the discrete Poisson
-//! equation on a cube of grid points; a row of the matrix has at most seven non-zero elements.
-//! Direct solvers, such as that of Mironov et al. (MCHPC'18), factor matrices of this kind.
+//! The Cholesky decomposition of a sparse matrix, by `faer`. The matrix is that of the discrete
+//! Poisson equation on a cube of grid points. Its rows have at most seven non-zero elements. Direct
+//! solvers, such as that of Mironov et al. (MCHPC'18), factor matrices of this kind.
 //!
-//! The unknowns are ordered by nested dissection (George, SIAM Journal on Numerical Analysis 1973).
-//! A plane of points divides the cube, both halves are divided in the same way, and the plane is
-//! eliminated last. For n unknowns, the factor then has of the order of n^(4/3) elements, and its
-//! computation takes of the order of n^2 operations. The factor takes almost all memory of the
-//! workload. It is stored by supernodes, in the order of elimination.
+//! The unknowns are ordered by nested dissection (George, SIAM Journal on Numerical Analysis 1973):
+//! a plane of points divides the cube into halves, the halves are divided likewise, and the plane
+//! is eliminated last. For n unknowns, the factor then has of the order of n^(4/3) elements, and
+//! takes of the order of n^2 operations. The factor takes almost all memory of the workload. Its
+//! supernodes are stored in the order of elimination.
 //!
-//! The diagonal of the matrix changes from round to round, so each round changes the factor. The
-//! factor is verified: it must solve a system of equations whose known solution has the elements 1
-//! and -1.
+//! The diagonal of the matrix alternates between two values, so each round changes the factor. To
+//! verify the factor, a system of equations with a known solution is solved. The elements of this
+//! solution are 1 and -1.
 
 use crate::{
     Kernel, SetupError, Work, Wrong, at_least,
@@ -35,31 +35,31 @@ use faer::{
 };
 use std::ops::Range;
 
-/// The smallest side of the cube of grid points.
+/// The smallest number of grid points along an edge of the cube.
 const SIDE_MIN: usize = 4;
 
-/// A box with at most this number of grid points is not divided further: its points are ordered by
+/// A box with at most this number of grid points is not divided further. Its points are ordered by
 /// their coordinates.
 const SMALL: usize = 8;
 
-/// The smallest footprint, bytes. The factor of the cube with `SIDE_MIN` points along an edge fits
-/// into this footprint.
+/// The smallest footprint, bytes. The Cholesky factor of the matrix of the cube with `SIDE_MIN`
+/// points along an edge fits into it.
 const LEAST: u64 = 64 << 10;
 
 /// The largest error of an element of the solution that `verify` accepts. The elements are 1 or -1.
 const TOLERANCE: f64 = 1e-8;
 
 /// The positions of the non-zero matrix elements on and above the diagonal, in compressed columns:
-/// the first index of each column, and the row of each element.
+/// the index of each column's first element, and the row of each element.
 #[derive(Debug)]
 struct Pattern {
-    /// Grid points along an edge of the cube.
+    /// Number of grid points along an edge of the cube.
     side: usize,
     column_starts: Vec<u32>,
     rows: Vec<u32>,
 }
 
-/// The matrix and its factor.
+/// The pattern of the matrix, and its factor.
 pub struct Cholesky {
     pattern: Pattern,
     symbolic: SymbolicCholesky<u32>,
@@ -97,8 +97,8 @@ impl Pattern {
         SymbolicSparseColMatRef::new_checked(n, n, &self.column_starts, None, &self.rows)
     }
 
-    /// The structure of the factor (its supernodes); `None` if the factor has more elements than an
-    /// index can count.
+    /// Returns the structure of the factor (its supernodes), or `None` if the factor has more
+    /// elements than an index can count.
     fn symbolic(&self) -> Option<SymbolicCholesky<u32>> {
         let mut order = Vec::with_capacity(self.unknowns());
         dissect(self.side, [0..self.side, 0..self.side, 0..self.side], &mut order);
@@ -113,25 +113,25 @@ impl Pattern {
         factorize_symbolic_cholesky(self.matrix(), Side::Upper, ordering, parameters).ok()
     }
 
-    /// The value of all diagonal elements of the matrix in the round number `round`: one value in
-    /// even rounds, and another value in odd rounds.
+    /// Returns the value of all diagonal elements of the matrix in round `round`: it is the same in
+    /// all even rounds, and another one in all odd rounds.
     fn diagonal(round: u32) -> f64 {
         6.0 + f64::from(round % 2) / 2.0
     }
 
-    /// The values of the matrix elements in the round number `round`, in the order of `rows`.
+    /// Returns the values of the matrix elements in round `round`, in the order of `rows`.
     fn values(&self, round: u32) -> Vec<f64> {
         let mut values = vec![-1.0; self.rows.len()];
-        // The matrix is stored on and above the diagonal, with ascending rows in a column, so the
-        // diagonal element is the last element of its column.
+        // Columns end at the diagonal, because the elements are stored on and above it, by rising
+        // row. So the diagonal element is the last one of its column.
         for end in &self.column_starts[1..] {
             values[*end as usize - 1] = Self::diagonal(round);
         }
         values
     }
 
-    /// The matrix of the round number `round` times the known solution: the right side of the
-    /// system of equations that `verify` solves.
+    /// Returns the product of the matrix in round `round` and the known solution: the right-hand
+    /// side of the system that `verify` solves.
     fn product(&self, round: u32) -> Vec<f64> {
         let mut product = vec![0.0; self.unknowns()];
         let values = self.values(round);
@@ -150,12 +150,12 @@ impl Pattern {
     }
 }
 
-/// The element with index `at` of the known solution: 1 or -1.
+/// Returns element `at` of the known solution: 1 or -1.
 fn solution(at: usize) -> f64 {
     if word(at) >> 63 == 0 { 1.0 } else { -1.0 }
 }
 
-/// Appends the grid points of a box to `order`, in the order of nested dissection. `ranges` has the
+/// Appends the grid points of a box to `order`, in the order of nested dissection. `ranges` are the
 /// coordinates of the box along the three axes.
 fn dissect(side: usize, ranges: [Range<usize>; 3], order: &mut Vec<u32>) {
     let lengths = ranges.clone().map(|range| range.len());
@@ -177,7 +177,7 @@ fn dissect(side: usize, ranges: [Range<usize>; 3], order: &mut Vec<u32>) {
     };
     dissect(side, part(ranges[longest].start..middle), order);
     dissect(side, part(middle + 1..ranges[longest].end), order);
-    // The plane between the halves comes last, because its points are neighbours of both halves.
+    // The plane between the halves comes last, because its points are neighbours of both.
     let plane = part(middle..middle + 1).map(|range| range.collect::<Vec<usize>>());
     for z in &plane[2] {
         for y in &plane[1] {
@@ -187,12 +187,12 @@ fn dissect(side: usize, ranges: [Range<usize>; 3], order: &mut Vec<u32>) {
 }
 
 impl Cholesky {
-    /// Finds the largest cube of grid points whose factor is at most the footprint, and allocates
+    /// Finds the largest cube of grid points whose factor fits into the footprint, and allocates
     /// the factor.
     ///
     /// # Errors
-    /// When the footprint is less than 64 KiB, several threads are requested, or memory cannot be
-    /// allocated.
+    /// When the footprint is less than 64 KiB, more than one thread is requested, or memory cannot
+    /// be allocated.
     pub fn new(memory: &Memory, footprint: u64, threads: usize) -> Result<Self, SetupError> {
         at_least("cholesky", footprint, LEAST)?;
         if threads > 1 {
@@ -209,7 +209,7 @@ fn too_small(footprint: u64) -> SetupError {
     SetupError::Small { what: "cholesky", bytes: footprint, least: LEAST }
 }
 
-/// Bytes of the largest factor that fits into the footprint.
+/// Returns the bytes of the largest factor that fits into the footprint.
 ///
 /// # Errors
 /// When the footprint is less than 64 KiB.
@@ -219,15 +219,15 @@ pub(crate) fn factor_bytes(footprint: u64) -> Result<u64, SetupError> {
     Ok(8 * symbolic.len_val() as u64)
 }
 
-/// The largest cube of grid points whose factor is at most the footprint; `None` if even the factor
-/// of the smallest cube is larger.
+/// Returns the largest cube of grid points whose factor fits into the footprint, or `None` if even
+/// the factor of the smallest cube does not.
 fn largest(footprint: u64) -> Option<(Pattern, SymbolicCholesky<u32>)> {
     let fits = |side: usize| {
         let pattern = Pattern::new(side);
         let symbolic = pattern.symbolic()?;
         (8 * symbolic.len_val() as u64 <= footprint).then_some((pattern, symbolic))
     };
-    // The search begins at an estimate: the factor has about 8 side^4 elements of 8 bytes.
+    // Begin the search at an estimate: the factor has about 8 side^4 elements of 8 bytes.
     let mut side = ((footprint as f64 / 64.0).sqrt().sqrt() as usize).max(SIDE_MIN);
     let mut best = fits(side);
     while best.is_none() && side > SIDE_MIN {
@@ -241,10 +241,9 @@ fn largest(footprint: u64) -> Option<(Pattern, SymbolicCholesky<u32>)> {
     best
 }
 
-/// The byte ranges of the factor that a round accesses, in order. The flag of a range is true for a
-/// write, false for a read. Before a round writes a supernode S, the round reads each earlier
-/// supernode that updates S. A supernode updates S if one of its non-zero rows has the index of a
-/// column of S.
+/// Returns the byte ranges of the factor that a round accesses, in order, each with true for a
+/// write and false for a read. Before a round writes a supernode S, it reads each earlier supernode
+/// that updates S: one of its non-zero rows has the index of a column of S.
 pub(crate) fn accesses(footprint: u64) -> Vec<(Range<usize>, bool)> {
     let Some((_, symbolic)) = largest(footprint) else { return vec![] };
     let SymbolicCholeskyRaw::Supernodal(nodes) = symbolic.raw() else { return vec![] };
@@ -272,15 +271,15 @@ pub(crate) fn accesses(footprint: u64) -> Vec<(Range<usize>, bool)> {
     all
 }
 
-/// Floating-point operations of a round: one decomposition of the largest matrix whose factor fits
-/// into `footprint` bytes; 0 if the factor of the smallest matrix does not fit.
+/// Returns the floating-point operations of a round: one decomposition of the largest matrix whose
+/// factor fits into `footprint` bytes. Returns 0 if not even the smallest factor fits.
 pub(crate) fn work(footprint: u64) -> u64 {
     largest(footprint).map_or(0, |(_, symbolic)| flops(&symbolic))
 }
 
-/// Floating-point operations of the decomposition. A column with n elements costs n^2 operations. A
-/// supernode with c columns has a triangle on top, in which the columns have 1 to c elements. In
-/// the rows under the triangle, each column of the supernode has `below` more elements.
+/// Returns the floating-point operations of the decomposition. A column with n elements costs n^2
+/// operations. A supernode with c columns begins with a triangle, in which the columns have 1 to c
+/// elements. Below the triangle, each of its columns has `below` elements.
 fn flops(symbolic: &SymbolicCholesky<u32>) -> u64 {
     let SymbolicCholeskyRaw::Supernodal(nodes) = symbolic.raw() else { return 0 };
     let of = |node: usize| {
@@ -306,8 +305,8 @@ impl Kernel for Cholesky {
         let none = LltRegularization::default();
         let (factor, stack) = (self.factor.of_mut::<f64>(), MemStack::new(buffer));
         let symbolic = &self.symbolic;
-        // The factorization cannot fail, because the matrix is positive definite. A failure would
-        // leave a factor that `verify` refuses.
+        // The factorization cannot fail, because the matrix is positive definite. If it failed,
+        // `verify` would reject the factor.
         let _ = symbolic.factorize_numeric_llt(
             factor,
             matrix,
@@ -329,7 +328,7 @@ impl Kernel for Cholesky {
         let unknowns = self.pattern.unknowns();
         let right = MatMut::from_column_major_slice_mut(&mut found, unknowns, 1);
         factor.solve_in_place_with_conj(faer::Conj::No, right, Par::Seq, MemStack::new(buffer));
-        // NaN fails this comparison, so it is reported as a wrong value.
+        // NaN fails this comparison, so it counts as a wrong value.
         let is_right = |at: usize, found: f64| (found - solution(at)).abs() <= TOLERANCE;
         match found.iter().enumerate().find(|(at, found)| !is_right(*at, **found)) {
             None => Ok(()),

@@ -1,11 +1,10 @@
-//! The Fourier transform of complex numbers, by `rustfft`: a one-dimensional transform, or a
-//! three-dimensional transform of a cube (along each axis in turn). All rounds are forward
-//! transforms: two rounds give the input in reverse order, multiplied by the number of elements n;
-//! four rounds restore the order.
+//! The Fourier transform of complex numbers, by `rustfft`, in one dimension, or in three dimensions
+//! of a cube (along each axis in turn). Each round is a forward transform in place. Two rounds give
+//! the input in reverse order, times the number of elements n. Four rounds restore the order.
 //!
-//! The input is a geometric sequence (a product of three sequences in a cube), so every value of
-//! the transform is known: element k of the transform of the n elements r^j is
-//! (1 - r^n) / (1 - r w^k), where w = e^(-2πi/n).
+//! The input is a geometric sequence (in a cube, a product of three sequences), so all values of
+//! the transform are known: element k of the transform of the n elements r^j is (1 - r^n) / (1 - r
+//! w^k), where w = e^(-2πi/n).
 
 use crate::{
     Kernel, SetupError, Work, Wrong, at_least,
@@ -26,16 +25,16 @@ const BYTES: u64 = size_of::<Number>() as u64;
 const TOLERANCE: f64 = 1e-9;
 
 /// The number of rounds after which the input is filled in again. Two rounds multiply each value by
-/// the number of values. After some dozens of rounds, the values would exceed the largest double.
+/// the number of values, so after some dozens of rounds, values would exceed the range of a double.
 const ROUNDS_MAX: u32 = 16;
 
-/// The length of an axis (in numbers), and the planned transform of a line of this length.
+/// The length of an axis, in numbers, and the planned transform of a line of this length.
 struct Axis {
     length: usize,
     fft: Arc<dyn Fft<f64>>,
 }
 
-/// The complex numbers, which each round transforms in place.
+/// The complex numbers that each round transforms in place.
 pub struct Transform {
     data: Array,
     scratch: Array,
@@ -43,7 +42,7 @@ pub struct Transform {
     /// The number of axes: 1 or 3.
     axes: u32,
     threads: usize,
-    /// Rounds since the input was filled in.
+    /// Number of rounds since the input was filled in.
     rounds: u32,
 }
 
@@ -66,15 +65,14 @@ impl Axis {
     }
 }
 
-/// The element with the index `at` of a geometric sequence of `length` numbers, or of its transform
-/// if `is_transformed`. The absolute value falls to a tenth along the sequence. The angle from one
-/// number to the next is a whole number of turns divided by `length`, so the angles are exact for
-/// any length.
+/// Returns element `at` of a geometric sequence of `length` numbers, or of its transform if
+/// `is_transformed`. The absolute values fall to a tenth along the sequence. The angle between two
+/// numbers is a whole number of turns divided by `length`, so angles are exact for any length.
 pub(crate) fn geometric(length: usize, at: usize, is_transformed: bool) -> Number {
     let (steps_all, length) = (length as u64, length as f64);
     let fall = 0.1_f64.ln() / length;
     let turns = (0.3 * length) as u64;
-    // Angles are from minus half a turn to half a turn. An angle just below a whole turn is thus a
+    // Take angles from minus half a turn to half a turn. An angle just below a whole turn is then a
     // small negative angle, whose sine is computed without cancellation.
     let angle = |steps: u64| {
         let steps = (steps % steps_all) as f64;
@@ -84,8 +82,8 @@ pub(crate) fn geometric(length: usize, at: usize, is_transformed: bool) -> Numbe
         let size = (fall * at as f64).exp();
         return Number::from_polar(size, angle(at as u64 * turns));
     }
-    // The denominator is 1 - s e^(ix), where s is `size`. Near zero, a difference of two numbers
-    // near 1 would lose digits. The denominator is therefore computed as a sum of small terms.
+    // The denominator is 1 - s e^(ix), where s is `size`. If it is near zero, the difference of two
+    // numbers near 1 would lose digits. So it is computed as a sum of small terms.
     let (size, x) = (fall.exp(), angle(turns + steps_all - at as u64));
     let real = -fall.exp_m1() + 2.0 * size * (x / 2.0).sin().powi(2);
     Number::new(0.9, 0.0) / Number::new(real, -size * x.sin())
@@ -93,28 +91,28 @@ pub(crate) fn geometric(length: usize, at: usize, is_transformed: bool) -> Numbe
 
 impl Transform {
     /// Allocates a one-dimensional transform. Its numbers, its scratch memory and its twiddle
-    /// factors together are at most as large as the footprint. The twiddle factors are in the
-    /// library's own memory, from the ordinary allocator.
+    /// factors fit into the footprint together. The library allocates the twiddle factors itself,
+    /// with the ordinary allocator.
     ///
     /// # Errors
     ///
-    /// When the footprint is less than 4 KiB, several threads are requested, or memory cannot be
-    /// allocated.
+    /// When the footprint is less than 4 KiB, more than one thread is requested, or memory cannot
+    /// be allocated.
     pub fn long(memory: &Memory, footprint: u64, threads: usize) -> Result<Self, SetupError> {
         at_least("fft", footprint, 4096)?;
         if threads > 1 {
             return Err(SetupError::OneThread { what: "fft" });
         }
-        // Numbers, scratch and twiddle factors have the same size, so each gets a third of the
-        // footprint.
+        // Numbers, scratch memory and twiddle factors are equally large: a third of the footprint
+        // each.
         let length = nice(footprint / (3 * BYTES), &[1, 3, 5, 7]);
         let axis = Axis::new(length);
         let scratch = axis.fft.get_inplace_scratch_len();
         Self::with(memory, axis, 1, threads, length, scratch)
     }
 
-    /// Allocates the largest cube that fits into the footprint, among cubes whose side is even and
-    /// has no prime factor above 5. A round transforms the lines of the cube along each axis.
+    /// Allocates the largest cube that fits into the footprint, among those whose side is even and
+    /// has no prime factor above 5. A round transforms the cube's lines along each axis.
     ///
     /// # Errors
     /// When the footprint is less than 8 x 8 x 8 numbers, or memory cannot be allocated.
@@ -134,7 +132,7 @@ impl Transform {
     ) -> Result<Self, SetupError> {
         let data = memory.array(numbers * BYTES as usize)?;
         let mut scratch = memory.array(scratch.max(1) * BYTES as usize)?;
-        // The pages are touched here, so that Linux allocates them outside of the measured rounds.
+        // Touch the pages here, so that Linux allocates them before the measured rounds.
         scratch.of_mut::<Number>().fill(Number::new(0.0, 0.0));
         let mut this = Self { data, scratch, axis, axes, threads, rounds: 0 };
         this.fill();
@@ -155,7 +153,7 @@ impl Transform {
         }
     }
 
-    /// Transforms the lines of the cube along the axis that is contiguous in memory.
+    /// Transforms the cube's lines along the axis that is contiguous in memory.
     fn rows(&mut self, fft: &Arc<dyn Fft<f64>>) {
         let length = self.axis.length;
         let planes = self.data.of_mut::<Number>().chunks_mut(length * length).collect();
@@ -165,8 +163,8 @@ impl Transform {
         });
     }
 
-    /// Transforms the lines of the cube along the middle axis, one plane at a time. The plane is
-    /// transposed in a buffer, so that the lines are contiguous.
+    /// Transforms the cube's lines along the middle axis, one plane at a time. The plane is
+    /// transposed in a buffer, where its lines are contiguous.
     fn columns(&mut self, fft: &Arc<dyn Fft<f64>>) {
         let length = self.axis.length;
         let planes = self.data.of_mut::<Number>().chunks_mut(length * length).collect();
@@ -179,12 +177,12 @@ impl Transform {
         });
     }
 
-    /// Transforms the lines of the cube along the axis with the largest stride. These lines are
-    /// transformed one plane at a time: a plane has one row of each contiguous plane of the cube,
-    /// and is transposed in a buffer as in [`Self::columns`].
+    /// Transforms the cube's lines along the axis with the largest stride, one plane at a time.
+    /// Such a plane has one row of each contiguous plane of the cube. As in [`Self::columns`], it
+    /// is transposed in a buffer.
     fn across(&mut self, fft: &Arc<dyn Fft<f64>>) {
         let length = self.axis.length;
-        // Each plane of `planes` has one row of each contiguous plane of the cube.
+        // A plane of `planes` has one row of each contiguous plane of the cube.
         let mut planes: Vec<Vec<&mut [Number]>> = (0..length).map(|_| vec![]).collect();
         for plane in self.data.of_mut::<Number>().chunks_mut(length * length) {
             let rows = plane.chunks_mut(length);
@@ -199,8 +197,8 @@ impl Transform {
     }
 }
 
-/// A buffer for a transposed plane, in which each column of the plane is contiguous, and the
-/// scratch memory of the transform.
+/// A buffer for a transposed plane, in which the plane's columns are contiguous, and the scratch
+/// memory of the transform.
 struct Buffer {
     lines: Vec<Number>,
     scratch: Vec<Number>,
@@ -213,7 +211,7 @@ impl Buffer {
         Self { lines: vec![Number::default(); length * length], scratch, length }
     }
 
-    /// Transforms the columns of a plane, which is given by its rows.
+    /// Transforms the columns of a plane. `rows` are the rows of the plane.
     fn transform(&mut self, rows: &mut [&mut [Number]], fft: &Arc<dyn Fft<f64>>) {
         for (y, row) in rows.iter().enumerate() {
             row.iter()
@@ -229,8 +227,7 @@ impl Buffer {
     }
 }
 
-/// Divides the elements `all` among `threads` threads. Each thread calls `work` with its share of
-/// the elements.
+/// Divides the elements of `all` among `threads` threads. Each thread calls `work` with its part.
 fn divided_among<T: Send>(all: Vec<T>, threads: usize, work: impl Fn(Vec<T>) + Sync) {
     let share = all.len().div_ceil(threads.max(1)).max(1);
     let mut all = all.into_iter();
@@ -241,15 +238,15 @@ fn divided_among<T: Send>(all: Vec<T>, threads: usize, work: impl Fn(Vec<T>) + S
     team::each(parts, work);
 }
 
-/// The largest number, at most `most`, that is a power of two times one of the numbers in `odd`.
-/// Transforms of these lengths are fast, because they have only small prime factors.
+/// Returns the largest number, up to `most`, that is a power of two times one of the numbers in
+/// `odd`. Transforms of such lengths are fast, because their prime factors are small.
 fn nice(most: u64, odd: &[u64]) -> usize {
     let of = |odd: &u64| (0..63).map(|power| odd << power).take_while(|size| *size <= most).last();
     odd.iter().filter_map(of).max().unwrap_or(1) as usize
 }
 
-/// The number of elements along an edge of the cube that [`Transform::cube`] allocates for a
-/// footprint.
+/// Returns the number of elements along an edge of the cube that [`Transform::cube`] allocates for
+/// this footprint.
 ///
 /// # Errors
 /// When the footprint is less than 8 x 8 x 8 numbers.
@@ -269,14 +266,14 @@ fn divided(mut number: u64, prime: u64) -> u64 {
     number
 }
 
-/// The index that the element at index `at` had in the input. Two rounds reverse the order of the
-/// elements (`is_back` is true), except that element 0 stays in place.
+/// Returns the index in the input of the element that is now at index `at`. After two rounds
+/// (`is_back`), the order of the elements is reversed, except that element 0 stays in place.
 fn place(at: usize, length: usize, is_back: bool) -> usize {
     if is_back { (length - at) % length } else { at }
 }
 
-/// The value of the element with the index `at` of the cube: the product of the values of `along`
-/// at the three coordinates of the element.
+/// Returns the value of element `at` of the cube: the product of `along` at the element's three
+/// coordinates.
 fn product(along: &[Number], at: usize) -> Number {
     let side = along.len();
     along[at % side] * along[at / side % side] * along[at / side / side]
@@ -304,8 +301,7 @@ impl Kernel for Transform {
             self.across(&fft);
         }
         self.rounds += 1;
-        // The number of operations is counted as in the benchmark benchFFT: 5 n log2(n), whatever
-        // the algorithm.
+        // Count the operations as the benchmark benchFFT does: 5 n log2(n), whatever the algorithm.
         let numbers = self.data.of::<Number>().len();
         let flops = (5.0 * numbers as f64 * (numbers as f64).log2()) as u64;
         Work { bytes: 2 * numbers as u64 * BYTES * u64::from(self.axes), flops, ..Work::default() }
@@ -315,7 +311,7 @@ impl Kernel for Transform {
         let is_transformed = !self.rounds.is_multiple_of(2);
         let is_back = self.rounds % 4 >= 2;
         let numbers = self.data.of::<Number>();
-        // The transforms do not divide by n, the number of elements, so every two rounds multiply
+        // The transforms do not divide by n, the number of elements. So every two rounds multiply
         // the values by n.
         let scale = (numbers.len() as f64).powi((self.rounds / 2) as i32);
         let along: Vec<Number> = if self.axes == 1 {
@@ -331,7 +327,7 @@ impl Kernel for Transform {
         };
         let square: f64 = (0..numbers.len()).map(|at| expected(at).norm_sqr()).sum();
         let allowed = TOLERANCE * (square / numbers.len() as f64).sqrt();
-        // NaN fails this comparison, so it is reported as a wrong value.
+        // NaN fails this comparison, so it counts as a wrong value.
         let is_right = |at: usize, number: &Number| (number - expected(at)).norm() <= allowed;
         match numbers.iter().enumerate().find(|(at, number)| !is_right(*at, number)) {
             None => Ok(()),
@@ -352,8 +348,8 @@ impl Kernel for Transform {
 mod tests {
     use super::*;
 
-    /// After many rounds, the values are still in the range of a double and the tolerance of
-    /// `verify` is finite, so that `verify` finds a wrong element.
+    /// After many rounds, the values must be within the range of a double, and the tolerance of
+    /// `verify` must be finite, so that `verify` still finds a wrong element.
     #[test]
     fn results_are_checked_after_many_rounds() {
         type New = fn(&Memory, u64, usize) -> Result<Transform, SetupError>;

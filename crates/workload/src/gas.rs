@@ -1,16 +1,16 @@
-//! A step of gas dynamics on a cube of cells: the expansion of a ball of gas into near vacuum, as
-//! AstroPhi computes it in the study of Mironov et al. (MCHPC'18, section 5.3.2).
+//! A step of gas dynamics on a cube of cells: a ball of gas expands into near vacuum, as AstroPhi
+//! computes it in the study of Mironov et al. (MCHPC'18, section 5.3.2).
 //!
-//! The equations of Euler for density, momentum and energy are solved with finite volumes. The
-//! states at the faces of a cell are reconstructed linearly with the minmod limiter (van Leer,
-//! Journal of Computational Physics 1979), and the numerical flux is that of Rusanov (USSR
-//! Computational Mathematics 1961). AstroPhi reconstructs with parabolas, and computes the flux
-//! from Roe's averages. AstroPhi and this module have the same accesses: they read two neighbours
-//! of a cell in each direction. The numbers of operations per byte are of the same order.
+//! The Euler equations for density, momentum and energy are solved with finite volumes. The states
+//! at a cell's faces are reconstructed linearly with the minmod limiter (van Leer, Journal of
+//! Computational Physics 1979). The numerical flux is that of Rusanov (USSR Computational
+//! Mathematics 1961). AstroPhi reconstructs with parabolas, and computes the flux from Roe's
+//! averages. But it has the same accesses as this module, two neighbours of a cell in each
+//! direction, and a number of operations per byte of the same order.
 //!
-//! Boundaries are periodic, so mass and energy are conserved. The initial state equals its mirror
-//! image bit for bit, and so does each later state. Conservation and symmetry are verified. The
-//! surroundings of the ball are not uniform, so each step changes every cell.
+//! The boundaries are periodic, so mass and energy are conserved. The initial state equals its
+//! mirror image bit for bit, and so does each later state. Both properties are verified. The gas
+//! around the ball is not uniform, so each step changes every cell.
 
 use crate::{
     Kernel, SetupError, Work, Wrong, at_least,
@@ -22,13 +22,13 @@ use std::f64::consts::TAU;
 /// The number of fields of a cell: density, momentum along three axes, and energy.
 const FIELDS: usize = 5;
 
-/// Bytes for each cell: all fields of its old and of its new state.
+/// Bytes of a cell: all fields of its old and of its new state.
 pub(crate) const BYTES: u64 = 2 * FIELDS as u64 * 8;
 
 /// The ratio of specific heats of a monatomic gas.
 const GAMMA: f64 = 5.0 / 3.0;
 
-/// The fraction of a cell's width that the fastest wave crosses in a step. In three dimensions the
+/// The fraction of a cell's width that the fastest wave crosses in a step. In three dimensions, the
 /// scheme is stable up to 1/6.
 const COURANT: f64 = 0.15;
 
@@ -36,35 +36,35 @@ const COURANT: f64 = 0.15;
 /// value and its mirror image.
 const TOLERANCE: f64 = 1e-9;
 
-/// Floating-point operations for a cell in a step, without comparisons: 13 conversions by
-/// [`state_of`] with 13 operations each, 6 faces, and for each field 6 to sum the fluxes and 2 to
-/// apply the sum. A face has 10 calls of [`half_slope`] with 5 operations each (one of them adds
-/// the result), 2 calls of [`flux`] with 24 each, and 5 operations for each field.
+/// Floating-point operations for a cell in a step. Comparisons do not count. There are 13 calls of
+/// [`state_of`] with 13 operations each, 6 faces, and, for each field, 6 operations that sum the
+/// fluxes and 2 that apply the sum. A face has 10 calls of [`half_slope`] with 5 operations each
+/// (one of them adds the result), 2 calls of [`flux`] with 24 each, and 5 operations for each
+/// field.
 pub(crate) const FLOPS: u64 = 13 * 13 + 6 * (10 * 5 + 2 * 24 + 5 * 5) + 5 * (6 + 2);
 
 /// The density, the three velocities and the pressure of a cell. Some functions use this type for
-/// five other numbers: the stored fields of a cell, or the fluxes of these fields.
+/// other five numbers: the stored fields of a cell, or the fluxes of these fields.
 type State = [f64; FIELDS];
 
 /// The states of the cells before and after a round.
 #[derive(Debug)]
 pub struct Gas {
-    /// The states of all cells after an even and after an odd number of rounds. A state is stored
+    /// The states of all cells after an even and after an odd number of rounds. They are stored
     /// field by field.
     states: [Array; 2],
-    /// Cells along an edge: an even number.
+    /// Number of cells along an edge. It is even.
     side: usize,
     threads: usize,
     rounds: u32,
-    /// The largest speed of a wave in the last step, from which the length of the next step
-    /// follows.
+    /// The largest wave speed in the last step. The length of the next step follows from it.
     speed: f64,
-    /// The sums of density and of energy over all cells at the start.
+    /// The sums of density and energy over all cells in the initial state.
     sums: [f64; 2],
 }
 
-/// The number of cells along an edge of the largest cube that fits into the footprint, an even
-/// number.
+/// Returns the number of cells, which is even, along an edge of the largest cube that fits into the
+/// footprint.
 ///
 /// # Errors
 /// When the footprint is less than 8 x 8 x 8 cells.
@@ -77,8 +77,9 @@ pub(crate) fn side(footprint: u64) -> Result<usize, SetupError> {
 }
 
 impl Gas {
-    /// Allocates the states before and after a round for the largest cube of cells that fits into
-    /// the footprint, with an even number of cells along an edge. Fills in the initial state.
+    /// Allocates the states of the largest cube of cells that fits into the footprint, before and
+    /// after a round. The cube has an even number of cells along an edge. Fills in the initial
+    /// state.
     ///
     /// # Errors
     /// When the footprint is less than 8 x 8 x 8 cells, or memory cannot be allocated.
@@ -92,8 +93,8 @@ impl Gas {
         Ok(gas)
     }
 
-    /// Sets the initial state: a dense ball of gas in a thin gas, both at rest. A cosine wave makes
-    /// the density vary from cell to cell.
+    /// Sets the initial state: a dense ball in a thin gas, both at rest. A cosine wave makes the
+    /// density vary from cell to cell.
     fn fill(&mut self) {
         let cells = self.side.pow(3);
         let state = self.states[0].of_mut::<f64>();
@@ -102,19 +103,18 @@ impl Gas {
                 state[field * cells + at] = value;
             }
         }
-        // The pages are touched here, so that Linux allocates them outside of the measured rounds.
+        // Touch the pages here, so that Linux allocates them before the measured rounds.
         self.states[1].of_mut::<f64>().fill(0.0);
-        // The gas is at rest, so the fastest wave is sound, whose speed is the same in all of the
-        // gas.
+        // The gas is at rest, so the fastest wave is sound. Its speed is the same everywhere.
         self.speed = GAMMA.sqrt();
     }
 
-    /// The state after the last round.
+    /// Returns the state after the last round.
     fn state(&self) -> &[f64] {
         self.states[self.rounds as usize % 2].of()
     }
 
-    /// The sums of density and energy over all cells.
+    /// Returns the sums of density and energy over all cells.
     fn conserved(&self) -> [f64; 2] {
         let cells = self.side.pow(3);
         let sum = |field: usize| {
@@ -125,21 +125,21 @@ impl Gas {
     }
 }
 
-/// The initial fields of the cell with the index `at`, in a cube with `side` cells along an edge.
+/// Returns the initial fields of cell `at` in a cube with `side` cells along an edge.
 fn initial(side: usize, at: usize) -> State {
     let places = [at % side, at / side % side, at / side / side];
-    // Distances to the edge are integers, so mirrored cells have equal distances, bit for bit.
+    // The distances to the edge are integers, so those of mirrored cells are equal, bit for bit.
     let to_edge = places.map(|place| place.min(side - 1 - place));
     let to_middle = to_edge.map(|distance| side as f64 / 2.0 - distance as f64 - 0.5);
     let radius = to_middle.iter().map(|distance| distance * distance).sum::<f64>().sqrt();
     let is_inside = radius < 0.2 * side as f64;
     let wave: f64 = to_edge.iter().map(|at| (TAU * *at as f64 / side as f64).cos()).sum();
     let density = if is_inside { 1.0 } else { 1e-3 } * (1.0 + 0.05 * wave);
-    // The pressure equals the density, so the speed of sound is the same in all of the gas.
+    // The pressure equals the density, so the speed of sound is the same everywhere.
     [density, 0.0, 0.0, 0.0, density / (GAMMA - 1.0)]
 }
 
-/// Converts the stored fields of the cell with index `at` to density, velocities and pressure.
+/// Converts the stored fields of cell `at` to density, velocities and pressure.
 fn state_of(fields: &[&[f64]; FIELDS], at: usize) -> State {
     let [density, x, y, z, energy] = fields.map(|field| field[at]);
     let inverse = 1.0 / density;
@@ -147,8 +147,8 @@ fn state_of(fields: &[&[f64]; FIELDS], at: usize) -> State {
     [density, x * inverse, y * inverse, z * inverse, (GAMMA - 1.0) * (energy - kinetic)]
 }
 
-/// Half of the slope of a field in a cell, limited by minmod. The slope is the smaller of the
-/// differences to the cells on both sides, or 0 if the signs of the differences disagree.
+/// Returns half of a field's slope in a cell, limited by minmod. The slope is the smaller of the
+/// differences to the two neighbours, or 0 if the signs of the differences disagree.
 fn half_slope(before: f64, here: f64, after: f64) -> f64 {
     let (left, right) = (here - before, after - here);
     match left * right > 0.0 {
@@ -158,8 +158,8 @@ fn half_slope(before: f64, here: f64, after: f64) -> f64 {
     }
 }
 
-/// The conserved fields of a state, their flux along an axis, and the speed of the state's fastest
-/// wave.
+/// Returns the conserved fields of a state, their flux along an axis, and the speed of the state's
+/// fastest wave.
 fn flux(state: &State, axis: usize) -> (State, State, f64) {
     let [density, x, y, z, pressure] = *state;
     let energy = pressure / (GAMMA - 1.0) + 0.5 * density * (x * x + y * y + z * z);
@@ -171,8 +171,8 @@ fn flux(state: &State, axis: usize) -> (State, State, f64) {
     (fields, flux, across.abs() + (GAMMA * pressure / density).sqrt())
 }
 
-/// The flux through the face between the second and the third of four cells in a row along `axis`,
-/// and the speed of the fastest wave at this face.
+/// Returns the flux through the face between the second and the third of four successive cells
+/// along `axis`, and the speed of the fastest wave at this face.
 fn face(cells: [&State; 4], axis: usize) -> (State, f64) {
     let [a, b, c, d] = cells;
     let left: State = std::array::from_fn(|at| b[at] + half_slope(a[at], b[at], c[at]));
@@ -186,16 +186,16 @@ fn face(cells: [&State; 4], axis: usize) -> (State, f64) {
     (std::array::from_fn(of), speed)
 }
 
-/// The fields of the cell with index `at` after a step of length `time` (a cell has the width 1),
-/// and the speed of the fastest wave at its faces.
+/// Returns the fields of cell `at` after a step of length `time` (a cell has the width 1), and the
+/// speed of the fastest wave at its faces.
 fn step(fields: &[&[f64]; FIELDS], side: usize, at: usize, time: f64) -> (State, f64) {
     let here = state_of(fields, at);
     let mut change = [0.0; FIELDS];
     let mut fastest = 0.0_f64;
     for (axis, distance) in [1, side, side * side].into_iter().enumerate() {
         let place = at / distance % side;
-        // The index of the cell that is `offset` cells further along the axis. The boundary is
-        // periodic: the first cell follows the last cell.
+        // Returns the index of the cell that is `offset` cells further along the axis. The boundary
+        // is periodic: after the last cell comes the first one.
         let neighbour = |offset: usize| at - place * distance + (place + offset) % side * distance;
         let around = [side - 2, side - 1, 1, 2].map(|offset| state_of(fields, neighbour(offset)));
         let [a, b, d, e] = &around;
@@ -219,7 +219,7 @@ impl Kernel for Gas {
         let (old, new) = if self.rounds.is_multiple_of(2) { (even, odd) } else { (odd, even) };
         let old: &[f64] = old.of();
         let fields: [&[f64]; FIELDS] = std::array::from_fn(|field| &old[field * cells..][..cells]);
-        // Each thread computes some planes of cells, and writes all fields of these cells.
+        // Each thread computes several planes of cells, and writes all fields of these cells.
         let share = side.div_ceil(self.threads.max(1)) * side * side;
         let mut parts: Vec<Vec<&mut [f64]>> = (0..cells.div_ceil(share)).map(|_| vec![]).collect();
         for field in new.of_mut::<f64>().chunks_mut(cells) {
@@ -241,7 +241,7 @@ impl Kernel for Gas {
     }
 
     fn verify(&mut self) -> Result<(), Wrong> {
-        // NaN fails this comparison, so it is reported as a wrong value.
+        // NaN fails this comparison, so it counts as a wrong value.
         let is_near = |found: f64, expected: f64, scale: f64| {
             (found - expected).abs() <= TOLERANCE * scale.abs()
         };
@@ -258,7 +258,7 @@ impl Kernel for Gas {
         let (side, cells) = (self.side, self.side.pow(3));
         for (at, found) in self.state().iter().enumerate() {
             let (field, place) = (at / cells, at % side);
-            // Mirroring along x reverses the momentum along x, which is field 1.
+            // The mirror image along x has the opposite momentum along x (field 1).
             let sign = if field == 1 { -1.0 } else { 1.0 };
             let expected = sign * self.state()[at - place + side - 1 - place];
             if !is_near(*found, expected, expected.abs() + f64::MIN_POSITIVE) {

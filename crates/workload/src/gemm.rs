@@ -1,10 +1,10 @@
-//! C = A B of square matrices, by `matrixmultiply` through `ndarray`. If the matrices are stored by
-//! rows, a thread computes all its rows of C with one library call. If the matrices are stored by
-//! tiles, each contiguous in memory, one library call multiplies one pair of tiles.
+//! The product C = A B of square matrices, by `matrixmultiply` through `ndarray`. If the matrices
+//! are stored by rows, a thread computes all of its rows of C in one library call. If they are
+//! stored by tiles, which are contiguous in memory, one library call multiplies two tiles.
 //!
-//! Elements are small integers, so every sum is exact in any order. For verification, C x is
-//! compared with A (B x) for a vector x (Freivalds 1977); this comparison is exact, too. Every
-//! other round computes 2 A B, so each round changes the stored values.
+//! The elements are small integers, so every sum is exact in any order. To verify C, C x is
+//! compared with A (B x) for a vector x (Freivalds 1977), which is exact, too. Every other round
+//! computes 2 A B, so each round changes the stored values.
 
 use crate::{
     Kernel, PAGE, SetupError, Work, Wrong, at_least,
@@ -19,23 +19,23 @@ pub struct Gemm {
     a: Array,
     b: Array,
     c: Array,
-    /// The number of rows of each matrix, which equals its number of columns.
+    /// Number of rows, and of columns, of each matrix.
     side: usize,
-    /// The number of rows of a tile; equal to `side` if the matrices are stored by rows.
+    /// Number of rows of a tile. It equals `side` if the matrices are stored by rows.
     tile: usize,
     threads: usize,
     rounds: u32,
 }
 
-/// The side of a matrix is a multiple of this number: the rows of a tile, or 8 without tiles.
+/// Returns a number of which a matrix's side is a multiple: the rows of a tile, or 8 without tiles.
 fn unit(tile: Option<usize>) -> usize {
     tile.unwrap_or(8).max(8)
 }
 
-/// The number of rows of each matrix, if three matrices fill as much of the footprint as possible.
+/// Returns the number of rows of the largest three equal matrices that fit into the footprint.
 ///
 /// # Errors
-/// When the footprint is less than three tiles (three times 8 x 8 elements without tiles).
+/// When the footprint is less than three tiles (without tiles, three times 8 x 8 elements).
 pub(crate) fn side(footprint: u64, tile: Option<usize>) -> Result<usize, SetupError> {
     let what = if tile.is_some() { "gemm-tiled" } else { "gemm" };
     let unit = unit(tile);
@@ -44,11 +44,11 @@ pub(crate) fn side(footprint: u64, tile: Option<usize>) -> Result<usize, SetupEr
 }
 
 impl Gemm {
-    /// Allocates three matrices that together are at most as large as the footprint. The matrices
-    /// are stored in tiles of `tile` rows (at least 8), or by rows if `tile` is `None`.
+    /// Allocates three matrices that fit into the footprint together. They are stored by tiles of
+    /// `tile` rows (at least 8), or by rows if `tile` is `None`.
     ///
     /// # Errors
-    /// When the footprint is less than three tiles (three times 8 x 8 elements without tiles), or
+    /// When the footprint is less than three tiles (without tiles, three times 8 x 8 elements), or
     /// memory cannot be allocated.
     pub fn new(
         memory: &Memory,
@@ -69,8 +69,8 @@ impl Gemm {
         Ok(gemm)
     }
 
-    /// The factor f of the product C = f A B in a round: 1 and 2 in turn, so that each round
-    /// changes C.
+    /// Returns the factor f of the product C = f A B in a round. It alternates between 1 and 2, so
+    /// that each round changes C.
     fn factor(round: u32) -> f64 {
         1.0 + f64::from(round % 2)
     }
@@ -79,8 +79,8 @@ impl Gemm {
         self.tile < self.side
     }
 
-    /// Multiplies matrices stored by rows: a thread computes some rows of C from the same rows of
-    /// A.
+    /// Multiplies matrices that are stored by rows. A thread computes several rows of C from the
+    /// same rows of A.
     fn by_rows(&mut self, factor: f64) {
         let (side, b) = (self.side, self.b.of::<f64>());
         let rows = side.div_ceil(self.threads) * side;
@@ -88,8 +88,8 @@ impl Gemm {
         team::each(parts.collect(), |(a, c)| multiply(factor, a, b, c, side, 0.0));
     }
 
-    /// Multiplies matrices stored by tiles. A thread computes some rows of tiles of C, and
-    /// completes a tile of C before it begins the next tile.
+    /// Multiplies matrices that are stored by tiles. A thread computes several rows of tiles of C,
+    /// and completes each tile before it begins the next one.
     fn by_tiles(&mut self, factor: f64) {
         let (tiles, size) = (self.side / self.tile, self.tile * self.tile);
         let (a, b, tile) = (self.a.of::<f64>(), self.b.of::<f64>(), self.tile);
@@ -114,14 +114,14 @@ impl Gemm {
         });
     }
 
-    /// The index, in the array of a matrix, of the element at `row` and `column`.
+    /// Returns the index in a matrix's array of the element at `row` and `column`.
     fn place(&self, row: usize, column: usize) -> usize {
         let (tile, tiles) = (self.tile, self.side / self.tile);
         let of_tile = (row / tile * tiles + column / tile) * tile * tile;
         of_tile + row % tile * tile + column % tile
     }
 
-    /// The product of a matrix and a vector. The matrix is read in the order of its memory.
+    /// Returns the product of a matrix and a vector. Reads the matrix in the order of its memory.
     fn times(&self, matrix: &Array, vector: &[f64]) -> Vec<f64> {
         let (tile, tiles) = (self.tile, self.side / self.tile);
         let mut result = vec![0.0; self.side];
@@ -134,20 +134,20 @@ impl Gemm {
     }
 }
 
-/// Computes c = `factor` a b + `old` c. `b` has `side` rows and columns; `a` and `c` have `side`
-/// columns.
+/// Computes c = `factor` a b + `old` c. All three matrices have `side` columns. `b` also has `side`
+/// rows.
 fn multiply(factor: f64, a: &[f64], b: &[f64], c: &mut [f64], side: usize, old: f64) {
     let shape = (a.len() / side, side);
     let a = ArrayView2::from_shape(shape, a);
     let b = ArrayView2::from_shape((side, side), b);
     let c = ArrayViewMut2::from_shape(shape, c);
-    // The conversions never fail: each slice has as many elements as its matrix.
+    // The conversions cannot fail: each slice has as many elements as its matrix.
     if let (Ok(a), Ok(b), Ok(mut c)) = (a, b, c) {
         general_mat_mul(factor, &a, &b, old, &mut c);
     }
 }
 
-/// A pseudo-random whole number from -4 to 4, which depends on the index `at` alone.
+/// Returns a pseudo-random integer from -4 to 4 that depends only on the index `at`.
 fn small(at: usize) -> f64 {
     ((word(at) >> 32) % 9) as f64 - 4.0
 }

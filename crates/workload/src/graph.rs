@@ -4,9 +4,9 @@
 //!
 //! Rates count traversed edges. A search counts each undirected edge of its source's component
 //! once, as Graph500 does. The rounds of a search use 64 sources in turn, all in the component of
-//! the vertex with the most neighbours. Results are checked by the rules of the suite: they are
-//! compared with the results of single-threaded algorithms, which share only the graph with the
-//! measured algorithms.
+//! the vertex with the most neighbours. Results are verified by the rules of the suite: they are
+//! compared with those of single-threaded algorithms, which share only the graph with the measured
+//! algorithms.
 
 mod bfs;
 
@@ -40,12 +40,11 @@ use sssp::Sssp;
 use std::fmt::Display;
 use triangles::Triangles;
 
-/// The scale of a graph is the base-2 logarithm of its number of vertices. The smallest graph has
-/// `SCALE_MIN`, the largest graph has `SCALE_MAX`.
+/// The limits of the scale of a graph. The scale is the base-2 logarithm of the number of vertices.
 const SCALE_MIN: u32 = 6;
 const SCALE_MAX: u32 = 30;
 
-/// The number of source vertices from which searches begin. Rounds use the sources in turn.
+/// The number of source vertices of searches. The rounds use them in turn.
 const SOURCES: usize = 64;
 
 /// One of the six graph algorithms ("kernels") of the GAP suite.
@@ -74,14 +73,14 @@ impl Task {
         Self::ALL.iter().find(|(_, task)| *task == self).map_or("", |(name, _)| name)
     }
 
-    /// Memory for each vertex, bytes: its offset and its neighbours in the graph, and its elements
-    /// in the arrays of the kernel.
+    /// Returns the memory for a vertex, bytes: its offset and its neighbours in the graph, and its
+    /// elements in the kernel's arrays.
     fn bytes_of_vertex(self) -> u64 {
         let lists = 2 * DEGREE as u64;
         8 + 4 * lists
             + match self {
-                // The parent and the queue entry of a vertex have 4 bytes each. The two bitmaps
-                // together have two bits for each vertex, which are counted as a byte.
+                // The parent and the queue entry of a vertex have 4 bytes each. Its two bits in the
+                // two bitmaps count as a byte.
                 Self::Bfs => 4 + 4 + 1,
                 Self::Sssp => lists + 4,
                 Self::PageRank => 4 + 4,
@@ -92,13 +91,12 @@ impl Task {
     }
 }
 
-/// One of the graph kernels ([`Task`]) with the arrays that it fills.
+/// A graph kernel ([`Task`]), with the arrays that it fills.
 trait Algorithm: Send + Sync {
-    /// Bytes of the algorithm's arrays, without the arrays of the graph.
+    /// Returns the bytes of the kernel's arrays. The arrays of the graph do not count.
     fn bytes(&self) -> u64;
 
-    /// Runs the round number `round` and returns its work. [`Graph`] sets the field `bytes` of the
-    /// work afterwards.
+    /// Runs round `round` and returns its work. [`Graph`] sets the field `bytes` of the work.
     fn run(&mut self, graph: View<'_>, round: u64) -> Work;
 
     /// Checks the result of the last round on `graph`.
@@ -106,28 +104,28 @@ trait Algorithm: Send + Sync {
 
     fn checksum(&self) -> u64;
 
-    /// The vertices from which the searches of the rounds begin; empty for kernels without a
-    /// search.
+    /// Returns the vertices from which the searches of the rounds begin. A kernel without searches
+    /// has none.
     fn sources(&self) -> &[u32] {
         &[]
     }
 
-    /// Makes one value of the result wrong, for a test of [`Self::verify`].
+    /// Makes one value of the result wrong. Tests of [`Self::verify`] call it.
     #[cfg(test)]
     fn spoil(&mut self);
 }
 
-/// The source vertices of the searches, and the number of edges that each search reaches.
+/// The source vertices of the searches, and the number of edges that a search reaches.
 #[derive(Clone, Debug)]
 struct Reach {
     sources: Vec<u32>,
-    /// The number of edges in the component that contains all sources.
+    /// Number of edges in the component with all sources.
     edges: u64,
 }
 
 impl Reach {
     /// Finds the component of the vertex with the most neighbours, and draws the sources of all
-    /// searches from this component.
+    /// searches from it.
     fn find(memory: &Memory, graph: View<'_>, seed: u64) -> Result<Self, SetupError> {
         let hub = graph.all().max_by_key(|vertex| graph.degree(*vertex)).unwrap_or(0);
         let none = Self { sources: vec![hub], edges: 0 };
@@ -138,8 +136,8 @@ impl Reach {
         let edges = of_component.map(|vertex| graph.degree(vertex) as u64).sum::<u64>() / 2;
         let draw = |at: usize| {
             let start = (word(at) ^ word(seed as usize)) % graph.vertices() as u64;
-            // The source is the first vertex of the component at or after `start`, or if no vertex
-            // follows, the first vertex of the component. The component is not empty: it has the
+            // The source is the first vertex of the component from `start` on, or, if there is
+            // none, the first vertex of the component. The component is not empty: it has the
             // vertex with the most neighbours.
             let mut after = (start as u32..graph.vertices() as u32).chain(graph.all());
             after.find(|vertex| reached[*vertex as usize]).unwrap_or(hub)
@@ -168,7 +166,7 @@ impl std::fmt::Debug for Graph {
 
 impl Graph {
     /// Generates the largest graph that fits into the footprint together with the kernel's arrays.
-    /// The number of vertices is a power of two.
+    /// Its number of vertices is a power of two.
     ///
     /// # Errors
     /// When the footprint is too small, memory cannot be allocated, or threads cannot be started.
@@ -180,8 +178,8 @@ impl Graph {
         shape: Shape,
         seed: u64,
     ) -> Result<Self, SetupError> {
-        // 64 bytes are added for two reasons: bitmaps are rounded up to whole words, and an array
-        // of offsets has one element more than there are vertices.
+        // The 64 additional bytes are for two roundings: bitmaps have whole words, and an array of
+        // offsets has one element more than there are vertices.
         let bytes = |scale: u32| (task.bytes_of_vertex() << scale) + 64;
         at_least(task.name(), footprint, bytes(SCALE_MIN))?;
         let fits = |scale: &u32| bytes(*scale) <= footprint;
@@ -215,15 +213,16 @@ impl Graph {
         Ok(Self { graph, algorithm, pool, rounds: 0 })
     }
 
-    /// The vertices from which the searches of the rounds begin; empty for kernels without a
-    /// source.
+    /// Returns the vertices from which the searches of the rounds begin. A kernel without searches
+    /// has none.
     pub fn sources(&self) -> Vec<u32> {
         self.algorithm.sources().to_vec()
     }
 
-    /// The graph in compressed sparse rows (CSR), for other programs on the same graph. The first
-    /// slice has the offset of each vertex's list of neighbours in the second slice, followed by
-    /// the end of the last list. The second slice has the neighbours of all vertices.
+    /// Returns the graph in compressed sparse rows (CSR), for other programs that use the same
+    /// graph. The first slice has the offset of each vertex's list of neighbours in the second
+    /// slice, and then the end of the last list. The second slice has the neighbours of all
+    /// vertices.
     pub fn lists(&self) -> (&[u64], &[u32]) {
         let View { offsets, neighbours } = self.graph.view();
         (offsets, neighbours)
@@ -251,7 +250,7 @@ impl Kernel for Graph {
     }
 }
 
-/// Returns the error for a wrong value of the result.
+/// Returns the error about a wrong value in the result.
 fn wrong<T>(what: String, found: impl Display, expected: impl Display) -> Result<T, Wrong> {
     Err(Wrong { what, found: found.to_string(), expected: expected.to_string() })
 }

@@ -1,9 +1,8 @@
 //! Programs on grids: the lattice Boltzmann method, block-tridiagonal systems, compact finite
 //! differences, and conjugate gradients (in spherical coordinates, and with multigrid).
 //!
-//! Loops are divided into chunks of a fixed size, not into one chunk for each thread, and sums are
-//! added in the order of the chunks. Results therefore have the same bits for any number of
-//! threads.
+//! Loops are divided into chunks of a fixed size, and not into one chunk per thread. Sums are added
+//! in the order of the chunks. So the results have the same bits for any number of threads.
 
 pub mod block_tridiagonal;
 
@@ -19,18 +18,18 @@ use crate::Wrong;
 use rayon::prelude::*;
 use std::fmt::Display;
 
-/// The number of elements in a chunk of a vector; one task processes a chunk.
+/// The number of elements in a chunk of a vector. A chunk is one task.
 const PART: usize = 4096;
 
-/// The number of cells along an edge of the largest cube that fits into the footprint, with
-/// `cell_bytes` bytes for each cell. The number is even, and at least `least`.
+/// Returns the number of cells along an edge of the largest cube that fits into the footprint. A
+/// cell takes `cell_bytes` bytes. The number is even, and at least `least`.
 fn side(footprint: u64, cell_bytes: u64, least: usize) -> usize {
     let fits = |side: &usize| (*side as u64).pow(3) * cell_bytes <= footprint;
     let largest = libm::cbrt((footprint / cell_bytes) as f64) as usize + 2;
     (least..=largest).rev().filter(|side| side % 2 == 0).find(fits).unwrap_or(least)
 }
 
-/// The scalar product of two vectors.
+/// Returns the scalar product of two vectors.
 fn dot(a: &[f64], b: &[f64]) -> f64 {
     let part = |(a, b): (&[f64], &[f64])| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
     let parts: Vec<f64> = a.par_chunks(PART).zip(b.par_chunks(PART)).map(part).collect();
@@ -51,7 +50,7 @@ fn add(y: &mut [f64], scale: f64, x: &[f64]) {
     });
 }
 
-/// Fails if `found` differs from `expected` by more than `tolerance`, or is NaN. `what` names the
+/// Fails if `found` is NaN, or differs from `expected` by more than `tolerance`. `what` names the
 /// value in the error.
 fn near(
     what: impl FnOnce() -> String,

@@ -1,4 +1,4 @@
-//! The list of all workloads with their names and parameters.
+//! The list of all workloads, with their names and parameters.
 
 use crate::{
     Kernel, SetupError,
@@ -20,53 +20,53 @@ use crate::{
     sweep::Sweep,
 };
 
-/// A workload, without its parameters ([`Setting`]).
+/// A workload. [`Setting`] has its parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Stream,
-    /// Reads all words of the memory in order.
+    /// Reads all words of an array in order.
     Seq,
-    /// Reads one word of each page; successive reads are [`Setting::stride`] bytes apart.
+    /// Reads one word of each page. Successive reads are [`Setting::stride`] bytes apart.
     Stride,
-    /// Accesses words at random.
+    /// Accesses single words at random addresses.
     Random,
     /// A one-dimensional Fourier transform.
     Fft,
     /// A three-dimensional Fourier transform of a cube.
     Fft3d,
-    /// Multiplication of matrices stored by rows.
+    /// A product of matrices that are stored by rows.
     Gemm,
-    /// Multiplication of matrices stored by tiles.
+    /// A product of matrices that are stored by tiles.
     GemmTiled,
-    /// Evaluates a polynomial at every element.
+    /// Evaluates a polynomial at each element of an array.
     Polynomial,
     /// LU decomposition with partial pivoting.
     Lu,
-    /// LU decomposition by columns, without pivots.
+    /// LU decomposition by columns, without pivoting.
     LuPlain,
-    /// LU decomposition by tiles, without pivots.
+    /// LU decomposition by tiles, without pivoting.
     LuTiled,
     /// Cholesky decomposition of a sparse matrix.
     Cholesky,
-    /// A quantum Fourier transform over a state vector.
+    /// A quantum Fourier transform of a state vector.
     Qft,
-    /// A step of gas dynamics.
+    /// A step of gas dynamics on a cube of cells.
     Gas,
     /// Breadth-first search of a graph.
     Bfs,
-    /// Shortest paths of a weighted graph.
+    /// Shortest paths in a graph with weighted edges.
     Sssp,
-    /// PageRank of the vertices of a graph.
+    /// `PageRank` of the vertices of a graph.
     PageRank,
     /// Connected components of a graph.
     Components,
     /// Betweenness centrality of the vertices of a graph.
     Centrality,
-    /// The number of triangles of a graph.
+    /// The number of triangles in a graph.
     Triangles,
     /// A step of the lattice Boltzmann method.
     Lattice,
-    /// Solutions of block-tridiagonal systems.
+    /// The solution of block-tridiagonal systems.
     BlockTridiagonal,
     /// Derivatives by compact finite differences.
     Compact,
@@ -90,7 +90,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// The unit as it is printed after a number.
+    /// Returns the text of the unit that follows a number.
     pub fn text(self) -> &'static str {
         match self {
             Self::Gbps => "GB/s",
@@ -104,31 +104,31 @@ impl Unit {
 /// The parameters of a workload.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setting {
-    /// Bytes of all arrays together.
+    /// Bytes of all arrays.
     pub footprint: u64,
-    /// The number of threads that share a round.
+    /// Number of threads that share the work of a round.
     pub threads: usize,
-    /// The kind of memory in which the arrays are allocated.
+    /// The kind of memory that the arrays are in.
     pub memory: Memory,
-    /// For stream: the only loop that runs. If `None`, the rounds run triad, and the other three
-    /// loops run once after the rounds.
+    /// For stream: the only loop that runs. If it is `None`, the rounds run triad, and each of the
+    /// other three loops runs once afterwards.
     pub only: Option<Loop>,
-    /// For stride: bytes from one access to the next, rounded up to whole pages.
+    /// For stride: the bytes from one access to the next. They are rounded up to whole pages.
     pub stride: u64,
-    /// For random and polynomial: true if elements are written, false if they are only read.
+    /// For random and polynomial: true if the accesses also write the elements.
     pub is_writing: bool,
     /// For gemm-tiled and lu-tiled: the number of rows of a tile.
     pub tile: usize,
     /// For polynomial: the degree of the polynomials.
     pub degree: u32,
-    /// For random, the seed of the sequence of addresses; for graphs, the seed of the graph.
+    /// For random: the seed of the accessed addresses. For graphs: the seed of the graph.
     pub seed: u64,
     /// For graphs: the distribution of the edges.
     pub graph: Shape,
 }
 
 impl Kind {
-    /// All workloads: name, kind, and a summary line.
+    /// All workloads, as (name, kind, description in a line).
     pub const ALL: [(&'static str, Self, &'static str); 26] = [
         ("stream", Self::Stream, "STREAM: triad over three arrays, then copy, scale and add"),
         ("seq", Self::Seq, "reads every word in order"),
@@ -175,7 +175,7 @@ impl Kind {
         }
     }
 
-    /// The graph kernel that this workload runs; `None` for a workload without a graph.
+    /// Returns the graph kernel of this workload, or `None` for a workload without a graph.
     pub fn task(self) -> Option<Task> {
         Some(match self {
             Self::Bfs => Task::Bfs,
@@ -188,10 +188,10 @@ impl Kind {
         })
     }
 
-    /// Creates the workload with `setting`, and fills its arrays.
+    /// Creates the workload with these parameters, and fills its arrays.
     ///
     /// # Errors
-    /// When a setting is not valid for the workload, or memory cannot be allocated.
+    /// When a parameter is not valid for the workload, or memory cannot be allocated.
     pub fn kernel(self, setting: &Setting) -> Result<Box<dyn Kernel>, SetupError> {
         let Setting { footprint, threads, ref memory, is_writing, .. } = *setting;
         let (seed, shape) = (setting.seed, setting.graph);

@@ -1,8 +1,9 @@
-//! The workloads of published studies of memory extended by storage, as loops with known results.
+//! The workloads of published studies about storage that extends memory. Their loops have known
+//! results.
 //!
-//! A workload is a [`Kernel`]: arrays whose total size is the footprint, a timed round over them,
-//! and a check of the results afterwards. By default the arrays are allocated with the ordinary
-//! allocator, so `interleaf extend` extends their memory.
+//! A workload is a [`Kernel`]: arrays that fill the footprint, a timed round that works on them,
+//! and a check of the results. By default, the ordinary allocator allocates the arrays, so
+//! `interleaf extend` extends them.
 
 pub mod memory;
 
@@ -40,48 +41,47 @@ pub mod trace;
 
 use std::io;
 
-/// A workload with its arrays. The arrays are filled when the workload is created.
+/// A workload with its arrays, which are filled when it is created.
 pub trait Kernel {
-    /// Bytes of all arrays together.
+    /// Returns the bytes of all arrays.
     fn footprint(&self) -> u64;
 
-    /// Restores the input if a round overwrites it. This function is called before each round, and
-    /// is not timed.
+    /// Restores the input if a round overwrites it. It is called before each round, and is not
+    /// timed.
     fn prepare(&mut self) {}
 
-    /// Runs one round of the workload, and returns the work of the round. The caller times this
-    /// call.
+    /// Runs one round, and returns its work. The caller times this call.
     fn round(&mut self) -> Work;
 
-    /// Runs additional measurements after the rounds. Returns the name, the work and the duration
-    /// in seconds of each measurement.
+    /// Runs additional measurements after the rounds. Returns each as (name, work, duration in
+    /// seconds).
     fn beside(&mut self) -> Vec<(&'static str, Work, f64)> {
         vec![]
     }
 
-    /// Checks the results of the rounds, in order to find a page with wrong content.
+    /// Checks the results of all rounds. It finds a page with wrong content.
     ///
     /// # Errors
     ///
-    /// The first wrong value.
+    /// The first value that is wrong.
     fn verify(&mut self) -> Result<(), Wrong>;
 
-    /// A checksum of the results. Two runs of the same rounds have the same checksum if their
+    /// Returns a checksum of the results. Runs with the same rounds have the same checksum if their
     /// results are bit-identical.
     fn checksum(&self) -> u64;
 }
 
-/// The work of a round.
+/// The work of one round, or of several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Work {
-    /// Bytes that a round reads from the arrays and writes to them, as the workload counts them.
+    /// Bytes read from the arrays and written to them, as the workload counts them.
     pub bytes: u64,
     /// The number of floating-point operations.
     pub flops: u64,
-    /// The number of accesses to single words, counted by `stride` and `random`; 0 for other
-    /// workloads.
+    /// The number of accesses to single words, which only `stride` and `random` count; 0 for
+    /// others.
     pub accesses: u64,
-    /// The number of traversed edges; 0 for workloads without a graph.
+    /// The number of traversed edges; 0 for a workload without a graph.
     pub edges: u64,
 }
 
@@ -94,7 +94,7 @@ impl std::ops::AddAssign for Work {
     }
 }
 
-/// The error of a wrong result.
+/// The error of a workload with a wrong result.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{what}: {found} where {expected} is right")]
 pub struct Wrong {
@@ -106,17 +106,17 @@ pub struct Wrong {
 
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
-    /// The requested footprint is smaller than the workload needs.
+    /// The requested footprint is too small for the workload.
     #[error("a footprint of {bytes} bytes is too small for {what}: at least {least} bytes")]
     Small {
         /// The name of the workload.
         what: &'static str,
         /// The requested footprint, bytes.
         bytes: u64,
-        /// The smallest footprint of the workload, bytes.
+        /// The smallest footprint that the workload accepts, bytes.
         least: u64,
     },
-    /// Several threads were requested for a workload that runs in one thread.
+    /// Several threads were requested for a workload that has only one.
     #[error("{what} runs in one thread: the library has no other")]
     OneThread {
         /// The name of the workload.
@@ -127,26 +127,26 @@ pub enum SetupError {
     Threads {
         /// The requested number of threads.
         threads: usize,
-        /// The error of the operating system.
+        /// The operating system's error.
         why: String,
     },
     /// The arrays could not be allocated.
     #[error("no memory for an array of {bytes} bytes: {why}")]
     Memory {
         bytes: usize,
-        /// The error of the operating system.
+        /// The operating system's error.
         why: io::Error,
     },
 }
 
-/// Fails if the footprint of `bytes` bytes is less than `least` bytes. `what` is the name of the
+/// Fails if `bytes`, the requested footprint, is less than `least` bytes. `what` is the name of the
 /// workload.
 fn at_least(what: &'static str, bytes: u64, least: u64) -> Result<(), SetupError> {
     if bytes < least { Err(SetupError::Small { what, bytes, least }) } else { Ok(()) }
 }
 
-/// Bytes of the array of a workload: the footprint of `bytes` bytes, rounded down to whole units of
-/// `unit` bytes. Fails if a thread would have no unit.
+/// Returns the bytes of the array of a workload: `bytes`, the footprint, rounded down to whole
+/// units of `unit` bytes. Fails if a thread would have no unit.
 fn array_bytes(
     what: &'static str,
     bytes: u64,
@@ -157,13 +157,13 @@ fn array_bytes(
     Ok(bytes as usize / unit * unit)
 }
 
-/// The pseudo-random 64-bit word with the index `at`; each index has a different word. Workloads
-/// fill their arrays with these words.
+/// Returns the pseudo-random 64-bit word with the index `at`. Words with different indices differ.
+/// Workloads fill their arrays with these words.
 fn word(at: usize) -> u64 {
     (at as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// Adds a value to a checksum. The checksum depends on the order of the values.
+/// Returns the checksum `sum` with `value` added to it. It depends on the order of the values.
 fn mixed(sum: u64, value: u64) -> u64 {
     (sum.rotate_left(7) ^ value).wrapping_mul(0x2545_f491_4f6c_dd1d)
 }

@@ -1,15 +1,15 @@
-//! LU decomposition of a square matrix, in three forms (Mironov et al., MCHPC'18, section 5.2.1).
+//! LU decomposition of a square matrix, in three forms (Mironov et al., MCHPC'18, section 5.2.1):
 //!
 //! - [`Form::Pivoting`]: the algorithm of the library `faer`, with partial pivoting, on a matrix
 //!   stored by columns.
-//! - [`Form::Plain`]: the blocked algorithm of LAPACK's `dgetrf` without pivots. It factors panels
-//!   of [`PANEL`] columns; after a panel it updates all columns to the right of the panel.
-//! - [`Form::Tiled`]: the same algorithm by tiles that are contiguous in memory, without pivots.
+//! - [`Form::Plain`]: the blocked algorithm of LAPACK's `dgetrf`, without pivoting. It factors a
+//!   panel of [`PANEL`] columns, and then updates all columns to the right of the panel.
+//! - [`Form::Tiled`]: the same algorithm, without pivoting, by tiles that are contiguous in memory.
 //!
-//! Elements are pseudo-random from -1 to 1. For the forms without pivots, the matrix is diagonally
-//! dominant, so the decomposition is stable. A round overwrites the matrix with its factors. Before
-//! the next round, the matrix is filled again; this is not timed. The result is verified with a
-//! vector x whose elements are 1 and -1: L (U x) is compared with A x.
+//! The elements are pseudo-random, from -1 to 1. For the forms without pivoting, the matrix is
+//! diagonally dominant, so that the decomposition is stable. A round overwrites the matrix with its
+//! factors, and the matrix is filled again before the next round, which is not timed. To verify the
+//! result, L (U x) is compared with A x for a vector x whose elements are 1 and -1.
 
 use crate::{
     Kernel, PAGE, SetupError, Work, Wrong, at_least,
@@ -26,30 +26,30 @@ use faer::{
     },
 };
 
-/// The number of columns of a panel. The LU decomposition factors a panel, and then updates the
-/// columns to the right of the panel.
+/// The number of columns of a panel. The decomposition factors a panel, and then updates the
+/// columns to the right of it.
 pub(crate) const PANEL: usize = 256;
 
-/// A matrix of at most this number of columns is factored column by column. A larger matrix is
+/// A matrix with up to this number of columns is factored column by column. A larger matrix is
 /// divided into halves, recursively.
 const SMALL: usize = 16;
 
 /// The largest difference between an element of L (U x) and of A x that `verify` accepts.
 const TOLERANCE: f64 = 1e-6;
 
-/// The algorithm and the storage of the matrix.
+/// The algorithm, and the order in which the matrix is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// Partial pivoting, stored by columns.
+    /// With partial pivoting, stored by columns.
     Pivoting,
-    /// No pivots, stored by columns.
+    /// Without pivoting, stored by columns.
     Plain,
-    /// No pivots, stored by tiles. The number is the rows of a tile.
+    /// Without pivoting, stored by tiles with this number of rows.
     Tiled(usize),
 }
 
 impl Form {
-    /// The name of the workload, and its unit: the side of the matrix is a multiple of this unit.
+    /// Returns the name of the workload, and a number of which the matrix's side is a multiple.
     fn name_and_unit(self) -> (&'static str, usize) {
         match self {
             Self::Pivoting => ("lu", 8),
@@ -59,7 +59,7 @@ impl Form {
     }
 }
 
-/// The number of rows of the largest matrix that fits into the footprint.
+/// Returns the number of rows of the largest matrix that fits into the footprint.
 ///
 /// # Errors
 /// When the footprint is less than a tile or a page.
@@ -69,30 +69,29 @@ pub(crate) fn side(footprint: u64, form: Form) -> Result<usize, SetupError> {
     Ok(((footprint / 8) as f64).sqrt() as usize / unit * unit)
 }
 
-/// The matrix, which a round replaces by its factors.
+/// The matrix, which a round overwrites with its factors.
 #[derive(Debug)]
 pub struct Lu {
     matrix: Array,
-    /// The number of rows of the matrix, which equals its number of columns.
+    /// The number of rows, and of columns, of the matrix.
     side: usize,
-    /// The number of rows of a tile; equal to `side` if the matrix is stored by columns.
+    /// The number of rows of a tile. It equals `side` if the matrix is stored by columns.
     tile: usize,
     form: Form,
     threads: usize,
     rounds: u32,
-    /// For each row of the factors, the index of the row of the input matrix A that pivoting has
-    /// moved there.
+    /// For each row of the factors, the row of the input matrix A that pivoting has moved to it.
     rows: Vec<usize>,
-    /// True if the matrix holds A, false if it holds the factors of A.
+    /// True if the matrix is A, and false if it is A's factors.
     is_filled: bool,
 }
 
 impl Lu {
-    /// Allocates and fills the largest matrix that fits into the footprint. The side of the matrix
-    /// is a multiple of the side of a tile, or of 8 without tiles.
+    /// Allocates and fills the largest matrix that fits into the footprint. Its side is a multiple
+    /// of a tile's side, or of 8 without tiles.
     ///
     /// # Errors
-    /// When the footprint is less than a tile or a page, several threads are requested without
+    /// When the footprint is less than a tile or a page, more than one thread is requested without
     /// tiles, or memory cannot be allocated.
     pub fn new(
         memory: &Memory,
@@ -153,9 +152,8 @@ impl Lu {
         }
     }
 
-    /// Factors the matrix tile by tile: after each diagonal tile, all tiles to the right of it and
-    /// below it are updated (right-looking), in the order of hStreams (Mironov et al., reference
-    /// 2).
+    /// Factors the matrix tile by tile. After each diagonal tile, it updates all tiles to the right
+    /// of it and below it (right-looking), in the order of hStreams (Mironov et al., reference 2).
     fn tiled(&mut self) {
         let (side, tile, threads) = (self.side, self.tile, self.threads);
         let panel = side * tile;
@@ -182,8 +180,8 @@ impl Lu {
         }
     }
 
-    /// The product L (U x), computed by columns. L and U are the factors; [`sign`] gives the
-    /// elements of the vector x.
+    /// Returns the product L (U x), computed by columns. L and U are the factors, and [`sign`]
+    /// returns the elements of x.
     fn product(&self) -> Vec<f64> {
         let mut product: Vec<f64> = vec![0.0; self.side];
         self.each_column(|column, first, elements| {
@@ -201,8 +199,8 @@ impl Lu {
         product
     }
 
-    /// Calls `visit` for each contiguous part of each column. The arguments of `visit` are the
-    /// index of the column, the index of the part's first row, and the elements of the part.
+    /// Calls `visit` for each contiguous part of each column, with the index of the column, the
+    /// index of the part's first row, and the part's elements.
     fn each_column(&self, mut visit: impl FnMut(usize, usize, &[f64])) {
         let tile = self.tile;
         for (of_columns, panel) in self.matrix.of::<f64>().chunks(tile * self.side).enumerate() {
@@ -215,7 +213,7 @@ impl Lu {
     }
 }
 
-/// The element of the input matrix A at `row` and `column`.
+/// Returns the element of the input matrix A at `row` and `column`.
 fn initial(form: Form, side: usize, row: usize, column: usize) -> f64 {
     let unit = (word(row * side + column) >> 11) as f64 / (1_u64 << 53) as f64;
     let element = 2.0 * unit - 1.0;
@@ -225,7 +223,7 @@ fn initial(form: Form, side: usize, row: usize, column: usize) -> f64 {
     }
 }
 
-/// The element with index `at` of the vector x that verifies the factors: 1 or -1.
+/// Returns element `at` of the vector x by which the factors are verified: 1 or -1.
 fn sign(at: usize) -> f64 {
     if word(at + (1 << 50)) >> 63 == 0 { 1.0 } else { -1.0 }
 }
@@ -245,8 +243,8 @@ fn quarters(matrix: MatMut<'_, f64>, corner: usize) -> [MatMut<'_, f64>; 4] {
     [top_left, top_right, below_left, below_right]
 }
 
-/// Replaces a matrix by its factors, without pivots. A matrix of more than `SMALL` rows is halved
-/// recursively; smaller matrices are factored column by column.
+/// Replaces a matrix by its factors, without pivoting. A matrix with more than `SMALL` rows is
+/// divided into halves, recursively. A smaller one is factored column by column.
 fn factor(mut matrix: MatMut<'_, f64>, par: Par) {
     let side = matrix.nrows();
     if side > SMALL {
@@ -287,7 +285,8 @@ fn subtract_product(c: MatMut<'_, f64>, a: MatRef<'_, f64>, b: MatRef<'_, f64>, 
     matmul(c, Accum::Add, a, b, -1.0, par);
 }
 
-/// Divides the elements of `all` among `threads` threads, which call `work` with each element.
+/// Divides the elements of `all` among `threads` threads. A thread calls `work` for each of its
+/// elements.
 fn shared<T: Send>(all: Vec<T>, threads: usize, work: impl Fn(T) + Sync) {
     let share = all.len().div_ceil(threads.max(1)).max(1);
     let mut all = all.into_iter();
@@ -339,7 +338,7 @@ impl Kernel for Lu {
             let row = if is_factored { self.rows[at] } else { at };
             let expected: f64 =
                 (0..side).map(|column| initial(form, side, row, column) * sign(column)).sum();
-            // NaN fails this comparison, so it is reported as a wrong value.
+            // NaN fails this comparison, so it counts as a wrong value.
             let is_right = (found - expected).abs() <= TOLERANCE;
             if !is_right {
                 let what = format!("row {at} of the factors times x");

@@ -1,4 +1,4 @@
-//! The memory of the workloads' arrays: from the allocator, from an anonymous mapping, or from a
+//! The memory that the workloads' arrays are in: from the allocator, an anonymous mapping, or a
 //! mapped file.
 
 #![expect(unsafe_code, reason = "mapped files that nobody else has, and atomic words")]
@@ -12,26 +12,26 @@ use std::{
     sync::atomic::{AtomicU32, AtomicU64},
 };
 
-/// The kind of memory in which arrays are allocated.
+/// The kind of memory that an array is in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Memory {
-    /// The ordinary allocator, which maps new pages of zeros for a large array.
+    /// From the ordinary allocator, which maps new pages of zeros for a large array.
     Heap,
-    /// An anonymous mapping for each array, with advice for Linux.
+    /// An anonymous mapping for each array, with this advice.
     Anonymous(Hint),
-    /// A mapping of an unnamed file for each array, with advice for Linux. The path is the folder
-    /// of the file.
+    /// A mapping of an unnamed file for each array, with this advice. The path is the folder of the
+    /// files.
     File(PathBuf, Hint),
 }
 
-/// Advice about a mapping, which madvise(2) gives to Linux.
+/// Advice about a mapping that madvise(2) gives to Linux.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Hint {
     #[default]
     Normal,
-    /// Read far ahead, and evict pages soon after use.
+    /// Read far ahead, and evict pages soon after their use.
     Sequential,
-    /// No readahead.
+    /// Do not read ahead.
     Random,
     /// Read all pages ahead.
     WillNeed,
@@ -59,7 +59,7 @@ impl Hint {
     }
 }
 
-/// An array of numbers, aligned to a page.
+/// An array of numbers. It begins at the start of a page.
 #[derive(Debug)]
 pub struct Array {
     block: Block,
@@ -68,13 +68,13 @@ pub struct Array {
 
 #[derive(Debug)]
 enum Block {
-    /// The allocated vector, and the index of its first word that is aligned to a page.
+    /// The allocated vector, and the index of its first word that is at the start of a page.
     Heap(Vec<u64>, usize),
     Map(MmapMut),
 }
 
 impl Memory {
-    /// Allocates an array of `bytes` zero bytes.
+    /// Allocates an array of `bytes` bytes that are 0.
     ///
     /// # Errors
     /// When memory cannot be allocated, or the file system is full.
@@ -93,7 +93,7 @@ impl Memory {
 
 fn heap(bytes: usize) -> Block {
     let page_words = PAGE / size_of::<u64>();
-    // `vec!` of zeros calls `calloc(3)`, which does not touch new pages: a page is allocated at its
+    // `vec!` of zeros calls `calloc(3)`, which touches no new page: Linux allocates a page at its
     // first touch.
     let words = vec![0_u64; bytes.div_ceil(size_of::<u64>()) + page_words];
     let start = words.as_ptr().align_offset(PAGE).min(page_words);
@@ -105,8 +105,7 @@ fn file(folder: &PathBuf, bytes: usize, hint: Hint) -> io::Result<Block> {
         io::Error::new(why.kind(), format!("a file in {}: {why}", folder.display()))
     })?;
     file.set_len(bytes as u64)?;
-    // SAFETY: the file has no name, so no other process can open the file, and change or shorten
-    // it.
+    // SAFETY: the file has no name, so no other process can open it, and change or shorten it.
     let map = unsafe { MmapOptions::new().len(bytes).map_mut(&file)? };
     map.advise(hint.advice())?;
     Ok(Block::Map(map))
@@ -129,18 +128,19 @@ impl Array {
         bytemuck::cast_slice_mut(&mut bytes[..self.bytes])
     }
 
-    /// The array as 32-bit words that several threads may change at once.
+    /// Returns the array as 32-bit words that several threads may change at the same time.
     pub fn atomic_u32(&mut self) -> &[AtomicU32] {
         let words = self.of_mut::<u32>();
-        // SAFETY: an atomic word has the size, the alignment and the values of the word, and the
-        // mutable borrow excludes every other access as long as the result lives.
+        // SAFETY: an `AtomicU32` has the size, the alignment and the values of a u32. The mutable
+        // borrow excludes all other access while the result lives.
         unsafe { std::slice::from_raw_parts(words.as_mut_ptr().cast(), words.len()) }
     }
 
-    /// The array as 64-bit words that several threads may change at once.
+    /// Returns the array as 64-bit words that several threads may change at the same time.
     pub fn atomic_u64(&mut self) -> &[AtomicU64] {
         let words = self.of_mut::<u64>();
-        // SAFETY: as in `atomic_u32`: an atomic word is like a word, and the borrow is exclusive.
+        // SAFETY: the array is aligned for an `AtomicU64`, which has the size and the values of a
+        // u64. The mutable borrow excludes all other access.
         unsafe { std::slice::from_raw_parts(words.as_mut_ptr().cast(), words.len()) }
     }
 }

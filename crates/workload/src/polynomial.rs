@@ -1,11 +1,11 @@
-//! Evaluates a polynomial at every element of an array, by Horner's method. The degree sets the
-//! arithmetic intensity: 2 · degree / 8 operations per byte that is read (Mironov et al., MCHPC'18,
-//! equation 1). As in that paper, a round only reads the elements, or also replaces them by the
-//! values of the polynomial.
+//! Evaluates a polynomial at each element of an array, by Horner's method. Its degree sets the
+//! arithmetic intensity: 2 · degree / 8 operations per byte read (Mironov et al., MCHPC'18,
+//! equation 1). As in that paper, a round either only reads the elements, or also replaces them by
+//! the values of the polynomial.
 //!
 //! With a single polynomial, the values that are written back would converge to a fixed point
-//! within some rounds, and would not change any more. Therefore two polynomials with different
-//! fixed points alternate.
+//! within some rounds, and not change any more. So two polynomials with different fixed points
+//! alternate.
 
 use crate::{
     Kernel, PAGE, SetupError, Work, Wrong, array_bytes,
@@ -13,16 +13,16 @@ use crate::{
     mixed, team,
 };
 
-/// The number of elements at which the polynomial is evaluated together. The operations on
-/// different elements are independent, which hides the latency of each operation.
+/// The number of elements at which the polynomial is evaluated together. Operations on different
+/// elements are independent, which hides the latency of each operation.
 const LANES: usize = 32;
 
-/// The array, and the degree of the polynomials that the rounds evaluate at its elements.
+/// The array, and the degree of the polynomials that are evaluated at its elements.
 #[derive(Debug)]
 pub struct Polynomial {
     array: Array,
     degree: u32,
-    /// True if results replace the elements.
+    /// True if the values replace the elements.
     is_writing: bool,
     threads: usize,
     rounds: u32,
@@ -30,7 +30,7 @@ pub struct Polynomial {
 }
 
 impl Polynomial {
-    /// Allocates and fills an array of the size of the footprint, rounded down to whole pages.
+    /// Allocates and fills an array as large as the footprint, rounded down to whole pages.
     ///
     /// # Errors
     /// When the footprint is less than a page for each thread, or memory cannot be allocated.
@@ -51,7 +51,7 @@ impl Polynomial {
     }
 }
 
-/// The values of the polynomial of the round `round` at the [`LANES`] elements `x`. All
+/// Returns the values of the polynomial of round `round` at the [`LANES`] elements `x`. The
 /// coefficients of the polynomial are equal, and so small that values stay between -1 and 1.
 fn values(degree: u32, round: u32, x: [f64; LANES]) -> [f64; LANES] {
     let sum = if round.is_multiple_of(2) { 0.5 } else { 0.25 };
@@ -65,8 +65,8 @@ fn values(degree: u32, round: u32, x: [f64; LANES]) -> [f64; LANES] {
     values
 }
 
-/// The initial value of the element with the index `at`, between -1 and 1. All elements of a page
-/// and of its neighbouring pages have different values.
+/// Returns the initial value of element `at`, between -1 and 1. The elements of a page and of its
+/// neighbouring pages all differ.
 fn start(at: usize) -> f64 {
     (at % 1_000_003) as f64 / 500_002.0 - 1.0
 }
@@ -90,7 +90,7 @@ impl Kernel for Polynomial {
         let elements = self.array.of::<f64>().len();
         let share = team::share::<f64>(elements, self.threads);
         let (degree, is_writing) = (self.degree, self.is_writing);
-        // Without writes the elements stay the same, and all rounds evaluate the first polynomial.
+        // Without writes, the elements stay the same, and all rounds evaluate the first polynomial.
         let round = if is_writing { self.rounds } else { 0 };
         let parts = self.array.of_mut::<f64>().chunks_mut(share).collect();
         let sums = team::each(parts, |part: &mut [f64]| {
@@ -111,8 +111,8 @@ impl Kernel for Polynomial {
 
     fn verify(&mut self) -> Result<(), Wrong> {
         let elements = self.array.of::<f64>();
-        // The first [`LANES`] elements of each page are enough: a pager gives back the content of a
-        // page as a whole, so a wrong page differs in these elements too.
+        // The first [`LANES`] elements of each page are enough. A pager restores pages as a whole,
+        // so a wrong page differs in these elements too.
         for at in (0..elements.len()).step_by(512) {
             let first: Vec<f64> = (at..at + LANES).map(start).collect();
             let mut expected = lanes(&first);

@@ -1,13 +1,13 @@
-//! A quantum Fourier transform over a state vector, as a simulator of quantum computers computes it
+//! A quantum Fourier transform of a state vector, as a simulator of quantum computers computes it
 //! (Smelyanskiy, Sawaya and Aspuru-Guzik, qHiPSTER, arXiv:1601.07195).
 //!
 //! n qubits have 2^n complex amplitudes. The circuit has a Hadamard gate on each qubit, from the
-//! highest to the lowest. Each Hadamard gate is followed by phase shifts that the lower qubits
+//! highest to the lowest. After each Hadamard gate, there are phase shifts that the lower qubits
 //! control. A gate on qubit t combines amplitudes that are 2^t apart, so the stride of a pass over
 //! the vector halves from gate to gate. The phase shifts of a qubit are diagonal, and are applied
-//! in the pass of its Hadamard gate (gate fusion). Qubits are not swapped at the end: amplitudes
-//! are in bit-reversed order. Every second round applies the inverse circuit, which restores the
-//! input.
+//! in the pass of its Hadamard gate (gate fusion). Qubits are not swapped at the end, so the
+//! amplitudes are in bit-reversed order. Every second round applies the inverse circuit, which
+//! restores the input.
 //!
 //! The input is the complex conjugate of the geometric sequence of [`crate::fft`], whose transform
 //! is known.
@@ -23,7 +23,7 @@ use std::f64::consts::{FRAC_1_SQRT_2, PI};
 /// Bytes of an amplitude.
 const BYTES: u64 = size_of::<Number>() as u64;
 
-/// A thread processes the amplitudes in pieces of this number: 64 KiB, which fit into a cache.
+/// The number of amplitudes that a thread processes at a time: 64 KiB, which fit into a cache.
 const PIECE: usize = 4096;
 
 /// The largest error of an amplitude that `verify` accepts, relative to the root mean square of all
@@ -38,15 +38,15 @@ pub struct Qft {
     rounds: u32,
 }
 
-/// Two slices of amplitudes that a gate combines in pairs: the gate's qubit is 0 in `zero`, and 1
-/// in `one`. In the first amplitude of both slices, the lower qubits have the value `low`.
+/// Two slices of amplitudes that a gate combines pair by pair. The gate's qubit is 0 in `zero`, and
+/// 1 in `one`. The lower qubits have the value `low` in the first amplitude of both slices.
 struct Pairs<'a> {
     zero: &'a mut [Number],
     one: &'a mut [Number],
     low: usize,
 }
 
-/// The number of qubits of the largest state vector that is at most the footprint.
+/// Returns the number of qubits of the largest state vector that fits into the footprint.
 ///
 /// # Errors
 /// When the footprint is less than the amplitudes of 8 qubits.
@@ -56,7 +56,7 @@ pub(crate) fn qubits(footprint: u64) -> Result<u32, SetupError> {
 }
 
 impl Qft {
-    /// Allocates the largest state vector that is at most the footprint.
+    /// Allocates and fills the largest state vector that fits into the footprint.
     ///
     /// # Errors
     /// When the footprint is less than the amplitudes of 8 qubits, or memory cannot be allocated.
@@ -70,14 +70,12 @@ impl Qft {
         Ok(Self { state, qubits, threads, rounds: 0 })
     }
 
-    /// Applies the Hadamard gate on `qubit`, and the phase shifts of this qubit, which the lower
-    /// qubits control. If `is_inverse` is true, applies the inverse of the gate and of the phase
-    /// shifts.
+    /// Applies the Hadamard gate on `qubit` and the phase shifts of this qubit, which the lower
+    /// qubits control. If `is_inverse`, applies the inverse of both.
     fn gate(&mut self, qubit: u32, is_inverse: bool) {
         let distance = 1_usize << qubit;
-        // `table` has the phases for the first piece of a block of amplitudes. A phase in a later
-        // piece is the phase in the table times `base`, the phase of the first amplitude of the
-        // later piece.
+        // `table` has the phases of the first piece of a block of amplitudes. A phase in a later
+        // piece is the phase in the table times `base`, the phase of the piece's first amplitude.
         let angle = |low: usize| PI * low as f64 / distance as f64;
         let sign = if is_inverse { -1.0 } else { 1.0 };
         let phase = |low: usize| Number::from_polar(1.0, sign * angle(low));
@@ -106,7 +104,7 @@ impl Qft {
     }
 }
 
-/// Applies the Hadamard gate and the phase shift, or their inverse, to one pair of amplitudes.
+/// Applies the Hadamard gate and the phase shift, or the inverse of both, to a pair of amplitudes.
 fn rotate(zero: &mut Number, one: &mut Number, phase: Number, is_inverse: bool) {
     let (a, b) = (*zero, if is_inverse { *one * phase } else { *one });
     let (sum, difference) = ((a + b) * FRAC_1_SQRT_2, (a - b) * FRAC_1_SQRT_2);
@@ -114,8 +112,8 @@ fn rotate(zero: &mut Number, one: &mut Number, phase: Number, is_inverse: bool) 
     *one = if is_inverse { difference } else { difference * phase };
 }
 
-/// Floating-point operations on one pair: two sums (4), two products with a real number (4), and
-/// two products of complex numbers (12). One of these products computes the phase for [`rotate`].
+/// Floating-point operations for a pair: two sums (4), two products with a real number (4), and two
+/// products of complex numbers (12), one of which computes the phase for [`rotate`].
 pub(crate) const FLOPS: u64 = 4 + 4 + 12;
 
 impl Kernel for Qft {
@@ -141,9 +139,8 @@ impl Kernel for Qft {
     fn verify(&mut self) -> Result<(), Wrong> {
         let is_transformed = !self.rounds.is_multiple_of(2);
         let length = 1_usize << self.qubits;
-        // Gates keep the norm of the vector. The transform that [`geometric`] gives has a norm that
-        // is larger by a factor of the square root of the length, so the values of this transform
-        // are multiplied by `scale`.
+        // Gates keep the norm of the vector. The transform that [`geometric`] returns has a norm
+        // that is larger by the square root of the length, so multiply its values by `scale`.
         let scale = if is_transformed { (length as f64).sqrt().recip() } else { 1.0 };
         let expected = |at: usize| {
             let place = match is_transformed {
@@ -155,7 +152,7 @@ impl Kernel for Qft {
         let state = self.state.of::<Number>();
         let square: f64 = (0..length).map(|at| geometric(length, at, false).norm_sqr()).sum();
         let allowed = TOLERANCE * (square / length as f64).sqrt();
-        // NaN fails this comparison, so it is reported as a wrong value.
+        // NaN fails this comparison, so it counts as a wrong value.
         let is_right = |at: usize, found: &Number| (found - expected(at)).norm() <= allowed;
         match state.iter().enumerate().find(|(at, found)| !is_right(*at, found)) {
             None => Ok(()),

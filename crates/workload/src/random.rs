@@ -1,5 +1,5 @@
-//! Accesses to single words at uniformly random indices of an array: each access reads a word, and
-//! may also write this word.
+//! Accesses to single words at uniformly random indices of an array. An access reads a word, and
+//! may also write it.
 
 use crate::{
     Kernel, PAGE, SetupError, Work, Wrong, array_bytes,
@@ -11,7 +11,7 @@ use rand_pcg::Pcg64Mcg;
 
 const WORDS: usize = PAGE / size_of::<u64>();
 
-/// An array, and the seed from which the accessed indices are drawn.
+/// An array, and the seed of the indices that are accessed.
 #[derive(Debug)]
 pub struct Random {
     array: Array,
@@ -19,14 +19,15 @@ pub struct Random {
     is_writing: bool,
     seed: u64,
     rounds: u64,
-    /// Reads that returned a wrong value; counted only if the workload does not write.
+    /// The number of reads that returned a wrong value. It is counted only if the workload does not
+    /// write.
     wrong: u64,
     sum: u64,
 }
 
 impl Random {
-    /// Allocates and fills an array of the size of the footprint, rounded down to whole pages. If
-    /// `is_writing` is true, each access also adds 1 to the accessed word.
+    /// Allocates and fills an array as large as the footprint, rounded down to whole pages. If
+    /// `is_writing`, each access also adds 1 to the word.
     ///
     /// # Errors
     /// When the footprint is less than a page for each thread, or memory cannot be allocated.
@@ -50,8 +51,8 @@ impl Random {
         team::share::<u64>(self.array.of::<u64>().len(), self.threads)
     }
 
-    /// The number of writes to each page in all rounds. The counts are computed from the seed,
-    /// without a read of the array.
+    /// Returns the number of writes to each page in all rounds. It is computed from the seed, and
+    /// the array is not read.
     fn counts(&self) -> Vec<u64> {
         let (length, share) = (self.array.of::<u64>().len(), self.share());
         let mut counts = vec![0; length.div_ceil(WORDS)];
@@ -66,8 +67,8 @@ impl Random {
     }
 }
 
-/// The indices of the words that the thread number `thread` accesses in a round, each in
-/// `0..words`. A round has one access for each page that `words` words fill.
+/// Returns the indices, each in `0..words`, of the words that thread `thread` accesses in a round.
+/// There is one access for each page that `words` words fill.
 pub(crate) fn places(
     seed: u64,
     thread: usize,

@@ -1,41 +1,42 @@
-//! Timed rounds of a workload.
+//! Runs and times rounds of a workload.
 
 use crate::{Kernel, Work, kind::Unit};
 use std::time::{Duration, Instant};
 
-/// The length of a measurement.
+/// The length of the measurement of a workload, in rounds and time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Length {
-    /// Rounds before the measurement, which are not timed.
+    /// Number of rounds before the measurement. They are not timed.
     pub warm_up: u32,
     /// Minimum number of measured rounds.
     pub rounds: u32,
-    /// Further rounds are measured until this time has passed since the first measured round.
+    /// Minimum time of the measurement. More rounds are measured until it has passed since the
+    /// first one.
     pub at_least: Duration,
 }
 
-/// The result of a measurement.
+/// The result of the measured rounds.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Measured {
-    /// The duration of each round, s.
+    /// The duration of each measured round, s.
     pub seconds: Vec<f64>,
-    /// The sum of the work of all rounds.
+    /// The sum of the work of all measured rounds.
     pub work: Work,
 }
 
 impl Measured {
-    /// The sum of the durations of all rounds, s.
+    /// Returns the sum of the durations of all measured rounds, s.
     pub fn total(&self) -> f64 {
         self.seconds.iter().sum()
     }
 
-    /// The work of all rounds divided by their time, in `unit`.
+    /// Returns the work of all measured rounds divided by their duration, in `unit`.
     pub fn rate(&self, unit: Unit) -> f64 {
         rate(&self.work, self.total(), unit)
     }
 }
 
-/// Work per second, in `unit`.
+/// Returns `work` divided by `seconds`, in `unit`.
 pub fn rate(work: &Work, seconds: f64, unit: Unit) -> f64 {
     let (amount, of) = match unit {
         Unit::Gbps => (work.bytes, 1e9),
@@ -53,9 +54,9 @@ pub enum Edge {
     End,
 }
 
-/// Runs whole rounds, and times each round after the warm-up. `at_edge` is called at the start and
-/// at the end of each measured round, outside of the measured time. If `at_edge` reads counters,
-/// the difference of the two readings of a round excludes [`Kernel::prepare`].
+/// Runs rounds, and times each one after the warm-up. Calls `at_edge` at the start and at the end
+/// of each timed round, outside of the measured time. If `at_edge` reads counters, the difference
+/// of a round's two readings excludes [`Kernel::prepare`].
 pub fn measured(
     kernel: &mut dyn Kernel,
     length: &Length,

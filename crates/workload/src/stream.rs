@@ -1,16 +1,16 @@
-//! STREAM (McCalpin): copy, scale, add and triad over three arrays. As in STREAM, bytes are the
-//! loads and stores of a loop, without the write-allocates of the cache.
+//! STREAM (McCalpin): copy, scale, add and triad over three arrays. As in STREAM, the bytes are
+//! those that a loop loads and stores, without the write-allocates of the cache.
 //!
-//! Rounds run one of the four loops: triad, or the loop that was requested. If no loop was
-//! requested, the other three loops run once after the rounds. Pages of an array have different
-//! initial contents, unless they are a multiple of 4.1 GB apart. All results are recomputed at the
-//! end, so a page with the content of another page is detected.
+//! The rounds run one of the four loops: the requested one, or triad. If no loop is requested, the
+//! other three run once after the rounds. Pages of an array have different initial contents, unless
+//! they are a multiple of 4.1 GB apart. All results are computed again at the end, so a page with
+//! the content of another page is detected.
 //!
 //! In STREAM the four loops alternate, so each loop writes new values. A single loop would write
 //! the same values to the same pages in each round, and a pager that compares dirty pages with
-//! their stored content would write nothing back. Therefore each round of a loop differs from the
-//! round before: scale and triad use a larger scalar, copy alternates its source, and add
-//! alternates its destination. The numbers of bytes and of operations are those of STREAM.
+//! their stored content would write nothing back. So each round differs from the one before: scale
+//! and triad use a larger scalar, copy alternates its source, and add alternates its destination.
+//! The numbers of bytes and operations are those of STREAM.
 
 use crate::{
     Kernel, SetupError, Work, Wrong, at_least,
@@ -19,29 +19,29 @@ use crate::{
 };
 use std::time::Instant;
 
-/// The scalar of a loop's first round, as in STREAM. Each further round adds 1 to the scalar, so
-/// all scalars are exact in floating point.
+/// The scalar of a loop's first round, as in STREAM. Each later round adds 1 to it, so all scalars
+/// are exact in floating point.
 const SCALAR: f64 = 3.0;
 
 /// One of the four loops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Loop {
-    /// In even rounds c = a, in odd rounds c = b.
+    /// c = a in even rounds, and c = b in odd rounds.
     Copy,
     /// b = s c, where s is the scalar of the round.
     Scale,
-    /// In even rounds c = a + b, in odd rounds b = a + c.
+    /// c = a + b in even rounds, and b = a + c in odd rounds.
     Add,
     /// a = b + s c, where s is the scalar of the round.
     Triad,
 }
 
 impl Loop {
-    /// All four loops with their names, in the order in which STREAM runs them.
+    /// All loops with their names, in the order in which STREAM runs them.
     pub const ALL: [(&'static str, Self); 4] =
         [("copy", Self::Copy), ("scale", Self::Scale), ("add", Self::Add), ("triad", Self::Triad)];
 
-    /// Applies one round of the loop to one element of each of the arrays a, b and c.
+    /// Applies one round of the loop to an element of each of the arrays a, b and c.
     fn apply(self, round: u32, [a, b, c]: [&mut f64; 3]) {
         let scalar = scalar(round);
         match (self, is_other(round)) {
@@ -55,35 +55,33 @@ impl Loop {
     }
 }
 
-/// The scalar of a round.
+/// Returns the scalar of a round.
 fn scalar(round: u32) -> f64 {
     SCALAR + f64::from(round)
 }
 
-/// True in odd rounds. In odd rounds, copy reads b in place of a, and add writes b in place of c.
+/// True in odd rounds, in which copy reads b in place of a, and add writes b in place of c.
 fn is_other(round: u32) -> bool {
     !round.is_multiple_of(2)
 }
 
-/// The arrays, and the loops that were run on them.
+/// The arrays, and the loops that have run on them.
 #[derive(Debug)]
 pub struct Stream {
     a: Array,
     b: Array,
     c: Array,
     kernel: Loop,
-    /// True if the other three loops run once after the rounds, each in turn.
+    /// True if each of the other three loops runs once after the rounds.
     is_whole: bool,
     threads: usize,
-    /// The loops in the order in which they were run, each with the number of earlier runs of the
-    /// same loop.
+    /// The loops in the order in which they ran, each with the number of its earlier runs.
     done: Vec<(Loop, u32)>,
 }
 
 impl Stream {
-    /// Allocates three arrays that together are at most as large as the footprint. Rounds run the
-    /// loop `only`. Without `only`, rounds run triad, and the other loops run once after the
-    /// rounds.
+    /// Allocates three arrays that fit into the footprint together. The rounds run the loop `only`.
+    /// If it is `None`, they run triad, and the other loops run once afterwards.
     ///
     /// # Errors
     /// When the footprint is less than three pages, or memory cannot be allocated.
@@ -107,7 +105,7 @@ impl Stream {
     }
 
     /// Divides the three arrays into chunks, one for each thread. A thread calls `work` with the
-    /// index of its chunk's first element, and with the chunk of each array.
+    /// index of its first element, and with its chunk of each array.
     fn each(&mut self, work: &(impl Fn(usize, &mut [f64], &mut [f64], &mut [f64]) + Sync)) {
         let share = team::share::<f64>(self.a.of::<f64>().len(), self.threads);
         let a = self.a.of_mut::<f64>().chunks_mut(share);
@@ -149,7 +147,7 @@ impl Stream {
     }
 }
 
-/// Bytes of each of the three arrays: a third of the footprint, rounded down to whole cache lines.
+/// Returns the bytes of each of the three arrays: a third of the footprint, in whole cache lines.
 ///
 /// # Errors
 /// When the footprint is less than three pages.
@@ -158,9 +156,9 @@ pub(crate) fn array_bytes(footprint: u64) -> Result<usize, SetupError> {
     Ok(footprint as usize / 3 / 64 * 64)
 }
 
-/// The initial values of the elements of a, b and c with index `at`. The values are small integers,
-/// so the arithmetic of the rounds is exact. All elements of a page and of its neighbouring pages
-/// have different values.
+/// Returns the initial values of element `at` of a, b and c. They are small integers, so the
+/// arithmetic of the rounds is exact. The elements of a page and of its neighbouring pages all
+/// differ.
 fn start(at: usize) -> [f64; 3] {
     let at = (at % 1_000_003) as f64;
     [at, at + 1.0, 2.0 * at + 1.0]
@@ -187,9 +185,9 @@ impl Kernel for Stream {
     }
 
     fn verify(&mut self) -> Result<(), Wrong> {
-        // A round of add reads the result of the round of add before it, so all rounds of add are
-        // recomputed. A round of any other loop overwrites the result of the same loop's previous
-        // round, so of consecutive rounds of the same loop, only the last is recomputed.
+        // A round of add reads the result of the previous round of add, so compute all of them
+        // again. A round of any other loop overwrites the result of the previous round, so of
+        // successive rounds of such a loop, compute only the last one again.
         let mut steps: Vec<(Loop, u32)> = vec![];
         for (which, round) in &self.done {
             let is_again = steps.last().is_some_and(|(last, _)| last == which);

@@ -1,5 +1,5 @@
-//! Reads an array as large as the footprint: every word in order, or one word of each page, with a
-//! stride of whole pages between successive reads.
+//! Reads an array as large as the footprint: each word in order, or one word of each page. In the
+//! latter case, successive reads are a stride of whole pages apart.
 
 use crate::{
     Kernel, PAGE, SetupError, Work, Wrong, array_bytes,
@@ -10,27 +10,27 @@ use crate::{
 /// The number of 64-bit words of a page.
 const WORDS: usize = PAGE / size_of::<u64>();
 
-/// An array that the rounds only read, and the checksums of the words read.
+/// An array that the rounds only read, and the checksums of the words that they read.
 #[derive(Debug)]
 pub struct Sweep {
     array: Array,
     threads: usize,
-    /// Bytes from one access to the next; `None` to read every word.
+    /// Bytes from one access to the next. With `None`, every word is read.
     stride: Option<usize>,
     rounds: u64,
     /// The checksums of all rounds, combined in the order of the rounds.
     sum: u64,
-    /// The expected value of `sum`, which `verify` computes.
+    /// The value of `sum` that `verify` expects.
     right: u64,
 }
 
 impl Sweep {
-    /// Allocates and fills an array. Its size is the footprint, rounded down to whole strides, or
-    /// to whole pages if `stride` is `None`. `stride` is in bytes, and is rounded up to whole
-    /// pages. If `stride` is `None`, a round reads every word.
+    /// Allocates and fills an array. A round reads one word per page with the stride `stride`,
+    /// bytes, rounded up to whole pages. If it is `None`, a round reads every word. The array is as
+    /// large as the footprint, rounded down to whole strides, or to whole pages without a stride.
     ///
     /// # Errors
-    /// When the footprint is less than a stride (without a stride, a page) for each thread, or
+    /// When the footprint is less than a stride for each thread (without a stride, a page), or
     /// memory cannot be allocated.
     pub fn new(
         memory: &Memory,
@@ -50,16 +50,16 @@ impl Sweep {
         Ok(sweep)
     }
 
-    /// The number of words of each thread's chunk of the array: whole strides, or whole pages if
-    /// every word is read. The last chunk may be shorter.
+    /// Returns the number of words in a thread's chunk of the array. It has whole strides, or whole
+    /// pages if every word is read. The last chunk may be shorter.
     fn share(&self) -> usize {
         let step = self.stride.unwrap_or(PAGE) / size_of::<u64>();
         self.array.of::<u64>().len().div_ceil(self.threads).next_multiple_of(step)
     }
 
-    /// Reads the array and returns a checksum. With a stride, the checksum combines the words that
-    /// are read. Without a stride, the checksum combines the sums of the words of each page. The
-    /// words or the sums are combined in the order of the accesses.
+    /// Reads the array and returns a checksum. With a stride, it combines the words that are read.
+    /// Without a stride, it combines the sums of the words of each page. Both are combined in the
+    /// order of the accesses.
     fn read(&self) -> u64 {
         let stride = self.stride.map(|stride| stride / size_of::<u64>());
         let parts = self.array.of::<u64>().chunks(self.share()).collect();
@@ -70,8 +70,8 @@ impl Sweep {
         sums.into_iter().fold(0, mixed)
     }
 
-    /// The checksum that [`Self::read`] must return. It is computed from the initial contents,
-    /// without a read of the array.
+    /// Returns the checksum that [`Self::read`] must return. It is computed from the initial
+    /// contents, and the array is not read.
     fn expected(&self) -> u64 {
         let (length, share) = (self.array.of::<u64>().len(), self.share());
         let stride = self.stride.map(|stride| stride / size_of::<u64>());
@@ -94,7 +94,7 @@ impl Sweep {
     }
 }
 
-/// A stride in bytes, rounded up to whole pages.
+/// Returns a stride in bytes, rounded up to whole pages.
 pub(crate) fn whole_pages(stride: u64) -> usize {
     (stride as usize).next_multiple_of(PAGE)
 }
@@ -103,9 +103,9 @@ fn total(page: &[u64]) -> u64 {
     page.iter().fold(0, |sum, value| sum.wrapping_add(*value))
 }
 
-/// The indices of the first word of every page in an array of `words` words, in the order of
-/// access. The first page of each stride comes first, then the second page of each stride, and so
-/// on. `stride` is in words.
+/// Returns the index of the first word of each page in an array of `words` words, in the order of
+/// access: the first page of each stride, then the second page of each stride, and so on. `stride`
+/// is in words.
 pub(crate) fn strided(words: usize, stride: usize) -> impl Iterator<Item = usize> {
     (0..stride).step_by(WORDS).flat_map(move |first| (first..words).step_by(stride))
 }

@@ -1,8 +1,8 @@
 //! Traces: the blocks of memory that a round of a workload touches, in order.
 //!
-//! All blocks have the same size, which the caller gives. Consecutive touches of a block are
-//! merged. The loops of libraries are modelled by the order of accesses that their authors
-//! document: `matrixmultiply` packs panels as in Goto and van de Geijn (ACM TOMS 2008).
+//! All blocks have the size that the caller gives. Successive touches of one block are merged. The
+//! loops of libraries are modelled by the order of accesses that their authors document:
+//! `matrixmultiply` packs panels as in Goto and van de Geijn (ACM TOMS 2008).
 
 use crate::{
     PAGE, SetupError, array_bytes, cholesky, fft, gas, gemm,
@@ -11,25 +11,24 @@ use crate::{
 };
 use interleaf_extend_forecast::access::Touch;
 
-/// Columns, depth and rows of a panel of `matrixmultiply` for `f64`: the library's constants NC, KC
-/// and MC.
+/// The columns, depth and rows of a panel in `matrixmultiply` for `f64`: the library's constants
+/// NC, KC and MC.
 const PANEL: [usize; 3] = [1024, 256, 64];
 
-/// Rows and columns of the micro-kernel of `matrixmultiply`: the library's constants MR and NR.
+/// The rows and columns of the micro-kernel of `matrixmultiply`: its constants MR and NR.
 const KERNEL: [usize; 2] = [8, 4];
 
 const F64: usize = size_of::<f64>();
 
-/// The touches that a workload has made so far, in order. A touch stands for consecutive accesses
-/// to one block.
+/// The touches of a workload so far, in order. A touch stands for successive accesses to one block.
 struct Trace {
     touches: Vec<Touch>,
     /// Bytes of a block.
     block: usize,
 }
 
-/// A part of a row-major matrix, whose rows are `row` bytes apart. The part begins at the address
-/// `start`, and has `rows` rows of `wide` bytes.
+/// A part of a matrix that is stored by rows. The rows of the matrix are `row` bytes apart. The
+/// part begins at the address `start`, and has `rows` rows of `wide` bytes.
 struct Submatrix {
     start: usize,
     row: usize,
@@ -38,8 +37,8 @@ struct Submatrix {
 }
 
 impl Trace {
-    /// Appends an access to each block of a range of `bytes` bytes that begins at `address`.
-    /// Addresses begin at 0, and all arrays are in one contiguous range.
+    /// Appends an access to each block of the `bytes` bytes that begin at `address`. Addresses
+    /// begin at 0, and all arrays are in one contiguous range.
     fn touch(&mut self, address: usize, bytes: usize, is_write: bool) {
         let blocks = address / self.block..=(address + bytes.max(1) - 1) / self.block;
         for block in blocks {
@@ -52,9 +51,9 @@ impl Trace {
         }
     }
 
-    /// Touches `part` strip by strip: a strip has some neighbouring columns, is `strip` bytes wide
-    /// (at most one block), and is touched row by row. Within a row, a strip touches only the
-    /// blocks that the previous strip did not touch.
+    /// Touches `part` by strips of neighbouring columns. A strip is `strip` bytes wide (at most one
+    /// block), and is touched row by row. In a row, it touches only the blocks that the previous
+    /// strip did not touch.
     fn columns(&mut self, part: &Submatrix, strip: usize, is_write: bool) {
         for column in (0..part.wide).step_by(strip) {
             for row in 0..part.rows {
@@ -71,21 +70,21 @@ impl Trace {
     }
 }
 
-/// The footprint and the operations of a workload, computed without allocating its arrays.
+/// The footprint and the operations of a workload, computed without making its arrays.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Size {
-    /// Bytes of all arrays together.
+    /// Bytes of all arrays.
     pub footprint: u64,
-    /// Floating-point operations of a round. For a polynomial, the operations at degree 1.
+    /// Floating-point operations of a round. Those of a polynomial are for degree 1.
     pub flops: f64,
 }
 
-/// Bytes of all arrays of the kernel that [`Kind::kernel`] would create: the footprint in
-/// `setting`, rounded down as this kernel rounds it. No array is allocated. For a workload that
-/// [`trace`] does not model, the result is the footprint in `setting`.
+/// Returns the bytes of all arrays of the kernel that [`Kind::kernel`] would create: the footprint
+/// in `setting`, rounded down as the kernel rounds it. Allocates no array. For a workload that
+/// [`trace`] does not model, returns the footprint in `setting`.
 ///
 /// # Errors
-/// When the kernel would refuse the footprint.
+/// When the kernel would reject the footprint.
 pub fn footprint(kind: Kind, setting: &Setting) -> Result<u64, SetupError> {
     let Setting { footprint, threads, stride, .. } = *setting;
     let whole = |what, unit| array_bytes(what, footprint, threads, unit).map(|bytes| bytes as u64);
@@ -107,16 +106,16 @@ pub fn footprint(kind: Kind, setting: &Setting) -> Result<u64, SetupError> {
         Kind::Cholesky => cholesky::factor_bytes(footprint)?,
         Kind::Qft => 16 << qft::qubits(footprint)?,
         Kind::Gas => gas::BYTES * (gas::side(footprint)? as u64).pow(3),
-        // For a workload that `trace` does not model, the footprint is not rounded.
+        // If `trace` does not model the workload, the footprint is not rounded.
         _ => footprint,
     })
 }
 
-/// The size of a workload with the footprint in `setting`, precise enough for a trace. Sides of
-/// matrices are rounded as the workload rounds them, and sides of cubes are rounded to an even
-/// number. The lengths of transforms and the sizes of graphs may differ from the lengths and sizes
-/// that the workload would choose. The operations of workloads that [`trace`] does not model are 0,
-/// except those of `Fft`.
+/// Returns the size of a workload with the footprint in `setting`. It is precise enough for a
+/// trace. Sides of matrices are rounded as the workload rounds them, and sides of cubes are rounded
+/// to even numbers. Lengths of transforms and sizes of graphs may differ from those that the
+/// workload would choose. The operations of workloads that [`trace`] does not model are 0, except
+/// those of `Fft`.
 pub fn size(kind: Kind, setting: &Setting) -> Size {
     let bytes = setting.footprint;
     let cube = |bytes_of_point: u64| libm::cbrt((bytes / bytes_of_point) as f64) as u64 / 2 * 2;
@@ -153,21 +152,20 @@ pub fn size(kind: Kind, setting: &Setting) -> Size {
             let cells = cube(gas::BYTES).pow(3);
             Size { footprint: gas::BYTES * cells, flops: (gas::FLOPS * cells) as f64 }
         }
-        // Operations are needed only for workloads that [`trace`] models, and [`trace`] models none
-        // of the remaining workloads.
+        // Only workloads that [`trace`] models need their operations, and it models none of these.
         _ => whole(0.0),
     }
 }
 
-/// The number of rounds in a trace: two if even and odd rounds access memory in different orders,
-/// otherwise one.
+/// Returns the number of rounds in a trace: two if even and odd rounds access memory in different
+/// orders, and otherwise one.
 pub fn rounds(kind: Kind) -> u32 {
     if matches!(kind, Kind::Gas | Kind::Qft) { 2 } else { 1 }
 }
 
-/// The blocks that a workload touches in [`rounds`] rounds, in one thread; `None` for a workload
-/// that is not modelled. `bytes` is the footprint of the workload's kernel, as [`footprint`]
-/// returns it; `block` is the size of a block, bytes.
+/// Returns the blocks that a workload touches in [`rounds`] rounds with one thread, or `None` if
+/// the workload is not modelled. `bytes` is the footprint that [`footprint`] returns for the
+/// workload. `block` is the size of a block, bytes.
 pub fn trace(kind: Kind, setting: &Setting, bytes: u64, block: usize) -> Option<Vec<Touch>> {
     let mut trace = Trace { touches: vec![], block };
     let bytes = bytes as usize;
@@ -201,15 +199,15 @@ pub fn trace(kind: Kind, setting: &Setting, bytes: u64, block: usize) -> Option<
         }
         Kind::Qft => gates(&mut trace, bytes),
         Kind::Gas => cells(&mut trace, bytes),
-        // These workloads are not modelled: `Fft`, graph kernels (whose order of accesses depends
+        // These workloads are not modelled: `Fft`, graph kernels (their order of accesses depends
         // on the edges), and solvers on grids.
         _ => return None,
     }
     Some(trace.touches)
 }
 
-/// The triad loop of STREAM: b and c are read and a is written, block by block. Each of the three
-/// arrays has `array` bytes.
+/// Touches the blocks of STREAM's triad: block by block, b and c are read and a is written. Each
+/// array has `array` bytes.
 fn triad(trace: &mut Trace, array: usize) {
     for at in (0..array).step_by(trace.block) {
         let bytes = trace.block.min(array - at);
@@ -219,13 +217,13 @@ fn triad(trace: &mut Trace, array: usize) {
     }
 }
 
-/// The Fourier transform of a cube: the lines along each of its three axes are transformed, one
-/// plane of lines after another.
+/// Touches the blocks of the Fourier transform of a cube. The lines along each axis are
+/// transformed, one plane of lines after the other.
 fn cube(trace: &mut Trace, bytes: usize) {
     let side = ((bytes / 16) as f64).cbrt().round() as usize;
     let (row, plane) = (side * 16, side * side * 16);
-    // The transforms along the first two axes visit the planes of the cube in order. The transform
-    // along the third axis visits one row of each plane, then the next row of each plane.
+    // The transforms along the first two axes visit the planes of the cube in order. That along the
+    // third axis visits one row of each plane, and then the next row of each plane.
     for _ in 0..2 {
         (0..side).for_each(|at| trace.touch(at * plane, plane, true));
     }
@@ -234,9 +232,9 @@ fn cube(trace: &mut Trace, bytes: usize) {
     }
 }
 
-/// Multiplication of matrices stored by rows. The loops step over NC columns of B, KC rows of B,
-/// and MC rows of A ([`PANEL`]). Panels are packed, and results accumulated, in strips of a few
-/// columns over many rows.
+/// Touches the blocks of a product of matrices that are stored by rows. The loops step over NC
+/// columns of B, KC rows of B, and MC rows of A ([`PANEL`]). Panels are packed, and results are
+/// accumulated, in strips of a few columns over many rows.
 fn rows(trace: &mut Trace, side: usize) {
     let (matrix, row) = (side * side * F64, side * F64);
     let [columns, depth, height] = PANEL;
@@ -262,8 +260,8 @@ fn rows(trace: &mut Trace, side: usize) {
     }
 }
 
-/// Multiplication of matrices stored by tiles. The three matrices A, B and C = A B follow each
-/// other in memory.
+/// Touches the blocks of a product of matrices that are stored by tiles. The matrices A, B and C =
+/// A B follow each other in memory.
 fn tiles(trace: &mut Trace, side: usize, tile: usize) {
     let (tiles, bytes, matrix) = (side / tile, tile * tile * F64, side * side * F64);
     for i in 0..tiles {
@@ -277,9 +275,9 @@ fn tiles(trace: &mut Trace, side: usize, tile: usize) {
     }
 }
 
-/// LU decomposition by columns: a panel is factored, the rows of its diagonal block are solved in
-/// all columns to the right of the panel, and these columns are updated. With pivoting, rows are
-/// interchanged in all columns.
+/// Touches the blocks of an LU decomposition by columns. A panel is factored. Then, in all columns
+/// to the right of it, the rows of its diagonal block are solved, and the columns are updated.
+/// Pivoting interchanges rows in all columns.
 fn factors(trace: &mut Trace, bytes: usize, is_pivoting: bool) {
     let side = ((bytes / F64) as f64).sqrt().round() as usize;
     let column = side * F64;
@@ -299,7 +297,7 @@ fn factors(trace: &mut Trace, bytes: usize, is_pivoting: bool) {
     }
 }
 
-/// LU decomposition of a matrix stored by tiles.
+/// Touches the blocks of an LU decomposition of a matrix that is stored by tiles.
 fn factor_tiles(trace: &mut Trace, bytes: usize, tile: usize) {
     let side = ((bytes / F64) as f64).sqrt().round() as usize;
     let (tiles, size) = (side / tile, tile * tile * F64);
@@ -316,8 +314,8 @@ fn factor_tiles(trace: &mut Trace, bytes: usize, tile: usize) {
     }
 }
 
-/// The gates of a quantum Fourier transform and of its inverse over a state vector. A gate touches
-/// pieces of the vector in pairs; the pieces of a pair are `distance` bytes apart.
+/// Touches the blocks of a quantum Fourier transform and of its inverse. A gate touches pieces of
+/// the state vector in pairs, which are `distance` bytes apart.
 fn gates(trace: &mut Trace, bytes: usize) {
     let mut qubit = |distance: usize| {
         if 2 * distance <= trace.block {
@@ -336,8 +334,9 @@ fn gates(trace: &mut Trace, bytes: usize) {
     distances.iter().for_each(|distance| qubit(*distance));
 }
 
-/// Two steps of gas dynamics on a cube of cells. For each plane of cells, a step reads five planes
-/// of each field of the old state, and writes one plane of each field of the new state.
+/// Touches the blocks of two steps of gas dynamics on a cube of cells. For each plane of cells, a
+/// step reads five planes of each field of the old state, and writes one plane of each field of the
+/// new state.
 fn cells(trace: &mut Trace, bytes: usize) {
     let side = ((bytes / 80) as f64).cbrt().round() as usize;
     let (plane, field) = (side * side * F64, side.pow(3) * F64);

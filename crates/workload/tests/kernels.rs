@@ -1,5 +1,5 @@
-//! Each workload has the right result with one and with three threads and in each kind of memory,
-//! and refuses a footprint that is too small.
+//! Tests that each workload has the right result with one and with three threads and in each kind
+//! of memory, and that it rejects a footprint that is too small.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -31,8 +31,8 @@ fn memories(folder: &std::path::Path) -> [Memory; 3] {
     [Memory::Heap, Memory::Anonymous(Hint::Normal), file]
 }
 
-/// Returns `setting`, with a smaller footprint for the workloads whose rounds have many operations
-/// for each element.
+/// Returns `setting`, but with a smaller footprint for workloads whose rounds have many operations
+/// per element.
 fn with_size(kind: Kind, setting: &Setting) -> Setting {
     let footprint = match kind {
         Kind::Lu | Kind::LuPlain | Kind::LuTiled | Kind::Cholesky => 512 << 10,
@@ -44,8 +44,8 @@ fn with_size(kind: Kind, setting: &Setting) -> Setting {
     Setting { footprint, ..setting.clone() }
 }
 
-/// Runs some rounds of a workload and checks their work, their results and the footprint. Returns
-/// the checksum of the results.
+/// Runs rounds of a workload, and checks their work, their results and the footprint. Returns the
+/// checksum of the results.
 fn sum(kind: Kind, setting: &Setting, rounds: usize) -> u64 {
     let setting = &with_size(kind, setting);
     let mut kernel = kind.kernel(setting).unwrap();
@@ -55,8 +55,8 @@ fn sum(kind: Kind, setting: &Setting, rounds: usize) -> u64 {
     };
     let mut works: Vec<Work> = (0..rounds).map(|_| round()).collect();
     if kind == Kind::PageRank && setting.threads > 1 {
-        // The number of Gauss-Seidel iterations depends on the order of threads, so only the bytes
-        // of the rounds are compared.
+        // The number of Gauss-Seidel iterations depends on the timing of the threads, so compare
+        // only the bytes of the rounds.
         works.iter_mut().for_each(|work| *work = Work { bytes: work.bytes, ..Work::default() });
     }
     let is_same = works.iter().all(|work| *work == works[0] && work.bytes > 0);

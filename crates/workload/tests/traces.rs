@@ -1,5 +1,5 @@
-//! Traces touch the blocks of the workload's arrays and no other blocks. The traffic of optimal
-//! replacement on these traces is within bounds calculated by hand.
+//! Tests that traces touch the blocks of the workload's arrays and no others, and that the traffic
+//! of optimal replacement on a trace is within bounds that were calculated by hand.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -59,8 +59,8 @@ fn every_block_is_touched_and_no_other() {
     }
 }
 
-/// The footprint of a trace is that of the kernel, rounded down as the kernel rounds it. A
-/// footprint that the kernel refuses is refused with the same message.
+/// The footprint of a trace is that of the kernel, which rounds it down. If the kernel rejects a
+/// footprint, the trace rejects it with the same message.
 #[test]
 fn a_trace_has_the_footprint_of_the_kernel() {
     let settings = |bytes: u64| {
@@ -101,9 +101,9 @@ fn a_triad_over_twice_the_cache_reads_half_of_its_arrays() {
     let BlockTraffic { read, written } = carried(&trace, blocks as usize / 2);
     let near = |found: u64, expected: u64| found.abs_diff(expected) <= blocks / 50;
     assert!(near(read, blocks / 2), "{read} of {blocks} read");
-    // STREAM's triad modifies one of its three arrays, so at most a third of the blocks is written
-    // back. The exact number is not tested, because it depends on whether clean or dirty blocks are
-    // evicted.
+    // STREAM's triad changes one of its three arrays, so at most a third of the blocks is written
+    // back. The exact number depends on whether clean or dirty blocks are evicted, so it is not
+    // tested.
     assert!(written > 0 && written <= blocks / 3, "{written} of {blocks} written");
 }
 

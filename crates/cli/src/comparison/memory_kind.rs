@@ -1,17 +1,17 @@
 //! The kinds of memory on which `interleaf bench compare` runs a pattern.
 
-/// The kind of memory that holds the arrays of a pattern.
+/// The kind of memory that holds a pattern's arrays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MemoryKind {
-    /// DRAM for the whole footprint, with which the other kinds are compared.
+    /// DRAM for the whole footprint. It is the reference for the other kinds.
     Dram,
-    /// Extended memory, with the pager of `interleaf extend`.
+    /// Extended memory: the pager of `interleaf extend` moves pages between DRAM and the store.
     Pager,
-    /// Swap to a file, with the settings of this machine.
+    /// Swap to a file, with the current swap settings of this machine.
     Swap,
-    /// Swap to a file, with a larger read-ahead of pages that are adjacent in the swap file.
+    /// Swap to a file, with a larger read-ahead of the pages that are neighbours in the swap file.
     SwapTuned,
-    /// A mapped file.
+    /// A file that is mapped into the process (`mmap`).
     Mmap,
 }
 
@@ -34,7 +34,7 @@ impl MemoryKind {
         MEMORY_KINDS.iter().find(|(_, way)| *way == self).map_or("", |(name, _)| name)
     }
 
-    /// True if a control group limits the memory of a run on this kind.
+    /// True if a control group limits the DRAM of a run on this kind of memory.
     pub(crate) fn is_bounded(self) -> bool {
         matches!(self, Self::Swap | Self::SwapTuned | Self::Mmap)
     }
@@ -44,9 +44,9 @@ impl MemoryKind {
         matches!(self, Self::Swap | Self::SwapTuned)
     }
 
-    /// The kernel settings during a run, as pairs of (file, value). For `swap-tuned`, the kernel
-    /// reads clusters of 2^6 pages instead of its default of 2^3. The pages of a cluster are
-    /// adjacent in the swap file, not in virtual memory.
+    /// Returns the kernel settings for a run, as pairs of (file, value). With `swap-tuned`, the
+    /// kernel reads clusters of 2^6 pages instead of its default of 2^3. The pages of a cluster are
+    /// neighbours in the swap file, not in virtual memory.
     pub(crate) fn settings(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::SwapTuned => &[

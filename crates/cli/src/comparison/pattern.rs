@@ -1,4 +1,4 @@
-//! The patterns of `interleaf bench compare`: workloads with their arguments.
+//! The patterns of `interleaf bench compare`: workloads with fixed arguments.
 
 use interleaf_workload::{
     graph::Shape,
@@ -6,8 +6,8 @@ use interleaf_workload::{
     memory::Memory,
 };
 
-/// The patterns of `reproduce imdt`. The polynomials have arithmetic intensities of 4 to 256
-/// operations per byte.
+/// The patterns that `interleaf reproduce imdt` runs. The numbers of the polynomials are their
+/// arithmetic intensities, 4 to 256 operations per byte.
 pub(crate) const STUDY_WORKLOADS: [&str; 13] = [
     "stream",
     "gemm-tiled",
@@ -28,18 +28,18 @@ pub(crate) const STUDY_WORKLOADS: [&str; 13] = [
 pub(crate) struct Pattern {
     pub(crate) name: &'static str,
     pub(crate) kind: Kind,
-    /// Arguments of `interleaf bench run`, without the footprint.
+    /// Arguments of `interleaf bench run` for this pattern, without the footprint.
     pub(crate) arguments: &'static [&'static str],
-    /// The kinds of advice (`madvise`) to try if the arrays are in a mapped file. The fastest
-    /// result counts.
+    /// The kinds of advice (`madvise`) to try when the arrays are in a mapped file. The fastest run
+    /// counts.
     pub(crate) hints: &'static [&'static str],
-    /// True if the drive serves the pattern with large sequential transfers.
+    /// True if the pattern's traffic with the drive is in large sequential transfers.
     pub(crate) is_streaming: bool,
 }
 
 impl Pattern {
-    /// The setting of the workload from which the order of its accesses is computed. Fields that do
-    /// not affect this order have fixed values.
+    /// Returns the workload's setting, from which the order of its accesses is computed. Fields
+    /// that do not affect this order have arbitrary fixed values.
     pub(crate) fn setting(&self, footprint: u64) -> Setting {
         Setting {
             footprint,
@@ -60,16 +60,15 @@ impl Pattern {
         self.kind != Kind::Random
     }
 
-    /// True if the bandwidth of the drive limits the pattern; false if the drive's request rate
-    /// does.
+    /// True if the drive's bandwidth limits the pattern's speed; false if the drive's rate of
+    /// requests does.
     pub(crate) fn moves_bytes(&self) -> bool {
         self.is_streaming || self.is_predictable()
     }
 }
 
 const ONE: &[&str] = &["--rounds", "1"];
-/// A warm-up round precedes the counted round, so that the write-back of the initial data ends
-/// before the counted round.
+/// The write-back of the arrays' initial data ends in the warm-up round, before the counted round.
 const FILLED: &[&str] = &["--warm-up", "1", "--rounds", "1"];
 const UNIFORM: &[&str] = &["--graph", "uniform", "--warm-up", "1", "--rounds", "1"];
 const SWEEPS: &[&str] = &["--warm-up", "1", "--rounds", "2"];
@@ -110,7 +109,7 @@ pub(crate) const PATTERNS: [Pattern; 37] = [
     pattern("fft-3d", Kind::Fft3d, ONE, EITHER, true),
     pattern("gemm", Kind::Gemm, ONE, EITHER, true),
     pattern("gemm-tiled", Kind::GemmTiled, ONE, EITHER, true),
-    // The arithmetic intensities of the polynomials are 2, 4, 16, 64 and 256 operations per byte.
+    // The number in the name of a polynomial is its arithmetic intensity, operations per byte.
     pattern(
         "polynomial-2",
         Kind::Polynomial,

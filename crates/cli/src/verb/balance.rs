@@ -35,8 +35,8 @@ pub(super) fn run(args: &BalanceArgs, root: Option<&Path>) -> Result<(), Failure
         return simulated::run(&options, &config, &machine);
     }
     if args.advise || args.dry_run {
-        // Open this machine as if it were a captured machine, which is only read. A write to a file
-        // of the kernel is recorded as planned, and changes nothing.
+        // Open this machine in the way of a captured machine, which is only read. `Root` keeps a
+        // write to a file of the kernel in a list of planned writes, and changes nothing.
         let read = system::open_root(Some(root.unwrap_or(Path::new("/"))))?;
         return match args.advise {
             true => {
@@ -52,8 +52,8 @@ pub(super) fn run(args: &BalanceArgs, root: Option<&Path>) -> Result<(), Failure
     interleaf_daemon::run(&options, &config, &system::open_root(root)?)
 }
 
-/// Rejects output options that the requested kind of run does not support, and an output file that
-/// cannot be written.
+/// Rejects output options that do not suit the requested kind of run (daemon, simulation, advice or
+/// dry run), and output files that cannot be written.
 fn check_outputs(args: &BalanceArgs) -> Result<(), Failure> {
     support::reject_given(
         &[(args.dry_run && args.output.is_some(), "-o")],
@@ -75,8 +75,8 @@ fn check_outputs(args: &BalanceArgs) -> Result<(), Failure> {
     support::check_outputs(args.output.as_deref(), None, &[])
 }
 
-/// The command of the policy `exec:COMMAND`, which is allowed for advice only. A policy that
-/// migrates pages runs with the daemon's rights, so it must be part of the daemon.
+/// Returns the command of the policy `exec:COMMAND`, which is allowed only with `--advise`. A
+/// policy that migrates pages has the daemon's rights, so it must be part of the daemon.
 fn policy_command(args: &BalanceArgs) -> Result<Option<PolicyCommand>, Failure> {
     let Some(policy) = &args.policy else { return Ok(None) };
     let Some(command) = PolicyCommand::parse(policy) else { return Ok(None) };

@@ -1,5 +1,5 @@
-//! `interleaf compare`: compares two records of `interleaf measure`, or compares configurations by
-//! running them.
+//! `interleaf compare`: compares two records of `interleaf measure`, or runs several configurations
+//! and compares their results.
 
 mod runs;
 
@@ -15,7 +15,7 @@ pub(super) fn run(args: &CompareArgs, root: Option<&Path>) -> Result<ExitCode, F
     }
 }
 
-/// Compares the two records of `interleaf measure` in the files `paths`, and prints the comparison.
+/// Reads two records of `interleaf measure` from the files `paths`, and prints their comparison.
 fn records(args: &CompareArgs, paths: [&Path; 2]) -> Result<ExitCode, Failure> {
     support::check_outputs(args.output.output.as_deref(), args.runs.report.as_deref(), &[])?;
     let [first, second] = [record(paths[0])?, record(paths[1])?];
@@ -45,7 +45,7 @@ fn records(args: &CompareArgs, paths: [&Path; 2]) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Reads a record of `interleaf measure`.
+/// Reads a record of `interleaf measure` from a file.
 fn record(path: &Path) -> Result<MeasureDocument, Failure> {
     let hint = "name a document that `interleaf measure -o FILE` recorded";
     let name = path.display().to_string();

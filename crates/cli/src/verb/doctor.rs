@@ -1,4 +1,4 @@
-//! `interleaf doctor`: reports the capabilities of a machine, or captures the machine.
+//! `interleaf doctor`: reports the capabilities of a machine, or captures the machine's files.
 
 use crate::args::DoctorArgs;
 use interleaf_console::{Failure, output, system};
@@ -24,7 +24,7 @@ use interleaf_pager::rights::{self, MissingRight};
 use interleaf_record::show_machine::DoctorDocument;
 use std::path::Path;
 
-/// The verbs that read a captured machine (`--root`) if `--dry-run` is given.
+/// The verbs that accept a captured machine (`--root`) together with `--dry-run`.
 const READERS: &str = "balance, compare, measure, measure app, run and tune";
 
 pub(super) fn run(args: &DoctorArgs, root: Option<&Path>) -> Result<(), Failure> {
@@ -36,15 +36,15 @@ pub(super) fn run(args: &DoctorArgs, root: Option<&Path>) -> Result<(), Failure>
         found.iter_mut().for_each(verified_by_use);
     }
     if let Some(target) = &args.capture {
-        // A capture has the files that were read before the capture. Read the files that `balance`
-        // needs here, because no check of a capability reads them.
+        // A capture has the files that `root` has read so far. No check of a capability reads the
+        // files that `balance` needs, so read them here.
         for path in [physical::ZONEINFO.to_string(), format!("{ADMIN}/nr_kdamonds")] {
             root.text_if_allowed(&path).map_err(system::read_failure)?;
         }
-        // Read the files of which `interleaf measure` records the content.
+        // Read the files whose content `interleaf measure` records.
         Hardware::read(&root).map_err(system::read_failure)?;
-        // Read the files of `measure app`. If no plan is possible, `measure app` reports the error,
-        // so the error is ignored here.
+        // Read the files of `measure app`. Errors are ignored here, because `measure app` reports
+        // them.
         drop(topdown::plan(&root));
         drop(resctrl::probe(&root));
         Meter::zones(&root).map_err(system::read_failure)?;
@@ -67,8 +67,8 @@ pub(super) fn run(args: &DoctorArgs, root: Option<&Path>) -> Result<(), Failure>
     output::text(&interleaf_report::show_machine::doctor(&document))
 }
 
-/// Verifies the capabilities userfaultfd and io_uring by opening a file descriptor. The files of
-/// the kernel show that the kernel has the feature, but not that this user may use it. Opening a
+/// Verifies the capabilities userfaultfd and io_uring by opening a file descriptor. The kernel's
+/// files show only that the kernel has the feature, not that this user may use it. Opening the
 /// descriptor changes nothing on the machine.
 fn verified_by_use(capability: &mut Capability) {
     let (outcome, how) = match capability.name {
@@ -82,9 +82,8 @@ fn verified_by_use(capability: &mut Capability) {
     };
 }
 
-/// Probes the features of DAMON. The inner error says that the kernel refused the probe, which
-/// `doctor` reports as a result. The outer error is a wrong option, or a probe that failed
-/// half-way.
+/// Probes the features of DAMON. The inner error says why the kernel refused the probe, which
+/// `doctor` reports as a result. The outer error is a wrong option, or a probe that failed midway.
 fn probe_damon(root: &Root) -> Result<Result<Probed, ProbeError>, Failure> {
     if !root.is_live() {
         return Err(Failure::new(
@@ -92,8 +91,7 @@ fn probe_damon(root: &Root) -> Result<Result<Probed, ProbeError>, Failure> {
             "run it on the machine itself, without --root",
         ));
     }
-    // Probe with a separate `Root`, because temporary files of the probe do not belong in a
-    // capture.
+    // Probe with a new `Root`: the temporary files of the probe do not belong in a capture.
     match probe(&Root::live()) {
         Err(ProbeError::Root(why)) if !why.is_permission() => Err(system::read_failure(why)),
         probed => Ok(probed),

@@ -1,4 +1,4 @@
-//! Exports a record of `interleaf measure` as a platform file or as a file of curves.
+//! Exports a record of `interleaf measure` to a platform file or a file of curves.
 
 use interleaf_console::{Failure, output, support};
 use interleaf_linux::machine::id_list::IdList;
@@ -8,9 +8,9 @@ use interleaf_record::measure::{
 };
 use std::path::{Path, PathBuf};
 
-/// Checks, before long work begins, that `target` is a `.toml` or a `.csv`. Also checks that no
-/// file of curves that would be written beside a `.toml` is an input or another output. `option` is
-/// the command-line option that errors name, and `nodes` are the nodes that may be measured.
+/// Checks, before long work begins, that `target` is a `.toml` or a `.csv`. The export of a `.toml`
+/// also writes files of curves beside it: checks that none of them is an input or another output.
+/// Errors name the command-line option `option`. `nodes` are the nodes that may be measured.
 pub(super) fn check(option: &str, target: &Path, nodes: &IdList) -> Result<(), Failure> {
     let ending = target.extension().and_then(|ending| ending.to_str());
     if !matches!(ending, Some("toml" | "csv")) {
@@ -33,7 +33,7 @@ fn check_beside<'a>(
     suffixes.try_for_each(|it| support::check_beside(option, target, &curve_file(target, it)))
 }
 
-/// The path of a file of curves in the folder of `target`, a platform file.
+/// Returns the path of a file of curves in the folder of the platform file `target`.
 fn curve_file(target: &Path, suffix: &str) -> PathBuf {
     target.with_file_name(format!("{}{suffix}", stem(target)))
 }
@@ -42,8 +42,8 @@ fn stem(target: &Path) -> String {
     target.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Writes the platform of `record` and its curves if `target` is a `.toml`, or only the curves of
-/// the fastest tier if it is a `.csv`.
+/// Writes the platform of `record` and its curves to a `.toml`, or only the curves of the fastest
+/// tier to a `.csv`.
 pub(super) fn write(option: &str, target: &Path, record: &MeasureDocument) -> Result<(), Failure> {
     let machine = &record.machine;
     let name = machine.cpu.as_deref().or(machine.product.as_deref()).unwrap_or("a machine");

@@ -1,5 +1,5 @@
-//! `interleaf extend`: runs a command with extended memory, watches a session, checks or forecasts
-//! a plan, or cleans up.
+//! `interleaf extend`: runs a command with extended memory, watches a session, prints a plan or a
+//! forecast, or cleans up.
 
 mod monitor;
 
@@ -57,8 +57,8 @@ pub(super) fn run(args: &ExtendArgs, root: Option<&Path>) -> Result<ExitCode, Fa
     Ok(extended.ended.exit_code())
 }
 
-/// Converts the arguments to the options of `interleaf_launch`, except those that control the
-/// output.
+/// Converts the arguments to the options of `interleaf_launch`. Arguments for the output are left
+/// out.
 fn options(args: &ExtendArgs) -> ExtendOptions {
     ExtendOptions {
         command: args.command.clone(),
@@ -78,7 +78,7 @@ fn options(args: &ExtendArgs) -> ExtendOptions {
     }
 }
 
-/// Prints the forecast of `--plan`: the run time with other budgets and drives.
+/// Prints the forecast of `--plan`: the command's run time with other budgets and drives.
 fn plan(args: &ExtendArgs) -> Result<(), Failure> {
     support::check_outputs(None, args.report.as_deref(), &[args.planning.plot.as_deref()])?;
     let document = extend::forecast(&ForecastOptions {
@@ -101,8 +101,8 @@ fn plan(args: &ExtendArgs) -> Result<(), Failure> {
     page::write(args.report.as_deref(), || Document::ExtendForecast(Box::new(document)))
 }
 
-/// Rejects missing or contradictory options. `is_joined` is true if the command shares the session
-/// of other commands.
+/// Rejects missing or contradictory options. `is_joined` is true if the command joins a session
+/// that it shares with other commands.
 fn check_complete(args: &ExtendArgs, is_joined: bool) -> Result<(), Failure> {
     if let (Some(Dram::Percent(percent)), true) = (&args.dram, is_joined) {
         return Err(Failure::new(
@@ -128,8 +128,8 @@ fn check_complete(args: &ExtendArgs, is_joined: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Prints the results of the checks. With `--estimate`, measures the stores and prints the speeds
-/// that they allow.
+/// Prints the plan: the results of the checks before a run. With `--estimate`, also measures the
+/// stores, and prints the speeds that they allow.
 fn print_plan(
     args: &ExtendArgs,
     options: &ExtendOptions,

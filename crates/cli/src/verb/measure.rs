@@ -54,7 +54,7 @@ pub(super) fn run(args: &MeasureArgs, root: Option<&Path>) -> Result<ExitCode, F
         ));
     }
     let (document, end) = interleaf_campaign::run(&options(&subject), &root)?;
-    // If a point could not be measured, the points before it are still valid and are printed.
+    // If a point could not be measured, the earlier points are valid, so print them.
     if !document.points.is_empty() || !matches!(end, CampaignEnd::Failed(_)) {
         let to = OutputOptions { json: common.json, csv: false, output: common.output.as_deref() };
         let text = || interleaf_report::measure::text(&document);
@@ -68,8 +68,8 @@ pub(super) fn run(args: &MeasureArgs, root: Option<&Path>) -> Result<ExitCode, F
         CampaignEnd::DryRun => Ok(ExitCode::SUCCESS),
         CampaignEnd::Failed(why) => Err(why),
         CampaignEnd::Signal(number) => {
-            // An interrupted measurement may have no complete curve, so this error is only printed.
-            // The exit status is that of the signal.
+            // An interrupted measurement may have no complete curve to export. Print this error,
+            // and exit with the status of the signal.
             if let Err(why) = exported() {
                 output::print_failure(why);
             }
@@ -79,8 +79,8 @@ pub(super) fn run(args: &MeasureArgs, root: Option<&Path>) -> Result<ExitCode, F
     }
 }
 
-/// The requested measurement, and its groups of options. A group is `None` if the measurement does
-/// not have these options.
+/// The requested measurement and its groups of options. A group is `None` if this measurement has
+/// no such options.
 struct Subject<'a> {
     measurement: Measurement,
     chase: Option<&'a ChaseArgs>,

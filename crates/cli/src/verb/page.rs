@@ -1,11 +1,11 @@
-//! The HTML page of a result, which `--report` writes in addition to the normal output.
+//! Writes the HTML page of a result, which `--report` requests in addition to the normal output.
 
 use interleaf_console::{Failure, output};
 use interleaf_record::Document;
 use std::path::Path;
 
-/// Writes the HTML page of a document to `target` if it is given, and prints a message that names
-/// the file.
+/// Writes the HTML page of a document to `target`, and prints a message that names this file. Does
+/// nothing without `target`.
 pub(super) fn write(
     target: Option<&Path>,
     document: impl FnOnce() -> Document,

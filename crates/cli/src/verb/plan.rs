@@ -1,5 +1,5 @@
 //! `interleaf plan`: compares configurations of a server by performance, cost and energy, for one
-//! or more demands.
+//! demand or several.
 
 use super::{page, progress::Bar};
 use crate::args::ServerPlanArgs;

@@ -1,5 +1,5 @@
-//! `interleaf predict`: predicts, for different interleaving weights, the bandwidth of a mix or the
-//! speed-up of a workload.
+//! `interleaf predict`: predicts how interleaving weights change the bandwidth of a mix or the
+//! speed of a workload.
 
 use super::{page, progress::Bar};
 use crate::args::PredictArgs;
@@ -22,7 +22,7 @@ pub(super) fn run(args: &PredictArgs) -> Result<(), Failure> {
             demand = interleaf_catalog::demand(path)?;
             Traffic::Demand(&demand)
         }
-        // clap requires exactly one of the three options, so this case does not occur.
+        // clap requires one of the three options, so this case does not occur.
         (None, None, None) => return Ok(()),
     };
     let job = PredictJob {

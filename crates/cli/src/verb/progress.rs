@@ -1,11 +1,11 @@
-//! Shows the steps of a job as a progress bar on stderr.
+//! Shows the progress of a job as a bar on stderr.
 
 use indicatif::ProgressBar;
 use interleaf_console::output;
 use interleaf_job::Progress;
 use std::sync::OnceLock;
 
-/// The progress bar of a job, which appears when the first task of the job begins.
+/// The progress bar of a job. It appears when the first task of the job begins.
 #[derive(Debug, Default)]
 pub(super) struct Bar(OnceLock<ProgressBar>);
 

@@ -1,4 +1,4 @@
-//! `interleaf report`: renders a record in another format.
+//! `interleaf report`: converts a record to another format (HTML, Markdown, CSV, SVG and others).
 
 use crate::{
     args::{ReportArgs, ReportFormat},
@@ -29,8 +29,8 @@ pub(super) fn run(args: &ReportArgs) -> Result<(), Failure> {
     output::file(&args.output, &rendered(format, &document, args.figure.as_deref())?)
 }
 
-/// Renders a document in the given format. For SVG, `figure` names the figure to draw; without it,
-/// the first figure is drawn.
+/// Converts a document to the given format. For SVG, `figure` names the figure that is drawn, by
+/// default the first one.
 fn rendered(
     format: ReportFormat,
     document: &Document,
@@ -61,7 +61,7 @@ fn export_text(text: Result<String, String>) -> Result<String, Failure> {
     text.map_err(|why| Failure::new(why, "measure it: interleaf measure loaded, or all of it"))
 }
 
-/// Pairs of (file name extension, format of a file with this extension).
+/// Pairs of (extension of a file name, the format that it selects).
 const ENDINGS: [(&str, ReportFormat); 6] = [
     ("html", ReportFormat::Html),
     ("htm", ReportFormat::Html),
@@ -71,8 +71,8 @@ const ENDINGS: [(&str, ReportFormat); 6] = [
     ("toml", ReportFormat::Platform),
 ];
 
-/// Chooses the format by the file name extension of the output. The default is HTML, also for
-/// stdout.
+/// Chooses the format by the extension of the output's file name. Without an extension, and for
+/// stdout, the format is HTML.
 fn by_ending(path: &Path) -> Result<ReportFormat, Failure> {
     let Some(ending) = path.extension().map(|ending| ending.to_string_lossy()) else {
         return Ok(ReportFormat::Html);

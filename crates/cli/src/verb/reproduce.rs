@@ -1,4 +1,4 @@
-//! `interleaf reproduce`: compares figures of published studies with those of Interleaf.
+//! `interleaf reproduce`: compares published figures of studies with Interleaf's own figures.
 
 mod imdt;
 
@@ -11,8 +11,8 @@ use interleaf_record::{
 };
 use std::process::ExitCode;
 
-/// Rejects options that only the study of IMDT has, if `args` names another study. `--predicted` is
-/// accepted for every study, because the other studies have only predictions.
+/// Rejects the options that only the study of IMDT has, if `args` names a different study.
+/// `--predicted` is accepted for every study: the others have only predictions.
 fn check_options(args: &ReproduceArgs) -> Result<(), Failure> {
     let options = [
         (args.quick, "--quick"),

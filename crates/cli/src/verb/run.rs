@@ -19,8 +19,8 @@ use interleaf_linux::{
 use interleaf_record::{Document, run::RunDocument};
 use std::{path::Path, process::ExitCode};
 
-/// Placement audits take at most 1 / `AUDIT_COST` of the command's run time, because the command
-/// cannot change its mappings during an audit.
+/// Placement audits take at most 1 / `AUDIT_COST` of the command's run time: during an audit, the
+/// command cannot change its mappings.
 const AUDIT_COST: u32 = 20;
 
 pub(super) fn run(args: &RunArgs, root: Option<&Path>) -> Result<ExitCode, Failure> {
@@ -38,8 +38,8 @@ pub(super) fn run(args: &RunArgs, root: Option<&Path>) -> Result<ExitCode, Failu
     document.settings = settings(&root, &machine, &placement)?;
     document.dry_run = args.dry_run;
     if !args.pid.is_empty() {
-        // A memory policy and the kernel settings for it affect only new pages. The pages of
-        // running processes (`--pid`) exist already, so no setting is changed.
+        // The pages of running processes (`--pid`) exist already. A memory policy and its kernel
+        // settings affect only new pages, so change no setting.
         document.settings.clear();
         if !root.is_live() {
             return Err(Failure::new(
@@ -70,9 +70,9 @@ pub(super) fn run(args: &RunArgs, root: Option<&Path>) -> Result<ExitCode, Failu
     Ok(ended.exit_code())
 }
 
-/// Runs the command while a policy (`--policy`) steers the command's pages.
+/// Runs a command whose pages are steered by a policy (`--policy`).
 fn by_policy(args: &RunArgs, root: Root) -> Result<ExitCode, Failure> {
-    // A captured machine is only read, so a dry run opens this machine as a captured machine.
+    // A dry run must not change this machine, so open it as a captured machine, which is only read.
     let root = match (args.dry_run, root.is_live()) {
         (true, true) => Root::captured("/"),
         _ => root,
@@ -91,8 +91,7 @@ fn by_policy(args: &RunArgs, root: Root) -> Result<ExitCode, Failure> {
     Ok(ended.exit_code())
 }
 
-/// Converts the arguments to the options of `interleaf_daemon`, for a command whose pages a policy
-/// steers.
+/// Converts the arguments to the options of `interleaf_daemon` for a steered command.
 fn steer_options(args: &RunArgs) -> SteerOptions {
     SteerOptions {
         command: args.command.clone(),
@@ -108,8 +107,8 @@ fn steer_options(args: &RunArgs) -> SteerOptions {
     }
 }
 
-/// Migrates the pages of the running processes of `--pid` to their placement, and prints the
-/// result.
+/// Migrates the pages of the processes of `--pid` to the nodes that `placement` gives them, and
+/// prints the result.
 fn move_processes(
     args: &RunArgs,
     machine: &Machine,
@@ -126,12 +125,12 @@ fn move_processes(
     Ok(if is_reached { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-/// Returns the command and its arguments as text.
+/// Returns the command with its arguments as text.
 fn words(args: &RunArgs) -> Vec<String> {
     args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect()
 }
 
-/// Rejects options that print a document on stdout, because the command writes to stdout.
+/// Rejects options that print a document to stdout: stdout belongs to the command.
 fn check_stdout(args: &RunArgs) -> Result<(), Failure> {
     for (is_set, option) in [(args.json, "--json"), (is_recorded_on_stdout(args), "-o -")] {
         if is_set {
@@ -144,8 +143,8 @@ fn check_stdout(args: &RunArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes the document to the file of `-o`, the page to the file of `--report`, and the result to
-/// stdout. Stdout gets either the record (`-o -`) or the text.
+/// Writes the document to the file of `-o`, its HTML page to the file of `--report`, and the text
+/// to stdout. With `-o -`, stdout gets only the document.
 fn write_document(
     args: &RunArgs,
     document: &RunDocument,
@@ -164,7 +163,7 @@ fn write_document(
     }
 }
 
-/// True if `-o -` sends the record to stdout.
+/// True if the document goes to stdout (`-o -`).
 fn is_recorded_on_stdout(args: &RunArgs) -> bool {
     args.output.as_deref() == Some(Path::new("-"))
 }

@@ -1,4 +1,4 @@
-//! `interleaf show`: prints the memory of this machine, a platform, or the built-in names.
+//! `interleaf show`: prints the memory of this machine or of a platform, or the built-in names.
 
 use crate::args::ShowArgs;
 use interleaf_console::{Failure, output, system};
@@ -6,7 +6,7 @@ use interleaf_linux::machine::topology::Machine;
 use interleaf_record::{show::ShowDocument, show_machine::MachineDocument};
 use std::path::Path;
 
-/// The argument that requests a list of names, in place of the name of a platform or of a schema.
+/// The argument that requests a list of all names, in place of a platform's or a schema's name.
 const LIST: &str = "list";
 
 pub(super) fn run(args: &ShowArgs, root: Option<&Path>) -> Result<(), Failure> {
@@ -25,7 +25,7 @@ pub(super) fn run(args: &ShowArgs, root: Option<&Path>) -> Result<(), Failure> {
     output::text(&interleaf_report::show::text(&document))
 }
 
-/// Prints the JSON Schema called `name`, or for `LIST` the names and titles of all schemas.
+/// Prints the JSON Schema `name`. If `name` is `LIST`, prints the name and title of each schema.
 fn schema(name: &str) -> Result<(), Failure> {
     if name != LIST {
         return output::data(interleaf_catalog::schema(name)?);
@@ -38,7 +38,7 @@ fn schema(name: &str) -> Result<(), Failure> {
     output::data(&interleaf_catalog::schemas().into_iter().map(line).collect::<String>())
 }
 
-/// Prints this machine or a captured machine.
+/// Prints the memory of this machine, or of a captured machine.
 fn machine(args: &ShowArgs, root: Option<&Path>) -> Result<(), Failure> {
     let root = system::open_root(root)?;
     let machine = Machine::read(&root).map_err(system::read_failure)?;

@@ -1,4 +1,4 @@
-//! `interleaf simulate`: simulates a policy on a machine, memory modules, or NVRAM cards.
+//! `interleaf simulate`: simulates a policy on a machine, memory modules or NVRAM cards.
 
 mod card;
 mod dimm;
@@ -43,8 +43,8 @@ pub(super) fn machine(args: &MachineArgs) -> Result<ExitCode, Failure> {
     let job = MachineJob {
         scenario,
         duration: machine::duration(args.duration, own_duration),
-        // If the policy is a command (`exec:COMMAND`), the module `policy_process` runs it and
-        // ignores this field, so any value can stand here.
+        // A policy that is a command (`exec:COMMAND`) runs in the module `policy_process`, which
+        // ignores this field. The value is arbitrary then.
         policy: match command {
             Some(_) => PolicyKind::Dmi,
             None => args.policy.parse().map_err(|why: String| Failure::new(why, ""))?,
@@ -76,9 +76,8 @@ pub(super) fn machine(args: &MachineArgs) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Reads the scenario of `--scenario` and its duration. Without `--scenario`, makes a scenario of
-/// the workload in `args`, which has no duration of its own. Applies the options that change a
-/// scenario.
+/// Reads the scenario of `--scenario` and its duration. Without `--scenario`, creates a scenario
+/// from the workload in `args`, without a duration. Applies the options that change a scenario.
 fn scenario(args: &MachineArgs) -> Result<(Scenario, Option<Time>), Failure> {
     let (mut scenario, own_duration) = match &args.scenario {
         Some(name) => of_file(args, name)?,

@@ -1,9 +1,9 @@
-//! Interactive views on a terminal. A view ends on a key (`q`, Esc, Ctrl-C, Ctrl-D), on a signal,
+//! Interactive views on a terminal. A view ends after a key (`q`, Esc, Ctrl-C, Ctrl-D) or a signal,
 //! and when the terminal hangs up.
 //!
-//! Keys are read with poll(2) and read(2), not with the event reader of crossterm 0.29. That event
-//! reader restarts its loop on end of file and on EIO. After a hang-up it therefore never returns,
-//! and a signal could not end the view.
+//! Keys are read with poll(2) and read(2), not with the event reader of crossterm 0.29. That reader
+//! repeats its loop on end of file and on EIO, so after a hang-up it never returns, and a signal
+//! could not end the view.
 
 use interleaf_console::{Failure, output, system};
 use interleaf_linux::launch::command::Signals;
@@ -21,16 +21,16 @@ use std::{
 };
 
 pub(super) trait View {
-    /// Updates the data of the view; returns false when the view has ended.
+    /// Updates the data that the view shows. Returns false if the view has ended.
     fn update(&mut self) -> bool;
 
     fn draw(&mut self, frame: &mut Frame<'_>);
 
-    /// Handles the Tab key.
+    /// Handles the Tab key: shows the next item, if the view has several.
     fn next(&mut self) {}
 }
 
-/// The keys that a view reacts to.
+/// A key that a view reacts to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Key {
     /// `q`, Esc, Ctrl-C or Ctrl-D.
@@ -43,13 +43,13 @@ pub(super) fn is_there() -> bool {
     output::is_terminal() && io::stdin().is_terminal()
 }
 
-/// Draws a view every `tick` until the view ends, or a key or a signal closes it. The message of an
-/// error names `command`, which prints lines of text if its output is a pipe.
+/// Draws a view every `tick` until the view ends, or a key or a signal closes it. The hint of an
+/// error names `command`, which prints lines of text instead if its stdout is a pipe.
 ///
 /// # Errors
-/// When the terminal cannot be drawn on, or hangs up.
+/// When drawing on the terminal fails, or the terminal hangs up.
 pub(super) fn show(view: &mut dyn View, tick: Duration, command: &str) -> Result<(), Failure> {
-    // Hold signals before the terminal mode is changed, so that no signal ends this process before
+    // Hold signals before the terminal's mode changes: a signal must not end this process before
     // the mode is restored.
     let signals = Signals::hold().map_err(system::signal_failure)?;
     let failed = |why: io::Error| {
@@ -61,8 +61,8 @@ pub(super) fn show(view: &mut dyn View, tick: Duration, command: &str) -> Result
     let shown = draw(&mut terminal, view, tick, &signals);
     let restored = ratatui::try_restore();
     if shown.is_err() {
-        // Drawing has failed, so skip the destructor of `terminal`. The destructor prints a message
-        // about the cursor to stderr, and panics if stderr is the terminal that hung up.
+        // After a failure, do not run the destructor of `terminal`. It prints a message about the
+        // cursor to stderr, and panics if stderr is a terminal that has hung up.
         mem::forget(terminal);
     }
     shown.and(restored).map_err(failed)
@@ -86,7 +86,7 @@ fn draw(
     Ok(())
 }
 
-/// Waits at most `limit` for input and returns the pressed keys.
+/// Waits at most `limit` for input, and returns the keys that were pressed.
 ///
 /// # Errors
 /// When the terminal has hung up.
@@ -95,7 +95,7 @@ fn pressed(terminal: BorrowedFd<'_>, limit: Duration) -> io::Result<Vec<Key>> {
     let limit = Timespec { tv_sec: limit.as_secs() as i64, tv_nsec: limit.subsec_nanos().into() };
     let mut fds = [PollFd::from_borrowed_fd(terminal, PollFlags::IN)];
     match poll(&mut fds, Some(&limit)) {
-        // On EINTR, the caller checks for signals.
+        // After EINTR, the caller checks for signals.
         Ok(0) | Err(Errno::INTR) => return Ok(vec![]),
         Ok(_) => {}
         Err(why) => return Err(why.into()),
@@ -116,9 +116,9 @@ const ESCAPE: u8 = 0x1b;
 const CONTROL_C: u8 = 0x03;
 const CONTROL_D: u8 = 0x04;
 
-/// Parses the keys in `bytes`, the input of a terminal in raw mode. Other keys are skipped, and so
-/// are three kinds of escape sequences: `ESC [` up to a final byte of `@` to `~` (ECMA-48, 5.4),
-/// `ESC O` with one more byte, and `ESC` with the byte of a key pressed with Alt.
+/// Parses `bytes`, the input of a terminal in raw mode, and returns the keys that views react to.
+/// Skips other keys, and three kinds of escape sequences: `ESC [` up to a final byte of `@` to `~`
+/// (ECMA-48, 5.4), `ESC O` with one more byte, and `ESC` with the byte of a key pressed with Alt.
 fn keys(mut bytes: &[u8]) -> Vec<Key> {
     let mut keys = vec![];
     loop {
@@ -160,7 +160,7 @@ mod tests {
             (b"\x1b", &[Key::Quit]),
             (b"\x1b\x1b", &[Key::Quit, Key::Quit]),
             (b"x\tQ\t", &[Key::Next, Key::Next]),
-            // Arrow up, F1, Delete and Alt-q, which are skipped, and then Tab.
+            // Arrow up, F1, Delete and Alt-q are skipped. Tab follows them.
             (b"\x1b[A\x1bOP\x1b[3~\x1bq\t", &[Key::Next]),
             (b"\x1b[1;5", &[]),
             ("ä".as_bytes(), &[]),

@@ -1,4 +1,4 @@
-//! `interleaf tune`: searches for the best static weights of a command by running the command.
+//! `interleaf tune`: finds the best static weights of a command by running it with several weights.
 
 use super::page;
 use crate::args::TuneArgs;

@@ -1,5 +1,5 @@
-//! The layout of HTML pages in a browser, on a telephone, on a screen and on paper, each with light
-//! and dark colours.
+//! The layout of the HTML pages in a browser. Each page is checked as on a telephone, a screen and
+//! paper, with light and with dark colours.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -12,34 +12,34 @@ use std::{
     process::Command,
 };
 
-/// Size limit of a page, bytes.
+/// Maximum size of a page, bytes.
 const PAGE_MAX: usize = 1_000_000;
 
-/// Number of documents whose pages are loaded in one start of the browser, which [`shown`] limits
-/// to 120 s.
+/// Number of documents whose pages one start of the browser loads. [`shown`] ends a start after 120
+/// s.
 const PAGES_AT_ONCE: usize = 6;
 
-/// The media, and the width of a page on each, px. The printed part of an A4 sheet with margins of
-/// 10 mm is 718 px wide.
+/// The media, and the width of a page on each, px. A4 paper with margins of 10 mm has 718 px of
+/// printed width.
 const FRAMES: [(&str, u32); 3] = [("telephone", 390), ("screen", 1280), ("paper", 718)];
 
-/// The browser's options that set the colour scheme that a reader prefers.
+/// The browser's options for a reader who prefers light, and one who prefers dark colours.
 const SCHEMES: [(&str, &str); 2] = [
     ("light", "--blink-settings=preferredColorScheme=1"),
     ("dark", "--blink-settings=preferredColorScheme=0"),
 ];
 
-/// The result of `check.js` for a page on a medium.
+/// The result of `check.js` for one page, shown on one medium.
 #[derive(Deserialize)]
 struct Checked {
     frame: String,
-    /// Number of texts on the page that were checked.
+    /// Number of texts on the page that `check.js` examined.
     texts: usize,
     faults: Vec<String>,
 }
 
-/// Renders each recorded document as a page in `folder`. Returns pairs of (name of the document,
-/// page).
+/// Renders each recorded document as an HTML page in `folder`. Returns pairs of (name of the
+/// document, content of the page).
 fn pages(folder: &Path) -> Vec<(String, String)> {
     let documents = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/documents");
     let mut pages = vec![];
@@ -56,8 +56,8 @@ fn pages(folder: &Path) -> Vec<(String, String)> {
     pages
 }
 
-/// Returns a copy of a page with `check.js`, which runs when the page is loaded. If the medium is
-/// paper, the style rules for print apply to the copy on the screen.
+/// Returns a copy of a page with the script `check.js`, which runs when the page is loaded. For
+/// paper, the print rules of the page's style apply on the screen.
 fn checked(page: &str, medium: &str) -> String {
     let script = format!("<script>{}</script></body>", include_str!("check.js"));
     let page = page.replace("</body>", &script);
@@ -69,13 +69,14 @@ fn checked(page: &str, medium: &str) -> String {
     }
 }
 
-/// Returns the content of a page after its scripts have run; `None` if the browser does not start.
-/// `profile` is the folder of the browser's profile, `scheme` is an option of [`SCHEMES`].
+/// Loads a page, and returns its content after its scripts have run. Returns `None` if the browser
+/// does not start. `profile` is the browser's profile folder, and `scheme` is an option of
+/// [`SCHEMES`].
 fn shown(page: &Path, profile: &Path, scheme: &str) -> Option<String> {
     let mut command = Command::new("timeout");
     command.args(["120", "chromium", "--headless", "--dump-dom", scheme]);
-    // As root in a virtual machine or a container, the browser has no sandbox, no graphics and
-    // little /dev/shm, so it must not use them.
+    // As root in a virtual machine or a container, the browser has no sandbox, no GPU and a small
+    // /dev/shm, so do without them.
     command.args(["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]);
     command
         .arg("--virtual-time-budget=20000")
@@ -87,7 +88,7 @@ fn shown(page: &Path, profile: &Path, scheme: &str) -> Option<String> {
     let required = std::env::var_os("INTERLEAF_BROWSER").is_some_and(|it| it == "required");
     let why = String::from_utf8_lossy(&output.stderr);
     assert!(!required, "chromium: {}: {why}", output.status);
-    // Write to stderr directly, so that the text is shown even if the test passes.
+    // Write to stderr directly: the test harness hides other output of a test that passes.
     let text = format!("not tested: pages in chromium: {}\n", output.status);
     io::stderr().write_all(text.as_bytes()).unwrap();
     None
@@ -120,7 +121,7 @@ fn pages_fit_and_are_legible_at_each_size_and_on_paper() {
     }
 }
 
-/// Returns an HTML page with a frame for each combination of a page in `pages` and a medium.
+/// Returns an HTML page with one frame for each combination of a page and a medium.
 fn frames(pages: &[(String, String)]) -> String {
     let mut frames = include_str!("frames.html").to_string();
     for (name, _) in pages {
@@ -137,7 +138,7 @@ fn frames(pages: &[(String, String)]) -> String {
     frames
 }
 
-/// Parses the results of `check.js` in `shown`, the content of a page that [`frames`] made.
+/// Parses the results of `check.js` in `shown`, the content of a page that [`frames`] has made.
 fn results(shown: &str) -> Vec<Checked> {
     let (_, rest) = shown.split_once("<pre id=\"results\">").unwrap();
     let text = rest.split("</pre>").next().unwrap();
@@ -145,7 +146,7 @@ fn results(shown: &str) -> Vec<Checked> {
     serde_json::from_str(&text).unwrap()
 }
 
-/// `check.js` finds each fault of a page that has one fault of each kind.
+/// `check.js` must find all faults of a page that has one fault of each kind.
 #[test]
 fn faults_of_a_page_are_found() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,8 +1,8 @@
-//! Creates the executable files that tests use.
+//! Writes the executable files that tests run.
 //!
 //! The kernel does not execute a file that a process has open for writing (`ETXTBSY`). If the test
-//! process wrote the file, a child that another test forks at this time would hold the descriptor
-//! until its `execve(2)`. Therefore `sh` and `cp` write the files.
+//! process wrote the file itself, a child that another test forks at this moment would hold the
+//! descriptor until its `execve(2)`. So `sh` and `cp` write the files.
 
 #![allow(
     clippy::unwrap_used,
@@ -17,7 +17,7 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// Creates the executable file `path` with `content`, in place of an earlier file.
+/// Writes the executable file `path` with `content`. Replaces a file of this name.
 pub fn write(path: &Path, content: impl AsRef<[u8]>) {
     let mut shell = Command::new("sh");
     shell.args(["-c", "rm -f \"$0\" && cat > \"$0\" && chmod 755 \"$0\""]).arg(path);
@@ -26,7 +26,7 @@ pub fn write(path: &Path, content: impl AsRef<[u8]>) {
     assert!(shell.wait().unwrap().success(), "{} is not made", path.display());
 }
 
-/// Copies an executable file with its permissions.
+/// Copies an executable file together with its permissions.
 pub fn copy(from: &Path, to: &Path) {
     let copied = Command::new("cp").arg("--preserve=mode").arg(from).arg(to).status().unwrap();
     assert!(copied.success(), "{} is not copied", from.display());

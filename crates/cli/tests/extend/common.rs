@@ -17,15 +17,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The budget of the tests, and a footprint of three times the budget, MiB.
+/// `DRAM` is the budget of the tests. `MIB` is a footprint of three times the budget, MiB.
 pub const DRAM: &str = "16MiB";
 pub const MIB: &str = "48";
 
-/// Time limit for a condition that a test waits for.
+/// Maximum time that a test waits for a condition.
 pub const LONG: Duration = Duration::from_secs(60);
 
-/// The temporary folder of one test, with the folders `store` for its stores and `run` for its
-/// sessions. Other files of the test are in the temporary folder itself.
+/// The temporary folder of one test. It has the folders `store` for stores and `run` for sessions,
+/// and other files of the test.
 pub struct TestFolders {
     folder: tempfile::TempDir,
 }
@@ -43,7 +43,7 @@ impl TestFolders {
     }
 
     /// Returns the command `interleaf extend` with `options`. Its sessions are in this test's
-    /// folder.
+    /// folder `run`.
     pub fn interleaf(&self, options: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_interleaf"));
         command.arg("extend").args(options).env("XDG_RUNTIME_DIR", self.at("run"));
@@ -52,8 +52,8 @@ impl TestFolders {
         command
     }
 
-    /// Returns `interleaf extend` with a budget, a store, a file for statistics, `options` and the
-    /// command `words`.
+    /// Returns the command `interleaf extend` that runs `words` with a budget, a store, a file for
+    /// statistics, and `options`.
     pub fn extended(&self, options: &[&str], words: &[&str]) -> Command {
         let mut command = self.interleaf(&["--dram", DRAM, "--min-alloc", "1MiB"]);
         command.arg("--store").arg(self.at("store"));
@@ -66,8 +66,8 @@ impl TestFolders {
         serde_json::from_str(&fs::read_to_string(self.at("stats.json")).unwrap()).unwrap()
     }
 
-    /// Returns the processes of the only session, from the first line that `--monitor --json`
-    /// prints.
+    /// Returns the processes of the only running session, as the first line of `--monitor --json`
+    /// lists them.
     pub fn watched(&self) -> Vec<Value> {
         let mut watch = self.interleaf(&["--monitor", "--json"]);
         let mut watch = watch.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
@@ -79,14 +79,15 @@ impl TestFolders {
         seen["processes"].as_array().unwrap().clone()
     }
 
-    /// Counts the files that are left in the folders of the sessions and of the stores.
+    /// Counts the files that are left in the folders for sessions and stores.
     pub fn left(&self) -> usize {
         let count = |name: &str| fs::read_dir(self.at(name)).map_or(0, Iterator::count);
         count("run/interleaf-extend") + count("store")
     }
 }
 
-/// Returns the path of the preload library, which cargo builds in the folder of the tests.
+/// Returns the path of the preload library. Cargo builds it in the folder of the test executables
+/// or in the folder above.
 pub fn library() -> PathBuf {
     let test = env::current_exe().unwrap();
     let mut folders = test.ancestors().skip(1).take(2);
@@ -95,7 +96,7 @@ pub fn library() -> PathBuf {
     found.expect("the library beside the tests")
 }
 
-/// Returns the path of the preload library as an environment assignment.
+/// Returns the assignment that names the preload library in the environment.
 pub fn preload() -> OsString {
     let mut word = OsString::from("INTERLEAF_PRELOAD=");
     word.push(library());
@@ -105,8 +106,8 @@ pub fn preload() -> OsString {
 pub fn compiled(name: &str, source: &str, options: &[&str]) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/extend").join(source);
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    // Two tests may compile the same program at the same time. Therefore the compiler writes a
-    // temporary file, which is then renamed to the name of the program.
+    // Two tests may compile the same program at the same time. So the compiler writes a temporary
+    // file, which then gets the name of the program.
     let new = program.with_extension(format!("{:?}", thread::current().id()));
     let mut compiler = Command::new("cc");
     compiler.args(["-O1", "-Wall", "-o"]).arg(&new).arg(source).args(options);
@@ -133,12 +134,12 @@ pub fn refused(output: &Output, problem: &str, hint: &str) {
 }
 
 /// Starts a command that prints "there" when it is ready, and waits for this line. The command's
-/// stdin is a pipe, which `Child::wait` closes unless the test has taken it.
+/// stdin is a pipe. `Child::wait` closes it, unless the test has taken it.
 pub fn started(command: &mut Command) -> (Child, BufReader<std::process::ChildStdout>) {
     try_started(command).expect("memory for the command")
 }
 
-/// Like [`started`]; `None` if the OOM killer ends the command before it prints the line.
+/// Like [`started`], but returns `None` if the OOM killer ends the command before it is ready.
 pub fn try_started(command: &mut Command) -> Option<(Child, BufReader<std::process::ChildStdout>)> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -153,15 +154,15 @@ pub fn try_started(command: &mut Command) -> Option<(Child, BufReader<std::proce
     None
 }
 
-/// True if `interleaf extend` says on stderr that the OOM killer has ended its command.
+/// True if `said`, the stderr of `interleaf extend`, says that the OOM killer ended the command.
 pub fn is_oom_killed(said: &str) -> bool {
     said.contains("the kernel has killed a process")
 }
 
-/// Sends SIGTERM to `interleaf extend`, which also ends its command, and checks the exit status.
+/// Sends SIGTERM to `interleaf extend`, and checks its exit status. Its command ends too.
 pub fn ends(child: &mut Child) {
-    // Keep the stdin open, which `wait` would close. A command that waits for the end of its stdin
-    // would then end by itself, and not by the signal.
+    // Keep stdin open, which `wait` would close. Otherwise a command that waits for the end of its
+    // stdin would end by itself, and not by the signal.
     let _stdin = child.stdin.take();
     let pid = child.id().to_string();
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
@@ -177,8 +178,8 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 impl TestFolders {
-    /// Runs `interleaf extend` with a budget, a store and the command `words` to its end. Unlike
-    /// [`Self::extended`], it requests no statistics.
+    /// Runs `interleaf extend` with a budget, a store, `options` and the command `words`, and waits
+    /// for its end. Unlike [`Self::extended`], it requests no statistics.
     pub fn extended_dry(&self, options: &[&str], words: &[&str]) -> Output {
         let mut command = self.interleaf(&["--dram", DRAM, "--store"]);
         command.arg(self.at("store")).args(options);

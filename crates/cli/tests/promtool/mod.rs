@@ -1,6 +1,6 @@
-//! `promtool` of Prometheus, which checks the served metrics and the alerts. If `promtool` is not
-//! installed (Debian: `prometheus`), the checks are skipped with a note, or fail under
-//! `INTERLEAF_PROMTOOL=required`.
+//! Runs `promtool` of Prometheus, which checks the served metrics and the alerts. If `promtool` is
+//! not installed (Debian: `prometheus`), a check is skipped with a note, or fails if
+//! `INTERLEAF_PROMTOOL` is `required`.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -10,7 +10,8 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-/// Runs `promtool` with `args` and the input `stdin`; `None` if `promtool` is not installed.
+/// Runs `promtool` with `args` and the input `stdin`. Returns `None` if `promtool` is not
+/// installed.
 pub(crate) fn run(args: &[&str], stdin: &str) -> Option<Output> {
     let mut command = Command::new("promtool");
     command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -28,7 +29,7 @@ pub(crate) fn run(args: &[&str], stdin: &str) -> Option<Output> {
     Some(child.wait_with_output().unwrap())
 }
 
-/// Runs `promtool` and asserts that it reports no problem.
+/// Runs `promtool`, and asserts that it finds no problem.
 pub(crate) fn finds_nothing_wrong(args: &[&str], stdin: &str) {
     let Some(output) = run(args, stdin) else { return };
     let printed = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);

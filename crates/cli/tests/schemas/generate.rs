@@ -1,6 +1,6 @@
-//! Generates JSON Schemas from the source of the structs that serde reads and writes: from their
-//! fields, types, documentation and serde attributes. The version is draft 7, because editors of
-//! TOML support it.
+//! Generates JSON Schemas from the source code of the structs that serde reads and writes: from
+//! their fields, types, doc comments and serde attributes. The schemas are of draft 7, the version
+//! that TOML editors support.
 
 use interleaf_model::{policy::PolicyKind, provenance::Provenance, tier::TierKind};
 use serde_json::{Map, Value, json};
@@ -15,7 +15,7 @@ use syn::{
     Meta, PathArguments, Token, Type, punctuated::Punctuated,
 };
 
-/// The use of the text that a schema describes: `interleaf` reads the text, or writes it.
+/// The use that `interleaf` makes of the text that a schema describes: it reads or writes it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
     Read,
@@ -27,17 +27,17 @@ pub(crate) struct Source {
     items: BTreeMap<String, Item>,
 }
 
-/// A schema that is being generated.
+/// A schema that is being generated, with the definitions found so far.
 struct Generator<'a> {
     source: &'a Source,
     direction: Direction,
-    /// True if a file may have the key `inherits`, and so take keys from another file.
+    /// True if a file may have the key `inherits`. It then takes missing keys from another file.
     inherits: bool,
     definitions: RefCell<BTreeMap<String, Value>>,
 }
 
-/// The serde attributes of a struct, a variant or a field, as pairs of (name, value). An attribute
-/// such as `default` has no value.
+/// The serde attributes of a struct, a variant or a field, as pairs of (name, value). Some have no
+/// value, such as `default`.
 struct Attributes(Vec<(String, Option<String>)>);
 
 impl Attributes {
@@ -66,7 +66,7 @@ impl Attributes {
     }
 }
 
-/// Returns the text of an expression that is a string literal.
+/// Returns the text of a string literal.
 fn text(value: &Expr) -> String {
     match value {
         Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => text.value(),
@@ -74,7 +74,7 @@ fn text(value: &Expr) -> String {
     }
 }
 
-/// Returns the doc comment of an item as a single paragraph; `None` if it has none.
+/// Returns the doc comment of an item as a single paragraph, or `None` if it has none.
 fn description(attributes: &[Attribute]) -> Option<String> {
     let lines = attributes.iter().filter(|it| it.path().is_ident("doc")).map(|attribute| {
         let Meta::NameValue(pair) = &attribute.meta else { panic!("a comment without text") };
@@ -84,8 +84,8 @@ fn description(attributes: &[Attribute]) -> Option<String> {
     (!lines.is_empty()).then(|| lines.join(" ").replace("[`", "`").replace("`]", "`"))
 }
 
-/// Returns the allowed values of the text field `field` of the struct `owner`; `None` if any text
-/// is allowed.
+/// Returns the values that the text field `field` of the struct `owner` may have, or `None` if it
+/// may have any text.
 fn words(owner: &str, field: &str) -> Option<Vec<String>> {
     let all: Vec<&str> = match (owner, field) {
         (_, "provenance") if owner.ends_with("File") => {
@@ -100,7 +100,7 @@ fn words(owner: &str, field: &str) -> Option<Vec<String>> {
 }
 
 impl Source {
-    /// Reads the structs, enums and type aliases of a crate.
+    /// Reads the structs, enums and type aliases of the crate `package`.
     pub(crate) fn read(root: &Path, package: &str) -> Self {
         let mut items = BTreeMap::new();
         let mut folders = vec![root.join("crates").join(package).join("src")];
@@ -126,7 +126,7 @@ impl Source {
         Self { items }
     }
 
-    /// Returns the JSON Schema with the title `schema`, generated from the struct `name`.
+    /// Generates the JSON Schema of the struct `name`. `schema` is its title.
     pub(crate) fn schema(&self, schema: &str, name: &str, direction: Direction) -> Value {
         let Some(Item::Struct(item)) = self.items.get(name) else { panic!("no struct {name}") };
         let inherits = item
@@ -191,9 +191,8 @@ impl Generator<'_> {
         described(value, description(&item.attrs))
     }
 
-    /// Adds the fields of the struct `own`, which serde flattens into another struct, to
-    /// `properties` and `required`. If the flattened struct is optional, none of its fields is
-    /// required.
+    /// Adds the fields of the struct `own` to `properties` and `required`: serde flattens this
+    /// struct into another struct. If `own` is optional, none of its fields is required.
     fn flatten(
         &self,
         own: &Type,
@@ -217,13 +216,14 @@ impl Generator<'_> {
     fn is_required(&self, field: &Field, own: &Attributes) -> bool {
         match self.direction {
             Direction::Read => !own.has("default") && named(&field.ty).0 != "Option",
-            // A field that has a default may be missing from a document of an earlier version, so
-            // the schema does not require the field.
+            // A document of an earlier version may lack a field that has a default, so the schema
+            // does not require it.
             Direction::Written => !own.has("skip_serializing_if") && !own.has("default"),
         }
     }
 
-    /// True if serde converts the type with the attributes `own` from or to a text in the document.
+    /// True if serde converts a type with the attributes `own` to a text in the document, or from
+    /// it.
     fn is_text(&self, own: &Attributes) -> bool {
         let name = if self.direction == Direction::Read { "try_from" } else { "into" };
         own.value(name) == Some("String")
@@ -253,7 +253,7 @@ impl Generator<'_> {
         described(value, description(&item.attrs))
     }
 
-    /// Returns the schema of a type.
+    /// Returns the schema of the type `own`.
     fn of(&self, own: &Type) -> Value {
         match own {
             Type::Array(array) => {
@@ -308,8 +308,8 @@ impl Generator<'_> {
         if self.definitions.borrow().contains_key(name) {
             return;
         }
-        // Insert a placeholder before the fields are visited, because a field may have the same
-        // type (recursion).
+        // Insert a placeholder before the fields are visited: a field may have the same type
+        // (recursion).
         self.definitions.borrow_mut().insert(name.into(), Value::Null);
         let value = match item {
             Item::Struct(item) => self.structure(item),
@@ -320,7 +320,7 @@ impl Generator<'_> {
     }
 }
 
-/// Returns the last name of a type's path, and the generic arguments of this name.
+/// Returns the last name in the path of a type, and its generic arguments.
 fn named(own: &Type) -> (String, Vec<&Type>) {
     let Type::Path(path) = own else { panic!("a type that is not a path") };
     let last = path.path.segments.last().unwrap();
@@ -338,7 +338,7 @@ fn named(own: &Type) -> (String, Vec<&Type>) {
     (last.ident.to_string(), arguments)
 }
 
-/// Returns the schema `value`, extended so that null is valid too.
+/// Extends the schema `value` so that null is valid too.
 fn nullable(value: Value) -> Value {
     match value.get("type") {
         Some(Value::String(own)) if value.get("enum").is_none() => {
@@ -351,8 +351,8 @@ fn nullable(value: Value) -> Value {
     }
 }
 
-/// Returns the schema `value` with a description. In draft 7, keywords beside a reference (`$ref`)
-/// are ignored, so a reference is wrapped in `allOf`.
+/// Adds a description to the schema `value`. Draft 7 ignores keywords beside a reference (`$ref`),
+/// so `allOf` wraps a reference.
 fn described(value: Value, description: Option<String>) -> Value {
     let Some(description) = description else { return value };
     let mut value = if value.get("$ref").is_some() { json!({"allOf": [value]}) } else { value };
@@ -360,7 +360,7 @@ fn described(value: Value, description: Option<String>) -> Value {
     value
 }
 
-/// Returns the name that serde gives to a variant under the `rename_all` style `case`.
+/// Returns the name that serde gives to the variant `name` in the `rename_all` style `case`.
 fn renamed(name: &str, case: Option<&str>) -> String {
     match case {
         None => name.into(),

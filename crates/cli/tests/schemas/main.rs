@@ -1,5 +1,5 @@
-//! The JSON Schemas in `schemas/` equal those that are generated from the source. The files in the
-//! source tree are valid under these schemas.
+//! Tests that the JSON Schemas in `schemas/` are those that are generated from the source code, and
+//! that the files of the source tree are valid under them.
 //!
 //! `INTERLEAF_SCHEMAS=overwrite cargo test -p interleaf --test schemas` rewrites the schemas.
 
@@ -19,8 +19,8 @@ use std::{
 };
 use validate::problems;
 
-/// The schemas of files that `interleaf` reads, each with the crate and the name of the struct that
-/// parses such a file.
+/// The schemas of the files that `interleaf` reads, as triples of (schema, crate, struct that such
+/// a file is parsed to).
 const INPUTS: [(&str, &str, &str); 9] = [
     ("interleaf.configurations/1", "model", "ConfigurationsToml"),
     ("interleaf.demand/1", "model", "DemandFile"),
@@ -33,8 +33,8 @@ const INPUTS: [(&str, &str, &str); 9] = [
     ("interleaf.sweep/1", "job", "SweepFile"),
 ];
 
-/// The schemas of documents that `interleaf` writes, each with the name of its struct in the crate
-/// `record`.
+/// The schemas of the documents that `interleaf` writes, as pairs of (schema, struct in the crate
+/// `record`).
 const DOCUMENTS: [(&str, &str); 22] = [
     ("interleaf.balance/1", "BalancePeriod"),
     ("interleaf.balance.advice/1", "SummaryDocument"),
@@ -60,13 +60,12 @@ const DOCUMENTS: [(&str, &str); 22] = [
     ("interleaf.tune/1", "TuneDocument"),
 ];
 
-/// The struct of an application's profile. Its documents have the same schema name as those of a
-/// machine, `interleaf.measure/1`.
+/// The struct of an application's profile. The documents of a profile and of a measured machine
+/// have the same schema name, `interleaf.measure/1`.
 const APPLICATION: &str = "ProfileDocument";
 
-/// A generated JSON Schema. `value` is the schema itself. `name` is the stem of its file name, and
-/// the NAME of `interleaf show --schema NAME`. `schema` is the text of the field `schema` in
-/// documents.
+/// A generated JSON Schema, `value`. `name` is the stem of its file name, and the NAME in
+/// `interleaf show --schema NAME`. `schema` is the text of the field `schema` in documents.
 struct Named {
     name: String,
     schema: &'static str,
@@ -84,7 +83,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// All schemas, generated from the source.
+/// All schemas, generated from the source code.
 static ALL: LazyLock<Vec<Named>> = LazyLock::new(|| {
     let record = Source::read(&root(), "record");
     let mut sources: BTreeMap<&str, Source> = BTreeMap::new();
@@ -102,7 +101,7 @@ static ALL: LazyLock<Vec<Named>> = LazyLock::new(|| {
     all
 });
 
-/// Returns the schema of a file or document, selected by its field `schema`. A demand may lack this
+/// Returns the schema that the field `schema` of a file or document names. A demand may lack this
 /// field.
 fn of_text(value: &Value) -> Option<&'static Named> {
     let schema = value.get("schema").map_or("interleaf.demand/1", |it| it.as_str().unwrap());
@@ -170,16 +169,16 @@ fn the_documents_of_the_tests_keep_their_schemas() {
     let mut checked = 0;
     for entry in folder.read_dir().unwrap() {
         let path = entry.unwrap().path();
-        // The rows of a sweep are not JSON, and have no schema.
+        // The rows of a sweep are CSV, and have no schema.
         if path.extension().is_some_and(|it| it == "csv") {
             continue;
         }
         let text = fs::read_to_string(&path).unwrap();
-        // A record of the periods of `balance` has one document per line.
+        // A record of `balance` has one document per line.
         for value in serde_json::Deserializer::from_str(&text).into_iter::<Value>() {
             let value = value.unwrap();
-            // A machine and a platform have different documents with the same schema name, so no
-            // JSON Schema is generated for this name.
+            // The documents of a machine and of a platform differ, but have the same schema name.
+            // So no JSON Schema is generated for this name.
             if value["schema"] == "interleaf.show/1" {
                 continue;
             }

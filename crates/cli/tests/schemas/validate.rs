@@ -1,9 +1,8 @@
-//! Validates values by a JSON Schema. Only the keywords that the generated schemas use are
-//! implemented.
+//! Checks values against a JSON Schema. Only the keywords of the generated schemas are implemented.
 
 use serde_json::Value;
 
-/// Returns the problems of a value under a schema, each as `PATH: PROBLEM` with the path of the
+/// Returns the problems of `value` under `schema`, each as `PATH: PROBLEM`, with the path of the
 /// invalid field.
 pub(crate) fn problems(schema: &Value, value: &Value) -> Vec<String> {
     let mut found = vec![];

@@ -1,4 +1,4 @@
-//! A pseudo-terminal for tests, which can also hang up.
+//! A pseudo-terminal for tests. It can hang up.
 
 use rustix::{
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},
@@ -16,7 +16,7 @@ use std::{
 const PATIENCE: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// A pseudo-terminal, and the text that programs have drawn on it.
+/// A pseudo-terminal, and the text that programs have written to it.
 pub(crate) struct Screen {
     terminal: Option<File>,
     keyboard: File,
@@ -37,7 +37,7 @@ impl Screen {
         rustix::io::ioctl_fionbio(&keyboard, true).unwrap();
         let name = ptsname(&keyboard, vec![]).unwrap().into_string().unwrap();
         let mut options = OpenOptions::new();
-        // The terminal must not become the controlling terminal of this process.
+        // Do not make the terminal the controlling terminal of this process.
         options.read(true).write(true).custom_flags(rustix::fs::OFlags::NOCTTY.bits() as i32);
         let terminal = options.open(name).unwrap();
         let size = Winsize { ws_row: 30, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
@@ -54,12 +54,12 @@ impl Screen {
         tcgetattr(self.terminal()).unwrap()
     }
 
-    /// Starts a command on the terminal.
+    /// Starts a command whose stdin, stdout and stderr are the terminal.
     pub(crate) fn start(&self, command: &mut Command) -> Child {
         let end = || Stdio::from(self.terminal().try_clone().unwrap());
         command.stdin(end()).stdout(end()).stderr(end());
         let child = command.spawn().unwrap();
-        // `command` still has copies of the terminal's descriptor. Replacing the copies closes
+        // `command` still holds copies of the terminal's descriptor. Replace them, which closes
         // them.
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         child
@@ -70,7 +70,7 @@ impl Screen {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Waits until `text` is drawn on the terminal.
+    /// Waits until a program has written `text` to the terminal.
     #[allow(dead_code, reason = "not every test waits")]
     pub(crate) fn until(&mut self, text: &str) {
         let begun = Instant::now();
@@ -85,7 +85,7 @@ impl Screen {
         }
     }
 
-    /// Runs a command on the terminal to its end, and returns the text that it draws.
+    /// Runs a command on the terminal until it ends, and returns the text that it has written.
     #[allow(dead_code, reason = "not every test looks at all")]
     pub(crate) fn all_of(mut self, command: &mut Command) -> String {
         let mut child = self.start(command);
@@ -110,7 +110,7 @@ impl Screen {
     }
 }
 
-/// Waits for the end of a process. After a time limit, kills the process and panics.
+/// Waits for the end of a process. After the time limit, kills the process and panics.
 #[allow(dead_code, reason = "not every test waits")]
 pub(crate) fn ended(child: &mut Child) -> ExitStatus {
     let begun = Instant::now();

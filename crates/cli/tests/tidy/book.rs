@@ -1,5 +1,5 @@
-//! The pages of `docs/` as a book of mdBook: `SUMMARY.md` lists each page once, and each link
-//! between pages leads to an existing page and heading.
+//! Rules for the pages of `docs/` as a book of mdBook: `SUMMARY.md` lists each page once, and each
+//! link between pages leads to an existing page and heading.
 
 use crate::{files, prose, read, root, split_code};
 use std::{
@@ -7,7 +7,7 @@ use std::{
     path::Path,
 };
 
-/// Returns the pages that a `SUMMARY.md` lists.
+/// Returns the pages that the text of a `SUMMARY.md` lists.
 fn listed(summary: &str) -> Vec<&str> {
     let lines = summary.lines().map(|line| line.trim_start().trim_start_matches("- "));
     lines
@@ -16,21 +16,21 @@ fn listed(summary: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Returns the anchor of a heading: in lower case, with hyphens for spaces, without other
-/// punctuation.
+/// Returns the anchor of a heading: the heading in lower case, with hyphens in place of spaces, and
+/// without other punctuation.
 fn anchor(heading: &str) -> String {
     let kept = heading.trim().chars().filter(|c| c.is_alphanumeric() || " -_".contains(*c));
     kept.collect::<String>().to_lowercase().replace(' ', "-")
 }
 
-/// Returns the anchors of the headings of a page.
+/// Returns the anchors of all headings of a page.
 fn anchors(text: &str) -> BTreeSet<String> {
     let lines = prose(text).into_iter().filter(|(_, line)| line.starts_with('#'));
     lines.map(|(_, line)| anchor(line.trim_start_matches('#'))).collect()
 }
 
-/// Returns the links of a page to pages in the same folder, as pairs of (page, anchor). An empty
-/// page stands for the page itself.
+/// Returns a page's links to pages in the same folder, as pairs of (page, anchor). The page is
+/// empty in a link within the page.
 fn links(text: &str) -> Vec<(String, String)> {
     let mut found = vec![];
     for (_, line) in prose(text) {

@@ -1,7 +1,7 @@
 //! Tests that the source tree obeys the rules of the project.
 //!
-//! Each rule is a function from a text to its faults. A test of each rule shows that the rule fails
-//! on a wrong text.
+//! A rule is a function that finds the faults in a text. Each rule has a test that shows it a wrong
+//! text.
 
 mod book;
 mod structure;
@@ -15,18 +15,18 @@ const LINE_COLUMNS_MAX: usize = 100;
 const FUNCTION_LINES_MAX: usize = 80;
 const FILE_LINES_MAX: usize = 700;
 
-/// Macros that no source file may use: programs print with the module `output`, and unfinished code
+/// Macros that no source file may use. Programs print with the module `output`, and unfinished code
 /// is not committed.
 const FORBIDDEN_MACROS: [&str; 6] =
     ["dbg", "todo", "unimplemented", "println", "eprintln", "print"];
 
-/// Modules of `std` that a pure library must not use.
+/// Modules of `std` that a pure crate must not use.
 const IMPURE_MODULES: [&str; 7] = ["fs", "io", "net", "env", "time", "process", "thread"];
 
-/// The pure crates, which use no file, clock, environment variable or thread.
+/// The pure crates: they use no file, clock, environment variable or thread.
 const PURE: [&str; 4] = ["card", "model", "prefetch", "sim"];
 
-/// Files and folders that may contain unsafe code. A name without an extension is a folder.
+/// Files and folders that may have unsafe code. A name without an extension is a folder.
 const UNSAFE: [&str; 35] = [
     "benches/faults.rs",
     "crates/capi/src/lib.rs",
@@ -65,15 +65,15 @@ const UNSAFE: [&str; 35] = [
     "crates/workload/src/memory.rs",
 ];
 
-/// Methods of floating-point numbers whose results differ in the last bits between platforms. Pure
-/// crates call `libm` instead. `sqrt` is rounded correctly on every platform, so it is allowed.
+/// Methods of floating-point numbers whose last bits differ between platforms. Pure crates call
+/// `libm` instead. `sqrt` is allowed: every platform rounds it correctly.
 const PLATFORM_MATH: [&str; 24] = [
     "ln", "ln_1p", "log", "log2", "log10", "exp", "exp2", "exp_m1", "powf", "powi", "cbrt",
     "hypot", "sin", "cos", "tan", "sin_cos", "asin", "acos", "atan", "atan2", "sinh", "cosh",
     "tanh", "asinh",
 ];
 
-/// A place where a text breaks a rule: its 1-based line, and the problem with its remedy.
+/// A place where a text breaks a rule: the line, counted from 1, and the problem with its remedy.
 #[derive(Debug, PartialEq)]
 struct Fault {
     line: usize,
@@ -90,8 +90,8 @@ fn is_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Replaces comments, strings and character literals by blanks. The positions of all other
-/// characters stay.
+/// Replaces comments, strings and character literals by blanks. All other characters keep their
+/// positions.
 fn code_only(text: &str) -> String {
     let chars: Vec<char> = text.chars().collect();
     let mut code = String::with_capacity(text.len());
@@ -110,8 +110,8 @@ fn code_only(text: &str) -> String {
     code
 }
 
-/// Returns the length of the comment, string or character literal at `at`, or 0 if none begins
-/// there.
+/// Returns the length of the comment, string or character literal that begins at `at`, or 0 if none
+/// does.
 fn blank_length(chars: &[char], at: usize) -> usize {
     let next = |ahead: usize| chars.get(at + ahead).copied().unwrap_or('\0');
     match (chars[at], next(1)) {
@@ -162,7 +162,7 @@ fn raw_string_length(chars: &[char]) -> usize {
     ends.map_or(chars.len(), |at| body + at + end.len())
 }
 
-/// Returns the 1-based number of the line at the byte offset `at`.
+/// Returns the line, counted from 1, of the byte offset `at`.
 fn line_of(text: &str, at: usize) -> usize {
     text[..at].matches('\n').count() + 1
 }
@@ -174,7 +174,7 @@ fn words<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
     })
 }
 
-/// Returns the offset after the brace that closes the brace at `open`.
+/// Returns the offset after the brace that closes the brace at the offset `open`.
 fn closing(code: &str, open: usize) -> usize {
     let mut depth = 0_usize;
     for (at, c) in code[open..].char_indices() {
@@ -190,7 +190,7 @@ fn closing(code: &str, open: usize) -> usize {
     code.len()
 }
 
-/// Replaces each item that follows `#[cfg(test)]` by blanks.
+/// Replaces each item that is marked `#[cfg(test)]` by blanks.
 fn without_tests(code: &str) -> String {
     let mut code = code.to_string();
     let mark = "#[cfg(test)]";
@@ -224,7 +224,7 @@ fn long_functions(text: &str) -> Vec<Fault> {
     let code = code_only(text);
     let mut faults = vec![];
     for at in words(&code, "fn") {
-        // Skip a type such as `fn(u32)`, which has neither a name nor a body.
+        // Skip a type such as `fn(u32)`: it has neither a name nor a body.
         let name: String =
             code[at + 2..].trim_start().chars().take_while(|c| is_word(*c)).collect();
         let Some(body) = code[at..].find(['{', ';']).map(|body| at + body) else { continue };
@@ -252,8 +252,8 @@ fn forbidden_macros(text: &str) -> Vec<Fault> {
     FORBIDDEN_MACROS.iter().flat_map(find).collect()
 }
 
-/// Returns pairs of (offset, module) for the modules of `std` that `code` names in paths or in the
-/// lists of a `use`.
+/// Returns the modules of `std` that `code` names in paths or in the lists of a `use`, as pairs of
+/// (offset, module).
 fn std_modules(code: &str) -> Vec<(usize, String)> {
     let mut modules = vec![];
     for at in words(code, "std") {
@@ -319,7 +319,7 @@ fn unsafe_code(text: &str) -> Vec<Fault> {
     words(&code, "unsafe").map(|at| fault(line_of(&code, at), &problem)).collect()
 }
 
-/// True if `parent`, the text of the parent module, declares `mod name;` with any visibility.
+/// True if `parent`, the text of a module, declares its child module `name` with any visibility.
 fn declares(parent: &str, name: &str) -> bool {
     let code = code_only(parent);
     words(&code, "mod").any(|at| {
@@ -330,7 +330,7 @@ fn declares(parent: &str, name: &str) -> bool {
 
 // --- The rules for other files ------------------------------------------------------------------
 
-/// Returns the lines of a Markdown text outside of code blocks, each with its line number.
+/// Returns the lines of a Markdown text that are outside of code blocks, each with its number.
 fn prose(text: &str) -> Vec<(usize, &str)> {
     let mut fenced = false;
     let mut lines = vec![];
@@ -344,14 +344,14 @@ fn prose(text: &str) -> Vec<(usize, &str)> {
     lines
 }
 
-/// Splits a line into the text outside of backticks, and the code in backticks.
+/// Splits a line into its text outside of backticks, and the pieces of code in backticks.
 fn split_code(line: &str) -> (String, Vec<&str>) {
     let parts: Vec<&str> = line.split('`').collect();
     let text = parts.iter().step_by(2).copied().collect::<Vec<_>>().join(" ");
     (text, parts.into_iter().skip(1).step_by(2).collect())
 }
 
-/// Returns the targets of relative links, each with its line number.
+/// Returns the targets of the relative links in a Markdown text, each with its line number.
 fn relative_links(text: &str) -> Vec<(usize, String)> {
     let mut links = vec![];
     for (at, line) in prose(text) {
@@ -376,7 +376,7 @@ fn dead_links(text: &str, exists: &dyn Fn(&str) -> bool) -> Vec<Fault> {
 }
 
 /// Returns the paths of the source tree that a text names in backticks, each with its line number.
-/// Of a path with a wildcard, only the folder before the first wildcard is returned.
+/// If a path has a wildcard, returns only the folder before the first wildcard.
 fn named_paths(text: &str) -> Vec<(usize, String)> {
     let roots =
         ["crates/", "platforms/", "workloads/", "reproduce/", "docs/", "benches/", "tests/"];
@@ -410,8 +410,8 @@ fn read(path: &Path) -> String {
     fs::read_to_string(path).unwrap_or_else(|why| panic!("{}: {why}", path.display()))
 }
 
-/// Returns the files below `folder` that have the given extension, sorted; none if the folder is
-/// missing.
+/// Returns the files below `folder` that have the given extension, sorted. Returns none if the
+/// folder does not exist.
 fn files(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(folder) else { return vec![] };
     let mut found = vec![];
@@ -456,8 +456,8 @@ fn markdown_files() -> Vec<PathBuf> {
     found
 }
 
-/// Applies a rule to each of `files`. If there are faults, fails with a list of all of them, one
-/// per line, as `file:line: what`.
+/// Applies a rule to each of `files`. If there are faults, fails with a list of them all, one per
+/// line, as `file:line: problem`.
 fn hold(files: &[PathBuf], rule: &dyn Fn(&Path, &str) -> Vec<Fault>) {
     let root = root();
     let mut faults = vec![];
@@ -554,9 +554,9 @@ fn each_platform_has_its_curves() {
     });
 }
 
-/// Returns the top-level folder of the source tree that contains an included file. `literal` is the
-/// path in an `include_str!` or `include_dir!` of the file `source`. Returns `None` for files below
-/// `crates/`, and for files that do not exist.
+/// Returns the top-level folder of the source tree that has an included file. `literal` is the path
+/// in an `include_str!` or `include_dir!` of the file `source`. Returns `None` for a file below
+/// `crates/`, and for a file that does not exist.
 fn contained(source: &Path, literal: &str) -> Option<String> {
     let path = match literal.strip_prefix("$CARGO_MANIFEST_DIR/") {
         Some(of_crate) => {

@@ -1,9 +1,10 @@
 //! Rules for the structure of the crates: imports between modules, names of types, and sizes.
 //!
-//! The files of a crate are the nodes of a graph. The paths in a file that begin with `crate`,
-//! `super` or `self` are its edges to other files. An edge from a module to one of its ancestors
-//! does not count, because a parent declares its children, re-exports them, and has the types that
-//! the children share. In any other cycle, no file can be read, tested or moved without the others.
+//! The files of a crate are the nodes of a graph. Its edges are the paths in a file that begin with
+//! `crate`, `super` or `self` and name another file. An edge to an ancestor does not count: a
+//! parent declares its children, re-exports them, and has the types that they share. The rule
+//! forbids all other cycles, because no file of a cycle can be read, tested or moved without the
+//! others.
 
 use crate::{files, read, root};
 use std::{
@@ -15,14 +16,14 @@ use syn::{
     visit::{self, Visit},
 };
 
-/// Limit of the lines in the `src` of a crate, including its tests.
+/// Maximum number of lines in the `src` of a crate, tests included.
 const CRATE_LINES_MAX: usize = 16_000;
 
-/// Crates with a limit other than [`CRATE_LINES_MAX`]. The limit of `cli` is lower, because `cli`
-/// should have only arguments, options, calls and rendering.
+/// The crates whose limit is not [`CRATE_LINES_MAX`]. The limit of `cli` is lower: `cli` should
+/// have only arguments, options, calls and rendering.
 const OWN_LINES_MAX: [(&str, usize); 1] = [("cli", 10_000)];
 
-/// Pairs of (crate, crates of the workspace that this crate may depend on, except in tests).
+/// Pairs of (crate, the crates of the workspace that it may depend on, except in tests).
 const LAYERS: [(&str, &str); 34] = [
     ("extend_forecast", ""),
     ("model", ""),
@@ -71,8 +72,8 @@ const LAYERS: [(&str, &str); 34] = [
     ("qemu_clock", ""),
 ];
 
-/// Limit of the number of fields of a struct. A struct with more fields needs a comment with the
-/// word "fields" that explains why.
+/// Maximum number of fields of a struct. A struct with more fields needs a comment with the word
+/// "fields" that gives the reason.
 const FIELDS_MAX: usize = 20;
 
 /// The path of a module from the root of its crate, such as `["cache", "evict"]`.
@@ -115,8 +116,8 @@ impl Crate {
         crates
     }
 
-    /// Returns the modules of this crate that `module` imports or names, except itself and its
-    /// ancestors.
+    /// Returns the modules of this crate that `module` imports or names. Leaves out `module` and
+    /// its ancestors.
     fn imports(&self, module: &Module) -> BTreeSet<&Module> {
         let mut paths = Paths { here: module.clone(), found: BTreeSet::new() };
         paths.visit_file(&self.modules[module]);
@@ -127,7 +128,8 @@ impl Crate {
         found.filter(|other| !module.starts_with(other)).collect()
     }
 
-    /// Returns the cycles of imports. A cycle is a list of modules that reach each other.
+    /// Returns the cycles of imports. A cycle is a list of modules each of which reaches all
+    /// others.
     fn circles(&self) -> Vec<Vec<String>> {
         let imports: BTreeMap<&Module, BTreeSet<&Module>> =
             self.modules.keys().map(|module| (module, self.imports(module))).collect();
@@ -153,7 +155,7 @@ impl Crate {
         circles.iter().map(|circle| circle.iter().map(name).collect()).collect()
     }
 
-    /// Returns the types of the crate that are declared outside of tests, each with its module.
+    /// Returns the types that the crate declares outside of tests, each with its module.
     fn types(&self) -> Vec<Declared> {
         let mut all = vec![];
         for (module, file) in &self.modules {
@@ -166,7 +168,7 @@ impl Crate {
     }
 }
 
-/// A declared type: its name, its module, the number of its named fields, and whether it may have
+/// A type: its name, its module, the number of its named fields, and whether it has a reason for
 /// more than [`FIELDS_MAX`] fields.
 struct Declared {
     name: String,
@@ -175,8 +177,7 @@ struct Declared {
     is_explained: bool,
 }
 
-/// Collects the modules of the crate that are named by paths in one file, that of the module
-/// `here`.
+/// Collects the modules of the crate that paths in one file name. The file is the module `here`.
 struct Paths {
     here: Module,
     found: BTreeSet<Module>,
@@ -188,8 +189,8 @@ impl Paths {
             Some("crate") => vec![],
             Some("self") => self.here.clone(),
             Some("super") => self.here.split_last().map_or(vec![], |(_, rest)| rest.to_vec()),
-            // The first name of the path may be a child module, or another name in scope. Prefixes
-            // that are not modules are dropped later.
+            // The first name of the path is a child module, or another name in scope. Prefixes that
+            // are not modules are dropped later.
             Some(_) => {
                 let mut child = self.here.clone();
                 child.push(path[0].clone());
@@ -219,7 +220,7 @@ impl Paths {
     }
 }
 
-/// True if the item with these attributes is compiled only for tests (`#[cfg(test)]`).
+/// True if an item with these attributes is compiled only for tests (`#[cfg(test)]`).
 fn is_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|it| {
         it.path().is_ident("cfg")

@@ -1,4 +1,4 @@
-//! Figures of the periods of a policy on a machine: shares, bandwidth and migration over time.
+//! Figures of a policy's periods on a machine: shares, bandwidth and migrated bytes over time.
 
 use super::BalancePeriod;
 use crate::{
@@ -7,15 +7,15 @@ use crate::{
     simulate_machine::share_axis_from,
 };
 
-/// Returns the figures of `periods`, which are in order of time: shares and bandwidth of each
-/// domain, and the migrated bytes.
+/// Returns the figures of `periods`, which are in order of time: for each domain the shares and the
+/// bandwidth, and for the machine the migrated bytes.
 pub fn figures(periods: &[BalancePeriod]) -> Vec<Figure> {
     let domains = distinct(periods.iter().map(|period| period.domain.as_str()));
     let of_domain = |(at, name): (usize, &&str)| {
         let own: Vec<&BalancePeriod> =
             periods.iter().filter(|period| period.domain == **name).collect();
-        // The name of a domain may have any character, but the ID of a figure is part of a file
-        // name. IDs therefore have the position of the domain, counted from 1.
+        // The ID of a figure is part of a file name, and the name of a domain may have any
+        // character. So the IDs have the position of the domain, counted from 1, and not its name.
         let (suffix, of) = match domains.len() {
             1 => (String::new(), String::new()),
             _ => (format!("-{}", at + 1), format!(" of {name}")),
@@ -32,8 +32,8 @@ fn over_time(id: String, title: &str, y_label: &str) -> Figure {
     Figure::new(&id, title, "time, s", y_label)
 }
 
-/// A figure of the target weight and of the reached share of each node over time; `None` without
-/// periods. Of two nodes only the first is drawn, because all other pages are on the second.
+/// Returns a figure of the target and the reached share of each node over time; `None` without
+/// periods. Of two nodes, only the first is drawn: all other pages are on the second.
 fn shares(periods: &[&BalancePeriod], suffix: &str, of: &str) -> Option<Figure> {
     let nodes = &periods.first()?.nodes;
     let shown = if nodes.len() == 2 { 1 } else { nodes.len() };
@@ -87,9 +87,9 @@ fn bandwidth(periods: &[&BalancePeriod], suffix: &str, of: &str) -> Option<Figur
     })
 }
 
-/// A figure of the bytes migrated since the start; `None` if no bytes were migrated. Only the
-/// periods of `domain` are summed: each period has the migrated bytes of the whole machine, so a
-/// sum over the periods of all domains would count them several times.
+/// Returns a figure of the bytes migrated since the start; `None` if none were migrated. Each
+/// period has the migrated bytes of the whole machine, so only the periods of `domain` are summed:
+/// those of several domains would count the same bytes again.
 fn migration(periods: &[BalancePeriod], domain: &str) -> Option<Figure> {
     let mut sum = 0.0;
     let moved = periods.iter().filter(|period| period.domain == domain).map(|period| {

@@ -1,4 +1,4 @@
-//! Figures of a comparison of kinds of memory: efficiency against the ratio of footprint to budget.
+//! Figures of the efficiency with each kind of memory, against the ratio of footprint to budget.
 
 use super::{BenchCompareDocument, BenchRow};
 use crate::{
@@ -6,24 +6,23 @@ use crate::{
     figure::{Figure, Scale, Series, SeriesKind},
 };
 
-/// The prefix of the names of patterns with a known arithmetic intensity. In `polynomial-N`, N is
-/// the number of operations per byte.
+/// The prefix of the patterns `polynomial-N`. N is their arithmetic intensity, operations per byte.
 const INTENSITY: &str = "polynomial-";
 
 impl BenchCompareDocument {
-    /// Figures of the efficiency: against the ratio of footprint to budget for each pattern, and
-    /// against the arithmetic intensity for the patterns `polynomial-N`.
+    /// Returns figures of the efficiency: for each pattern against the ratio of footprint to
+    /// budget, and for the patterns `polynomial-N` against N, the arithmetic intensity.
     pub fn figures(&self) -> Vec<Figure> {
         let by_pattern = self.patterns().into_iter().map(|pattern| self.pattern_figure(pattern));
         by_pattern.chain(self.intensity_figure()).collect()
     }
 
-    /// The patterns, in the order of their first rows.
+    /// Returns the patterns, in the order of their first rows.
     pub fn patterns(&self) -> Vec<&str> {
         distinct(self.rows.iter().map(|row| row.pattern.as_str()))
     }
 
-    /// The kinds of memory (ways) except `dram`, with which the others are compared.
+    /// Returns the kinds of memory (ways), except `dram`, which is the reference of the efficiency.
     fn ways(&self) -> Vec<&str> {
         distinct(self.rows.iter().map(|row| row.way.as_str()).filter(|way| *way != "dram"))
     }
@@ -55,8 +54,8 @@ impl BenchCompareDocument {
         }
     }
 
-    /// A figure of the efficiency of the patterns `polynomial-N` against N, at the largest ratio of
-    /// footprint to budget; `None` with fewer than two points.
+    /// Returns a figure of the efficiency of the patterns `polynomial-N` against N, at the largest
+    /// ratio of footprint to budget. Returns `None` with fewer than two points.
     fn intensity_figure(&self) -> Option<Figure> {
         let intensity = |row: &BenchRow| row.pattern.strip_prefix(INTENSITY)?.parse().ok();
         let rows: Vec<(f64, &BenchRow)> =

@@ -1,19 +1,18 @@
-//! Figures of simulated cards: IOPS and latency against queue depth, and the distribution of
-//! latencies.
+//! Figures of simulated cards: IOPS and latency against queue depth, and distributions of the
+//! latency.
 
 use super::{CardDocument, CardPoint, STORAGE};
 use crate::figure::{Figure, Scale, Series, SeriesKind};
 
 impl CardDocument {
-    /// The figures of each load. Each figure has a line for each card. If a card has points with
-    /// several queue depths, two figures show IOPS and mean latency against depth. Another figure
-    /// shows the distribution of the completion latency at the largest depth.
+    /// Returns the figures of each load, which have a line for each card. If a card has points at
+    /// several queue depths, two figures show the IOPS and the mean latency against the depth. One
+    /// figure shows the distribution of the completion latency at the largest depth.
     pub fn figures(&self) -> Vec<Figure> {
         let loads = self.loads();
         let mut figures = vec![];
         for (number, load) in loads.iter().enumerate() {
-            // If there are several loads, the number of the load makes the IDs of its figures
-            // unique.
+            // With several loads, the number of the load makes the figures' IDs unique.
             let suffix = if loads.len() > 1 { format!("-{}", number + 1) } else { String::new() };
             let title = load.title();
             if self.cards.iter().any(|card| self.of(load, &card.name).count() > 1) {
@@ -25,7 +24,7 @@ impl CardDocument {
         figures
     }
 
-    /// The points of the card named `card` that have the same load as the point `load`.
+    /// Returns the points of the card named `card` that have the same load as the point `load`.
     fn of<'a>(&'a self, load: &'a CardPoint, card: &'a str) -> impl Iterator<Item = &'a CardPoint> {
         self.points.iter().filter(move |point| point.card == card && point.load() == load.load())
     }
@@ -49,8 +48,8 @@ impl CardDocument {
         }
     }
 
-    /// A figure of the fraction of I/Os that take at least a given latency. Each card has a line,
-    /// for its I/Os at the largest queue depth.
+    /// Returns a figure of the fraction of I/Os that take at least a given latency. Each card has a
+    /// line: its I/Os at the largest queue depth.
     fn distribution(&self, load: &CardPoint, title: &str, suffix: &str) -> Figure {
         let series = self.cards.iter().enumerate().filter_map(|(group, card)| {
             let point = self.of(load, &card.name).max_by_key(|point| point.iodepth)?;
@@ -74,8 +73,8 @@ impl CardDocument {
     }
 }
 
-/// A quantity that is drawn against queue depth: the texts of its figure, and the function that
-/// returns its value at a point.
+/// A quantity that a figure shows against queue depth: the figure's texts, and the function that
+/// returns the quantity of a point.
 struct Quantity {
     id: String,
     title: String,
@@ -109,7 +108,7 @@ impl Quantity {
 }
 
 impl CardPoint {
-    /// Describes the load of the point in words: "randwrite, 4 KiB, 2 jobs".
+    /// Describes the load of the point: "randwrite, 4 KiB, 2 jobs".
     pub fn title(&self) -> String {
         let mut title = match self.job.as_str() {
             "" => self.rw.clone(),

@@ -7,7 +7,7 @@ use crate::{
 use interleaf_card::load::Latencies;
 use serde::{Deserialize, Serialize};
 
-/// Latencies in us: minimum, mean, standard deviation, percentiles and maximum.
+/// Latency, us: minimum, mean, standard deviation, percentiles and maximum.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct IoLatencyDocument {
     pub min: f64,
@@ -27,7 +27,7 @@ pub struct IoLatencyDocument {
     pub max: f64,
 }
 
-/// The percentiles of a [`IoLatencyDocument`], as pairs of (name, fraction of the I/Os).
+/// The percentiles of a [`IoLatencyDocument`], as pairs of (fio's name, fraction of the I/Os).
 pub const PERCENTILES: [(&str, f64); 11] = [
     ("1.00", 0.01),
     ("5.00", 0.05),
@@ -70,7 +70,8 @@ impl IoLatencyDocument {
         }
     }
 
-    /// The percentiles of this document with their names, such as `99.90` (see [`PERCENTILES`]).
+    /// Returns the percentiles of this document as pairs of (name, latency). [`PERCENTILES`] has
+    /// the names, such as `99.90`.
     pub fn percentiles(&self) -> impl Iterator<Item = (&'static str, f64)> {
         PERCENTILES.iter().map(|(name, _)| *name).zip(self.values())
     }
@@ -91,9 +92,9 @@ impl IoLatencyDocument {
         ]
     }
 
-    /// Returns pairs of (latency, fraction of the I/Os that take at least this long), from the
-    /// smallest latency to the largest. `ios` is the number of I/Os. A percentile is left out if at
-    /// most one I/O takes longer.
+    /// Returns pairs of (latency, fraction of the I/Os that take at least this long), by rising
+    /// latency. `ios` is the number of I/Os. Leaves out a percentile if at most one I/O takes
+    /// longer.
     pub fn slower_than(&self, ios: u64) -> Vec<(f64, f64)> {
         let least = 1.0 / ios.max(1) as f64;
         let parts = PERCENTILES.iter().map(|(_, fraction)| 1.0 - fraction);
@@ -102,10 +103,10 @@ impl IoLatencyDocument {
     }
 
     /// Checks that the percentiles rise from the minimum to the maximum. `field` is the path of
-    /// this latency in the document.
+    /// this object in the document.
     ///
     /// # Errors
-    /// The first percentile that is below the one before it.
+    /// The first percentile that is below the one before it, or is not a number.
     pub(super) fn check(&self, field: &str) -> Checked {
         let mut low = self.min;
         for (name, value) in self.percentiles().chain([("max", self.max)]) {
@@ -119,8 +120,8 @@ impl IoLatencyDocument {
     }
 }
 
-/// Returns the key of a percentile in a document: `p99_9` for the name `99.90`. The key of `max` is
-/// `max`.
+/// Returns the key of a percentile in a document, such as `p99_9` for the name `99.90`. The key of
+/// the name `max` is `max`.
 fn key(name: &str) -> String {
     match name.split_once('.') {
         None => name.into(),
@@ -131,16 +132,16 @@ fn key(name: &str) -> String {
     }
 }
 
-/// A histogram of latencies, with bins of equal width on a logarithmic scale.
+/// A histogram of latencies. The bins have equal widths on a logarithmic scale.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LogHistogram {
-    /// Lower end of each bin that is not empty, us.
+    /// Lower end of each bin, us. Empty bins are left out.
     pub from_us: Vec<f64>,
     pub counts: Vec<u64>,
 }
 
 /// `FIRST_NS` is the upper end of the first bin, ns. `RATIO` is the ratio of the upper ends of
-/// neighbouring bins: each bin is 5 % wide, and 330 bins reach from 100 ns to 1 s.
+/// neighbouring bins. Each bin is 5 % wide, and 330 bins reach from 100 ns to 1 s.
 const FIRST_NS: u64 = 100;
 const RATIO: f64 = 1.05;
 
@@ -183,7 +184,7 @@ mod tests {
             max: 9.0,
         };
         let curve = latency.slower_than(200);
-        // 0.1 % of 200 I/Os is less than one I/O, so the 99.9th percentile is left out.
+        // 0.1 % of 200 I/Os are less than one I/O, so the 99.9th percentile is left out.
         assert_eq!((curve[0], curve[8]), ((1.0, 1.0), (9.0, 0.005)));
         assert_eq!((curve.len(), curve[4]), (9, (5.0, 0.5)));
         assert!(curve.is_sorted_by(|a, b| a.0 <= b.0 && a.1 > b.1), "{curve:?}");

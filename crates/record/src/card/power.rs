@@ -1,4 +1,4 @@
-//! The results of simulated power failures of cards, as parts of the document of `simulate card`.
+//! The results of simulated power failures of cards, for the document of `simulate card`.
 
 use crate::rounded;
 use interleaf_card::{
@@ -8,18 +8,18 @@ use interleaf_card::{
 };
 use serde::{Deserialize, Serialize};
 
-/// Results of simulated power failures: sums over the failures, and the largest energy of a save.
+/// Sums over simulated power failures, and the largest energy of a save.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PowerFailureDocument {
-    /// Number of simulated power failures; those of one card and load are each at another moment.
+    /// Number of simulated power failures. Those of one card and load are at different moments.
     pub failures: u64,
-    /// Number of writes that were acknowledged before a failure, summed over all failures.
+    /// Number of writes acknowledged before the failure, summed over all failures.
     pub acknowledged_writes: u64,
-    /// Number of acknowledged writes whose data were missing after recovery.
+    /// Number of acknowledged writes whose data were missing after the recovery.
     pub lost_writes: u64,
-    /// Number of torn writes: only a part of an atomic write unit was present after recovery.
+    /// Number of torn writes: after the recovery, only a part of an atomic write unit was present.
     pub torn_writes: u64,
-    /// Largest energy of a save, J; 0 without saves.
+    /// Largest energy of a save, J; 0 when nothing was saved.
     pub flush_energy_j: f64,
 }
 
@@ -27,28 +27,27 @@ pub struct PowerFailureDocument {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CardPowerFailure {
     pub card: String,
-    /// fio's name of the access pattern of the load: "randwrite". Several patterns are joined:
+    /// fio's name of the load's access pattern, such as "randwrite". Several patterns are joined:
     /// "randread + randwrite".
     pub rw: String,
     pub iodepth: u32,
     #[serde(flatten)]
     pub result: PowerFailureDocument,
-    /// Time of the power failure, s from the start of the measurement; null if there are failures
-    /// at several moments.
+    /// Moment of the power failure, s from the start of the measurement; null when there are
+    /// failures at several moments.
     pub at_s: Option<f64>,
     /// Number of lost and torn blocks that the card did not report.
     pub unreported_blocks: u64,
-    /// Time of the longest save, s; null without saves.
+    /// Time of the longest save, s; null when nothing was saved.
     pub save_s: Option<f64>,
-    /// Mean energy of a save, J; null without saves.
+    /// Mean energy of a save, J; null when nothing was saved.
     pub save_energy_mean_j: Option<f64>,
-    /// Minimum energy left in the capacitor after a save, J; null without saves.
+    /// Minimum energy that a save left in the capacitor, J; null when nothing was saved.
     pub energy_left_j: Option<f64>,
-    /// The first lost or torn blocks of the worst power failure, which is the failure with the most
-    /// lost and torn blocks.
+    /// First lost or torn blocks of the worst power failure: the one with the most such blocks.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub blocks: Vec<HarmedBlockDocument>,
-    /// Faults in the save and in the restore of the worst power failure, in words.
+    /// Faults of the save and of the restore at the worst power failure, in words.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub findings: Vec<String>,
 }
@@ -58,16 +57,16 @@ pub struct CardPowerFailure {
 pub struct HarmedBlockDocument {
     pub offset_bytes: u64,
     pub bytes: u64,
-    /// The cause of the damage, in words.
+    /// Cause of the loss, in words.
     pub cause: String,
-    /// True if the card had promised that the block is durable, by completing a FLUSH or a write
-    /// with force unit access.
+    /// True if the card had promised that the block is durable: it had completed a FLUSH, or a
+    /// write with force unit access.
     pub after_flush: bool,
 }
 
 impl CardPowerFailure {
-    /// The document of the power failures of `sweep`. If `sweep` has a single power failure, `at_s`
-    /// is its time, s.
+    /// Creates the document of the power failures of `sweep`. `at_s` is the moment of the failure,
+    /// s, if there is only one.
     pub fn new(card: &Card, jobs: &[Job], at_s: Option<f64>, sweep: &PowerSweep) -> Self {
         let mut patterns: Vec<&str> = jobs.iter().map(|job| job.rw.name()).collect();
         patterns.dedup();
@@ -116,7 +115,7 @@ fn cause(cause: Cause) -> &'static str {
     }
 }
 
-/// Returns a text for each fault in the save and in the restore of a power failure.
+/// Describes each fault of the save and of the restore after a power failure.
 fn findings(failure: &PowerFailure) -> Vec<String> {
     let mut found = vec![];
     if let Some(save) = &failure.save {

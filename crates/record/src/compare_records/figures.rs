@@ -1,12 +1,12 @@
-//! Figures of a comparison of two records: the difference of each point, with its noise.
+//! Figures of a comparison of two records: the difference of each point, and its noise.
 
 use super::{CompareDocument, CompareRow, Verdict};
 use crate::figure::{Figure, Series, SeriesKind};
 
-/// Maximum number of points that a figure shows, each as a row.
+/// Maximum number of points in a figure. Each point is a row.
 const ROWS_MAX: usize = 40;
 
-/// The verdicts in the order of the legend, each with its name and the index of its colour.
+/// The verdicts in the order of the legend, as (verdict, name, index of its colour).
 const VERDICTS: [(Verdict, &str, usize); 4] = [
     (Verdict::Better, "better", 2),
     (Verdict::Worse, "worse", 1),
@@ -15,15 +15,15 @@ const VERDICTS: [(Verdict, &str, usize); 4] = [
 ];
 
 impl CompareDocument {
-    /// A figure of the differences of bandwidth and a figure of the differences of latency, each
-    /// with a row for each point.
+    /// Returns a figure of the differences of bandwidth, and one of the differences of latency.
+    /// Each point is a row.
     pub fn figures(&self) -> Vec<Figure> {
         let bandwidth = self.figure("bandwidth", "GB/s", "more");
         bandwidth.into_iter().chain(self.figure("latency", "ns", "less")).collect()
     }
 
-    /// The figure of the differences of all points whose unit is `unit`; `None` without such
-    /// points. `better` is the direction of an improvement: "more" or "less".
+    /// Returns the figure of the points with the unit `unit`, or `None` if there are none. `better`
+    /// is the direction of an improvement: "more" or "less".
     fn figure(&self, quantity: &str, unit: &str, better: &str) -> Option<Figure> {
         let all: Vec<&CompareRow> = self.rows.iter().filter(|row| row.unit == unit).collect();
         let rows = largest(&all);
@@ -71,7 +71,7 @@ impl CompareDocument {
     }
 }
 
-/// Returns the `ROWS_MAX` rows with the largest absolute differences, in the order of the document.
+/// Returns the `ROWS_MAX` rows with the largest absolute differences, in the document's order.
 fn largest<'a>(all: &[&'a CompareRow]) -> Vec<&'a CompareRow> {
     let mut order: Vec<usize> = (0..all.len()).collect();
     let size = |at: &usize| all[*at].difference.abs();
@@ -81,7 +81,8 @@ fn largest<'a>(all: &[&'a CompareRow]) -> Vec<&'a CompareRow> {
     order.into_iter().map(|at| all[at]).collect()
 }
 
-/// Returns the name of each row, without the words that all rows share, and these shared words.
+/// Returns a name for each row, and the words that all rows have in common. The names lack these
+/// words.
 fn names(rows: &[&CompareRow]) -> (Vec<String>, Vec<String>) {
     let words = |row: &CompareRow| row.setting.split(", ").map(String::from).collect::<Vec<_>>();
     let mut shared = if rows.len() > 1 { words(rows[0]) } else { vec![] };
@@ -89,8 +90,8 @@ fn names(rows: &[&CompareRow]) -> (Vec<String>, Vec<String>) {
     let name = |row: &&CompareRow| {
         let mut own = words(row);
         own.retain(|word| !shared.contains(word));
-        // In a damaged document, all rows may have the same setting. All words are then shared, and
-        // the whole setting is the name of each row.
+        // In a damaged document, all rows may have the same setting, so that no own word is left.
+        // Then each row has the whole setting as its name.
         if own.is_empty() { row.setting.clone() } else { own.join(", ") }
     };
     (rows.iter().map(name).collect(), shared)

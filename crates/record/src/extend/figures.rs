@@ -1,18 +1,18 @@
-//! Figures of a session under `interleaf extend`: faults, prefetches and traffic of its processes.
+//! Figures of a session under `interleaf extend`: faults, prefetches and traffic of each process.
 
 use super::{CountsDocument, ExtendDocument};
 use crate::figure::{Figure, Series, SeriesKind};
 
-/// Maximum number of processes that have their own bars. The counts of all other processes are
-/// added up to one group of bars.
+/// Maximum number of processes that have bars of their own. The other processes share one group of
+/// bars, with the sums of their counts.
 const PROCESSES_MAX: usize = 8;
 
-/// A series of bars: its name, and the function that computes the height of a bar from the counts
-/// of a process.
+/// A series of bars: its name, and a function from the counts of a process to the height of its
+/// bar.
 type Bars = (&'static str, fn(&CountsDocument) -> f64);
 
-/// The series of the figure of faults and prefetches. Without the prefetch, a thread would have
-/// waited for a page that is a prefetch hit. The page of a wasted prefetch was evicted untouched.
+/// The series of the figure of faults and prefetches. A prefetch hit is a page for which a thread
+/// would have waited without the prefetch. A wasted prefetch is a page that was evicted untouched.
 const PAGES: [Bars; 4] = [
     ("major faults", |it| it.faults.saturating_sub(it.soft_faults) as f64),
     ("minor faults", |it| it.soft_faults as f64),
@@ -26,8 +26,8 @@ const TRAFFIC: [Bars; 2] =
     [("read", |it| it.read_bytes as f64 / MIB), ("written", |it| it.written_bytes as f64 / MIB)];
 
 impl ExtendDocument {
-    /// A figure of the faults and prefetches, and a figure of the traffic, each with bars for each
-    /// process. A figure whose counts are all 0 is left out.
+    /// Returns a figure of faults and prefetches, and a figure of traffic, both with bars for each
+    /// process. Leaves out a figure whose counts are all 0.
     pub fn figures(&self) -> Vec<Figure> {
         let pages = Figure {
             caption: "A thread waits for a major fault until its page is read, and hardly for a \
@@ -56,8 +56,8 @@ impl ExtendDocument {
         is_counted.then_some(Figure { categories, series, ..figure })
     }
 
-    /// The processes with the most faults and prefetches, in the order of the document, and the sum
-    /// of the counts of all other processes.
+    /// Returns the processes with the most faults and prefetches, in the document's order, and the
+    /// sum of the counts of all others.
     fn largest_processes(&self) -> Vec<(String, CountsDocument)> {
         let work = |at: &usize| {
             let counts = &self.processes[*at].counts;

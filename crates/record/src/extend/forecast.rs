@@ -1,6 +1,6 @@
-//! The forecast of `interleaf extend --plan`, as `interleaf.extend.forecast/1`. For each budget of
-//! DRAM it has the bytes that would be transferred from and to the store, and the efficiency with
-//! each drive. They are computed from measured runs or from traces.
+//! The forecast of `interleaf extend --plan`, as `interleaf.extend.forecast/1`. For each DRAM
+//! budget, it has the bytes that would be transferred from and to the store, and the efficiency
+//! with each drive. It is computed from measured runs and traces.
 
 use crate::{
     check::{Check, Checked},
@@ -14,21 +14,21 @@ pub const SCHEMA: &str = "interleaf.extend.forecast/1";
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ForecastDocument {
     pub schema: String,
-    /// The files of runs and traces from which the forecast is computed.
+    /// Files of the runs and traces from which the forecast is computed.
     pub inputs: Vec<String>,
     pub footprint_bytes: u64,
-    /// Run time with all data in DRAM, s; null without a measured run.
+    /// Runtime with all data in DRAM, s; null without a measured run.
     pub compute_s: Option<f64>,
-    /// Overlap of compute time and transfer time, as a fraction of the shorter of the two, 0 to 1;
-    /// null without a measured run.
+    /// Overlap of compute time and transfer time, as a fraction of the shorter one, 0 to 1; null
+    /// without a measured run.
     pub overlap: Option<f64>,
-    /// Software time of the pager per megabyte (10^6 bytes) of traffic, us; null without a measured
-    /// run.
+    /// Software time of the pager for a megabyte (10^6 bytes) of traffic, us; null without a
+    /// measured run.
     pub overhead_us_per_mb: Option<f64>,
     pub curve: Vec<CurveRow>,
     pub rows: Vec<ForecastRow>,
     pub enough: Vec<EnoughRow>,
-    /// Assumptions of the forecast.
+    /// Assumptions that the forecast makes.
     pub notes: Vec<String>,
     pub figures: Vec<Figure>,
 }
@@ -40,7 +40,7 @@ impl Check for ForecastDocument {
     }
 }
 
-/// Traffic between DRAM and the store with a budget of `dram_bytes`.
+/// The traffic between DRAM and the store with a budget of `dram_bytes`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CurveRow {
     pub dram_bytes: u64,
@@ -56,8 +56,8 @@ pub struct CurveRow {
 pub struct ForecastRow {
     pub drive: String,
     pub dram_bytes: u64,
-    /// Elapsed time of the program, s; without a measured run, the time that the drive needs for
-    /// the traffic of one pass.
+    /// Elapsed time of the program, s. Without a measured run, it is the time that the drive needs
+    /// for the traffic of one pass.
     pub seconds: f64,
     /// Speed divided by the speed with all data in DRAM; null without a measured run.
     pub efficiency: Option<f64>,
@@ -71,8 +71,8 @@ pub struct EnoughRow {
     pub dram_bytes: u64,
     /// `dram_bytes` divided by `footprint_bytes`.
     pub share: f64,
-    /// True if a larger budget than `dram_bytes` may be needed, because the runtime with all data
-    /// in DRAM is estimated, or the software time of the pager is not known.
+    /// True if more than `dram_bytes` may be needed: the runtime with all data in DRAM is an
+    /// estimate, or the pager's software time is unknown.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_lower_bound: bool,
 }

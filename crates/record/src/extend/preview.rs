@@ -1,9 +1,9 @@
-//! The plan of `interleaf extend --dry-run` and `--estimate`, as `interleaf.extend.plan/1`: checks
-//! of the command and its stores, and the speed that the stores allow.
+//! The plan of `interleaf extend --dry-run` and `--estimate`, as `interleaf.extend.plan/1`: the
+//! checks of the command and its stores, and the speed that the stores allow.
 //!
-//! With a footprint F and a budget B of DRAM, each pass over the footprint reads a fraction of it
-//! from the stores, m = 1 - B/F. A store of 3 GB/s with half of the footprint missing (m = 0.5)
-//! allows 3 / 0.5 = 6 GB/s.
+//! With a footprint F and a DRAM budget B, a pass over the footprint reads the fraction m = 1 - B/F
+//! of it from the stores. If half of the footprint is missing (m = 0.5), a store of 3 GB/s allows
+//! passes at 3 / 0.5 = 6 GB/s.
 
 use crate::{check::Check, rounded};
 use interleaf_pager::session::SessionSettings;
@@ -13,11 +13,11 @@ use std::path::{Path, PathBuf};
 
 pub const SCHEMA: &str = "interleaf.extend.plan/1";
 
-/// The footprints for which speeds are estimated by default, as multiples of the budget.
+/// The default footprints for which speeds are estimated, as multiples of the budget.
 const FOOTPRINTS: [u64; 3] = [1, 2, 4];
 
 /// Bytes written per byte read in STREAM's triad, `a[i] = b[i] + s*c[i]`, with extended memory: the
-/// pager reads all three arrays, and writes `a` back.
+/// pager reads all three arrays, but writes back only `a`.
 const TRIAD_WRITTEN: f64 = 1.0 / 3.0;
 
 /// The result of `interleaf extend` with `--dry-run` or `--estimate`.
@@ -52,38 +52,38 @@ pub struct CheckDocument {
 pub enum CheckStatus {
     /// The check passed.
     Yes,
-    /// The command starts, and the user is warned.
+    /// The command starts, but the user is warned.
     Warning,
     /// The command starts only with `--force`.
     #[serde(rename = "no, but --force")]
     Waivable,
-    /// The command does not start, even with `--force`.
+    /// The command does not start, not even with `--force`.
     No,
 }
 
 display_word!(CheckStatus);
 
-/// Measured speeds of the stores, and upper bounds of the speed of a program that follow from them.
+/// The measured speeds of the stores, and the upper bounds that they set on a program's speed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EstimateDocument {
     pub drives: Vec<DriveSpeed>,
-    /// Bandwidth of sequential reads, GB/s, summed over all stores.
+    /// Bandwidth of sequential reads, GB/s: the sum over all stores.
     pub read_gbps: f64,
-    /// Bandwidth of sequential writes, GB/s, summed over all stores.
+    /// Bandwidth of sequential writes, GB/s: the sum over all stores.
     pub write_gbps: f64,
-    /// Upper bounds of the speed of a program, for each footprint.
+    /// Upper bounds of a program's speed for each footprint.
     pub rows: Vec<EstimateRow>,
 }
 
-/// Speed of one store.
+/// The measured speed of one store.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DriveSpeed {
     pub path: PathBuf,
-    /// Number of bytes that the measurement wrote, and then read.
+    /// Number of bytes that the measurement wrote and then read.
     pub measured_bytes: u64,
     pub read_gbps: f64,
     pub write_gbps: f64,
-    /// Results of random reads of 4 KiB, for each queue depth.
+    /// Results of random reads of 4 KiB at each queue depth.
     pub random: Vec<RandomDocument>,
 }
 
@@ -95,26 +95,26 @@ pub struct RandomDocument {
     pub latency_us: f64,
 }
 
-/// Upper bounds of the speed of a program with the footprint `footprint_bytes`. If the footprint
-/// fits in the budget, the stores set no bound, and all bounds are null.
+/// Upper bounds of the speed of a program with the footprint `footprint_bytes`. They are null when
+/// the footprint fits into the budget: the stores set no bound then.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EstimateRow {
     pub footprint_bytes: u64,
     /// Fraction of the footprint that exceeds the budget, 0 to 1.
     pub missing_share: f64,
-    /// Bandwidth of passes that read the whole footprint sequentially, GB/s.
+    /// Bandwidth of sequential read passes over the footprint, GB/s.
     pub read_gbps: Option<f64>,
-    /// Bandwidth of STREAM's triad, GB/s, counted as in STREAM.
+    /// Bandwidth of STREAM's triad, GB/s, counted as STREAM does.
     pub triad_gbps: Option<f64>,
-    /// Mean time of a random access by a single thread, us. Accesses to DRAM count as 0 us.
+    /// Mean time of a random access by a single thread, us. An access to DRAM counts as 0 us.
     pub random_us: Option<f64>,
-    /// Mean time between two random accesses of many threads, us. The number of threads equals the
-    /// largest measured queue depth. Accesses to DRAM count as 0 us.
+    /// Mean time between two random accesses of many threads, us. There are as many threads as the
+    /// largest measured queue depth. An access to DRAM counts as 0 us.
     pub random_many_us: Option<f64>,
 }
 
 impl CheckDocument {
-    /// The document of a check that passed.
+    /// Creates the document of a check that passed.
     pub fn fine(what: &str, detail: String) -> Self {
         Self { what: what.into(), status: CheckStatus::Yes, detail, remedy: None }
     }
@@ -135,13 +135,12 @@ impl CheckDocument {
         Self { what: what.into(), status, detail, remedy: Some(hint.into()) }
     }
 
-    /// True if the check prevents the start of the command. With `force`, a waivable check does
-    /// not.
+    /// True if the check prevents the start of the command. A waivable check does not with `force`.
     pub fn stands_against(&self, force: bool) -> bool {
         self.status == CheckStatus::No || !force && self.status == CheckStatus::Waivable
     }
 
-    /// True if the check did not pass. The user then sees the result even without `--dry-run`.
+    /// True if the check did not pass. The user then sees it even without `--dry-run`.
     pub fn is_doubtful(&self) -> bool {
         self.status != CheckStatus::Yes
     }
@@ -181,7 +180,7 @@ impl DriveSpeed {
 
 impl EstimateDocument {
     /// Computes upper bounds of a program's speed with a budget of `dram_bytes` and the stores
-    /// `drives`, for `footprint_bytes` or else for the default footprints.
+    /// `drives`. Their footprint is `footprint_bytes`, or else they are for the default footprints.
     pub fn new(dram_bytes: u64, footprint_bytes: Option<u64>, drives: Vec<DriveSpeed>) -> Self {
         let read_gbps = rounded(drives.iter().map(|drive| drive.read_gbps).sum());
         let write_gbps = rounded(drives.iter().map(|drive| drive.write_gbps).sum());
@@ -189,8 +188,8 @@ impl EstimateDocument {
             Some(bytes) => vec![bytes],
             None => FOOTPRINTS.map(|times| times * dram_bytes).to_vec(),
         };
-        // A thread waits for one page at a time. Each drive holds an equal part of the pages, so
-        // the mean wait of a thread is the mean of the drives' latencies.
+        // A thread waits for one page at a time. The drives hold equal parts of the pages, so a
+        // thread's mean wait is the mean of the drives' latencies.
         let one = drives.iter().filter_map(|drive| drive.random.first());
         let alone = one.clone().map(|random| random.latency_us).sum::<f64>() / one.count() as f64;
         let many: f64 =
@@ -239,9 +238,9 @@ mod tests {
         let row = &estimate.rows[1];
         assert_eq!((row.footprint_bytes, row.missing_share), (16 << 30, 0.5));
         assert_eq!((row.read_gbps, row.random_us), (Some(6.0), Some(50.0)));
-        // The drive reads 3 GB/s and writes 1 GB/s. For a byte that is not in DRAM, the read takes
-        // 1/3 ns, and the write-back of a third of a byte also takes 1/3 ns: 1.5 GB/s. Half of the
-        // bytes are in DRAM, so the triad reaches 3 GB/s.
+        // The drive reads 3 GB/s and writes 1 GB/s. A byte that is not in DRAM costs 1/3 ns for the
+        // read, and 1/3 ns for the write-back of a third of a byte: 1.5 GB/s. Half of the bytes are
+        // in DRAM, so the triad reaches 3 GB/s.
         assert_eq!((row.triad_gbps, row.random_many_us), (Some(3.0), Some(2.5)));
     }
 

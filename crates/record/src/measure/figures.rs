@@ -4,7 +4,7 @@ use super::{MeasureDocument, MeasuredPoint, PointKind, weights_text};
 use crate::figure::{Figure, Series, SeriesKind};
 
 impl MeasureDocument {
-    /// All figures for which the measurement has points.
+    /// Returns all figures for which the measurement has points.
     pub fn figures(&self) -> Vec<Figure> {
         let all = [
             self.bandwidth_figure(),
@@ -17,9 +17,9 @@ impl MeasureDocument {
         all.into_iter().flatten().collect()
     }
 
-    /// A figure of the bandwidth, with a group of bars for each mix. A group has a bar for each
-    /// pair of CPU node and memory node, and for each choice of weights. `None` with fewer than two
-    /// mixes.
+    /// Returns a figure of the bandwidth: a group of bars for each mix. A group has a bar for each
+    /// pair of CPU node and memory node, and for each choice of weights. Returns `None` for fewer
+    /// than two mixes.
     fn bandwidth_figure(&self) -> Option<Figure> {
         let mut mixes: Vec<String> = vec![];
         let mut series: Vec<(String, Vec<(f64, f64)>)> = vec![];
@@ -42,8 +42,8 @@ impl MeasureDocument {
         })
     }
 
-    /// A figure of latency against bandwidth, with a line for each mix and pair of CPU node and
-    /// memory node; `None` without loaded-latency points.
+    /// Returns a figure of latency against bandwidth: a line for each mix and each pair of CPU node
+    /// and memory node. Returns `None` without loaded-latency points.
     fn curves_figure(&self) -> Option<Figure> {
         let mut series = vec![];
         for point in self.loaded() {
@@ -61,7 +61,7 @@ impl MeasureDocument {
         })
     }
 
-    /// A figure of bandwidth against the share of the pages on the first node, with a line for each
+    /// Returns a figure of bandwidth against the share of pages on the first node: a line for each
     /// mix.
     fn weights_figure(&self) -> Option<Figure> {
         let mut series: Vec<(String, Vec<(f64, f64)>)> = vec![];
@@ -82,8 +82,8 @@ impl MeasureDocument {
         })
     }
 
-    /// A figure of the latency at each load, with the best weights and with all pages on the first
-    /// node.
+    /// Returns a figure of the latency at each load, with the best weights and with all pages on
+    /// the first node.
     fn best_weights_figure(&self) -> Option<Figure> {
         let loads = &self.best_by_load;
         let best = loads.iter().map(|it| (it.load_gbps, it.latency_ns));
@@ -99,7 +99,7 @@ impl MeasureDocument {
         (loads.len() > 1).then(|| Figure { series, caption: caption.into(), ..figure })
     }
 
-    /// A figure of the latency of a pointer chase against the size of its memory. The horizontal
+    /// Returns a figure of a pointer chase's latency against the size of its memory. The horizontal
     /// axis is log2 of the size in KiB.
     fn caches_figure(&self) -> Option<Figure> {
         let points = self.points_of_kind(PointKind::Cache).filter_map(|point| {
@@ -113,7 +113,7 @@ impl MeasureDocument {
         (line.x.len() > 1).then(|| Figure { series: vec![line], caption: caption.into(), ..figure })
     }
 
-    /// A figure of the histograms of the latency of single accesses.
+    /// Returns a figure of the distributions of the latency of single accesses.
     fn histograms_figure(&self) -> Option<Figure> {
         let mut series = vec![];
         for point in self.points_of_kind(PointKind::Histogram) {
@@ -121,7 +121,7 @@ impl MeasureDocument {
             let total = histogram.histogram_8ns.iter().sum::<u64>().max(1) as f64;
             let load = point.program_gbps.filter(|gbps| *gbps > 0.0);
             let load = load.map_or("idle".into(), |gbps| format!("{gbps:.1} GB/s"));
-            // The figure ends at the 99.9th percentile. The table has the remaining bins.
+            // The figure ends at the 99.9th percentile. The table has the bins beyond it.
             let (mut sum, mut points) = (0, vec![]);
             for (at, count) in histogram.histogram_8ns.iter().enumerate() {
                 points.push((8.0 * at as f64, 100.0 * *count as f64 / total));
@@ -154,7 +154,7 @@ fn to_series(series: Vec<(String, Vec<(f64, f64)>)>, kind: SeriesKind) -> Vec<Se
     all.map(|(at, (name, points))| Series::new(name, kind, at, points)).collect()
 }
 
-/// Describes where a point was measured: its weights, or the nodes of its CPUs and of its memory.
+/// Describes the placement of a point: its weights, or the nodes of its CPUs and of its memory.
 fn place(point: &MeasuredPoint) -> String {
     match (&point.weights, point.memory_node) {
         (Some(weights), _) => weights_text(weights),

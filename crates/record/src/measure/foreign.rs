@@ -1,10 +1,10 @@
 //! Reads and writes measurements of other tools: the output of Intel's Memory Latency Checker (MLC)
 //! and the curves of the Mess benchmark.
 //!
-//! Both tools report the bandwidth at the memory controller. The bandwidth of the program's own
-//! loads and stores is lower, because an ordinary store first reads its line: at the mix 2:1, the
-//! controller moves 210 GB/s for 140 GB/s of the program. A non-temporal store does not read its
-//! line.
+//! Both tools report the bandwidth at the memory controller. It is higher than that of the
+//! program's own loads and stores, because an ordinary store first reads its line: at the mix 2:1,
+//! the controller moves 210 GB/s for 140 GB/s of the program. A non-temporal store does not read
+//! its line.
 
 use super::{
     MeasureDocument, MeasureStop, MeasuredMachine, MeasuredPoint, PointKind, Quality,
@@ -21,15 +21,14 @@ use mess_csv::MessPoint;
 use mlc_text::{LoadRow, Matrix, MaxBandwidth, Mlc, MlcTable, TRAFFIC};
 use std::collections::BTreeSet;
 
-/// The quality of a point that another tool measured. It is not assessed, because the outputs of
-/// MLC and Mess have no spread of repetitions.
+/// The quality of a point that another tool measured. It cannot be assessed: the outputs of MLC and
+/// Mess have no spread of repetitions.
 const QUALITY_UNKNOWN: &str = "unknown: another tool measured it";
 
-/// Parses the output of Intel MLC or of the Mess benchmark; `None` when the text has neither
-/// format.
+/// Parses the output of Intel MLC or of the Mess benchmark. Returns `None` if `text` is neither.
 ///
 /// # Errors
-/// When the format is recognised and a line cannot be parsed.
+/// When the text is one of the two, but a line of it cannot be parsed.
 pub fn read(name: &str, text: &str) -> Option<Result<MeasureDocument, FileError>> {
     if mess_csv::is_one(text) {
         let figure = mess_csv::measured(name);
@@ -45,8 +44,8 @@ fn from_mess(name: &str, read: &mess_csv::MessCurves) -> MeasureDocument {
         points.extend(curve.curve.points().iter().map(|point| MeasuredPoint {
             mix: Some(if share == 100.0 { "R".into() } else { format!("{share}%") }),
             latency_ns: Some(point.latency_ns),
-            // Mess reads the bandwidth from the counters of the memory controllers, so it is a
-            // measured bandwidth.
+            // Mess takes the bandwidth from the counters of the memory controllers, so it is
+            // measured.
             measured_gbps: Some(point.bandwidth_gbps),
             ..traffic_point(PointKind::Loaded, (0, 0), curve.mix, point.bandwidth_gbps)
         }));
@@ -79,8 +78,8 @@ fn from_mlc(name: &str, mlc: &Mlc) -> MeasureDocument {
         matrices().flat_map(|matrix| matrix.rows.iter().map(|(node, _)| *node)).collect();
     let has_cpu_nodes = !with_cpus.is_empty();
     let with_cpus = if has_cpu_nodes { with_cpus } else { BTreeSet::from([0]) };
-    // MLC reports bandwidths of the whole system, but a point is for the CPUs of one node. The
-    // bandwidths are therefore divided evenly among the nodes with CPUs.
+    // MLC reports bandwidths of the whole system, and a point has that of one node's CPUs. So
+    // divide the bandwidth evenly among the nodes with CPUs.
     let of_system = with_cpus.len() as f64;
     let whole = |kind, mix, mbps: f64| {
         let gbps = mbps / 1000.0 / of_system;
@@ -96,8 +95,8 @@ fn from_mlc(name: &str, mlc: &Mlc) -> MeasureDocument {
     points.extend(mlc.bandwidth.iter().flat_map(pairs).map(reads));
     for MlcTable { traffic, rows } in &mlc.loaded {
         let mix = Mlc::mix(traffic).unwrap_or(Mix::READ);
-        // A table of MLC begins with the highest load, and the points of a record with the lowest,
-        // so the rows are reversed. MLC's delays are in cycles, so the points get no delay.
+        // A table of MLC begins with the highest load, and a record with the lowest, so reverse the
+        // rows. MLC's delays are in cycles, so leave them out of the points.
         for row in rows.iter().rev() {
             let latency_ns = Some(row.latency_ns);
             let of_nodes = whole(PointKind::Loaded, mix, row.mbps);
@@ -127,8 +126,7 @@ fn from_mlc(name: &str, mlc: &Mlc) -> MeasureDocument {
     record
 }
 
-/// Returns the figures of a matrix of MLC, as pairs of ((node of the CPUs, node of the memory),
-/// figure).
+/// Returns the figures of a matrix of MLC as pairs of ((CPU node, memory node), figure).
 fn pairs(matrix: &Matrix) -> impl Iterator<Item = ((u32, u32), f64)> {
     matrix.rows.iter().flat_map(|(cpu, figures)| {
         let of = matrix.memory.iter().zip(figures);
@@ -149,10 +147,10 @@ fn point_at(kind: PointKind, (cpu, memory): (u32, u32)) -> MeasuredPoint {
 
 fn traffic_point(kind: PointKind, place: (u32, u32), mix: Mix, gbps: f64) -> MeasuredPoint {
     let read_share = mix.read_share();
-    // An ordinary store first reads its line into the cache (write-allocate). The program does not
-    // count these reads. They have as many bytes as the writes: with the read share r, the fraction
-    // 1 - r of the traffic. The program counts the remaining fraction r. Non-temporal stores cause
-    // no such reads.
+    // An ordinary store first reads its line into the cache (write-allocate), and the program does
+    // not count this read. These reads have as many bytes as the writes: at the read share r, the
+    // fraction 1 - r of the traffic. So the program counts the fraction r. A non-temporal store
+    // causes no such read.
     let part = if mix.nontemporal() { 1.0 } else { read_share };
     MeasuredPoint {
         mix: Some(mix.to_string()),
@@ -163,8 +161,8 @@ fn traffic_point(kind: PointKind, place: (u32, u32), mix: Mix, gbps: f64) -> Mea
     }
 }
 
-/// Returns a record of a machine of which only the nodes are known. `nodes` has pairs of (node,
-/// true if the node has CPUs).
+/// Returns a record of a machine whose nodes are known, but nothing else of it. `nodes` are pairs
+/// of (node, true if it has CPUs).
 fn record(source: &str, nodes: &[(u32, bool)], points: Vec<MeasuredPoint>) -> MeasureDocument {
     let node = |(node, has_cpus): &(u32, bool)| MachineNode {
         node: *node,
@@ -187,11 +185,11 @@ fn record(source: &str, nodes: &[(u32, bool)], points: Vec<MeasuredPoint>) -> Me
     record
 }
 
-/// Returns the loaded-latency curves of the record's first memory node in the format of Mess.
+/// Returns the loaded-latency curves of the record's first memory node, in the format of Mess.
 ///
 /// # Errors
-/// When the record has no curve that Mess can express: of reads alone, or with ordinary stores. The
-/// format of Mess has no non-temporal stores.
+/// When the record has no curve of reads or of ordinary stores. The format of Mess has no
+/// non-temporal stores.
 pub fn mess(record: &MeasureDocument) -> Result<String, String> {
     let node = first_node(record);
     let point = |point: &&MeasuredPoint| {
@@ -217,11 +215,11 @@ pub fn mess(record: &MeasureDocument) -> Result<String, String> {
     Ok(mess_csv::text(&points))
 }
 
-/// Returns the record in the format of MLC's output. Its delays are in ns, not in cycles as MLC's,
-/// because a record has no delays in cycles.
+/// Returns the record in the format of MLC's output. The delays are in ns, because a record does
+/// not have MLC's delays in cycles.
 ///
 /// # Errors
-/// When the record has no point of a kind that MLC prints.
+/// When the record has no point of a kind that MLC's output has.
 pub fn mlc(record: &MeasureDocument) -> Result<String, String> {
     let idle = record.points_of_kind(PointKind::Idle).filter(|point| point.pattern == "random");
     let reads =
@@ -249,7 +247,7 @@ pub fn mlc(record: &MeasureDocument) -> Result<String, String> {
 }
 
 /// Returns the number of nodes among which [`read`] divided the bandwidth of the whole system. It
-/// is 1 for a record of Interleaf, in which each point has the bandwidth of the CPUs of one node.
+/// is 1 for a record of Interleaf, whose points have the bandwidth of one node's CPUs.
 fn nodes_of_system(record: &MeasureDocument) -> f64 {
     if record.source.is_none() {
         return 1.0;
@@ -269,7 +267,7 @@ fn tables(record: &MeasureDocument, node: Option<u32>) -> Vec<MlcTable> {
             continue;
         };
         let traffic = if mix == Mix::READ { "Read-only".into() } else { mix.to_string() };
-        // Each row of a table has a delay. A point of Interleaf without load gets the longest
+        // Each row of MLC's table needs a delay. Interleaf's point without load gets the longest
         // delay. Records of other tools have no delays, so all of their points get 0.
         let none = if record.source.is_some() { 0 } else { DELAY_MAX };
         let delay = point.delay_ns.unwrap_or(f64::from(none)).min(f64::from(DELAY_MAX));
@@ -282,8 +280,8 @@ fn tables(record: &MeasureDocument, node: Option<u32>) -> Vec<MlcTable> {
     tables
 }
 
-/// The largest delay, ns, that is written to a table of loaded latencies in MLC's format. It has
-/// five digits, the width of the first column of such a table.
+/// The longest delay, ns, in a table of loaded latencies in MLC's format. The first column of the
+/// table has five digits.
 const DELAY_MAX: u32 = 99_999;
 
 fn matrix<'a>(
@@ -313,7 +311,7 @@ fn matrix<'a>(
     (!rows.is_empty()).then_some(Matrix { memory, rows })
 }
 
-/// Returns the memory node of the first point that has a memory node; `None` without such a point.
+/// Returns the memory node of the first point that has one, or `None` if no point does.
 fn first_node(record: &MeasureDocument) -> Option<u32> {
     record.points.iter().find_map(|point| point.memory_node)
 }
@@ -350,8 +348,8 @@ Delay\t(ns)\tMB/sec
         let expected = expected.concat();
         assert_eq!(kinds.iter().map(|it| it.0).collect::<Vec<_>>(), expected);
         assert_eq!(kinds[1].1, Some(1));
-        // At the mix 2:1 the memory controller reads two lines for each line that it writes. The
-        // program loads one line and stores one: the other read belongs to the store.
+        // At the mix 2:1, the memory controller reads two lines for each line that it writes. The
+        // program loads one line and stores one: the other line is read for the store.
         let mixed = &record.points[3];
         assert_eq!((mixed.modelled_gbps, mixed.program_gbps), (Some(210.0), Some(140.0)));
         assert_eq!(record.loaded()[0].latency_ns, Some(95.0), "the lowest load is first");
@@ -383,12 +381,11 @@ Delay\t(ns)\tMB/sec
         };
         assert_eq!((of_node(0), of_node(1)), (2, 2));
         assert!(record.notes.iter().any(|note| note.contains("nodes 0-1")), "{:?}", record.notes);
-        // The platform has a tier for each node. In MLC's format a bandwidth is that of all nodes
-        // together: `mlc` multiplies the bandwidth of a node by the number of nodes with CPUs,
-        // which is 2.
+        // The platform has a tier for each node. The bandwidth in MLC's format is that of all
+        // nodes: `mlc` multiplies the bandwidth of a node by 2, the number of nodes with CPUs.
         let exported = super::super::platform::platform(&record, "two", "mlc.txt").unwrap();
         assert_eq!(exported.curves.len(), 2);
-        // MLC does not print the number of cores or the capacities.
+        // The output of MLC has neither the number of cores nor the capacities.
         let assumed = ["cores", "outstanding_lines_per_core"].map(String::from).to_vec();
         let capacities = ["the capacity of node0", "the capacity of node1"].map(String::from);
         assert_eq!(exported.assumed, [assumed, capacities.to_vec()].concat());
@@ -396,8 +393,8 @@ Delay\t(ns)\tMB/sec
         assert!(exported.toml.contains("capacity = \"1TiB\" # assumed"), "{}", exported.toml);
         let text = mlc(&record).unwrap();
         assert!(text.contains("260.93\t 225410.0") && text.contains(":\t225630.0"), "{text}");
-        // Without its matrices, the output of MLC does not show the number of nodes. The record
-        // then has a note about this.
+        // Without its matrices, the output of MLC does not show the number of nodes. A note of the
+        // record says so.
         let (_, table) = MLC.split_once("ALL Reads").unwrap();
         let record = read("mlc.txt", &format!("ALL Reads{table}")).unwrap().unwrap();
         assert!(record.notes.iter().any(|note| note.contains("does not say")));

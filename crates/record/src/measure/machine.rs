@@ -7,8 +7,8 @@ use interleaf_linux::machine::{
 };
 use serde::{Deserialize, Serialize};
 
-/// The measured machine: one JSON object. Fields with the suffix `_unknown` have the reason why the
-/// field without the suffix is null.
+/// The measured machine. It is one JSON object. A field with the suffix `_unknown` has the reason
+/// why the field without the suffix is null.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MeasuredMachine {
     pub cpu: Option<String>,
@@ -16,11 +16,11 @@ pub struct MeasuredMachine {
     pub sockets: usize,
     pub kernel: Option<String>,
     pub product: Option<String>,
-    /// The hypervisor; null when the machine does not report a hypervisor.
+    /// Hypervisor; null when the machine does not report one.
     pub virtualisation: Option<String>,
     /// NUMA nodes, fastest first.
     pub nodes: Vec<MachineNode>,
-    /// Caches according to sysfs, which has them from the firmware or the hypervisor.
+    /// Caches according to sysfs, whose source is the firmware or the hypervisor.
     pub caches: Vec<CacheDocument>,
     pub dimms: Option<Vec<InstalledDimm>>,
     pub dimms_unknown: Option<String>,
@@ -28,13 +28,13 @@ pub struct MeasuredMachine {
     pub governor_unknown: Option<String>,
     pub turbo: Option<bool>,
     pub turbo_unknown: Option<String>,
-    /// Hardware prefetchers that are enabled.
+    /// Hardware prefetchers that are switched on.
     pub prefetchers: Option<Vec<String>>,
     pub prefetchers_off: Vec<String>,
     pub prefetchers_unknown: Option<String>,
     pub transparent_huge_pages: Option<String>,
     pub numa_balancing: Option<u64>,
-    /// True if the kernel computes the weights (`auto`); null when the kernel lacks automatic
+    /// True if the kernel computes the weights (`auto`); null when the kernel has no automatic
     /// weights.
     pub automatic_weights: Option<bool>,
 }
@@ -56,7 +56,7 @@ pub struct InstalledDimm {
     pub part: String,
 }
 
-/// Splits `known` into (value, reason why the value is unknown). One of the two is `None`.
+/// Splits `known` into its value and the reason why it is unknown. One of the two is `None`.
 fn known_or_reason<T: Clone>(known: &Known<T>) -> (Option<T>, Option<String>) {
     (known.as_ref().ok().cloned(), known.as_ref().err().cloned())
 }
@@ -113,7 +113,7 @@ impl MeasuredMachine {
         }
     }
 
-    /// Properties of the machine as pairs of (name, text), for tables and for `compare`.
+    /// Returns the machine's properties as pairs of (name, text), for tables and for `compare`.
     pub fn facts(&self) -> Vec<(&'static str, String)> {
         let or = |value: Option<String>, unknown: &Option<String>| {
             let why = unknown.as_deref().unwrap_or("the machine does not report it");
@@ -153,7 +153,7 @@ impl MeasuredMachine {
     }
 }
 
-/// Describes the populated slots, with equal modules grouped: `8 x 64 GiB DDR5-6400`.
+/// Describes the populated slots. Equal modules are counted: `8 x 64 GiB DDR5-6400`.
 fn slots_text(dimms: &[InstalledDimm]) -> String {
     let text = |dimm: &InstalledDimm| {
         let speed = dimm.mtps.map(|mtps| format!("-{mtps}")).unwrap_or_default();

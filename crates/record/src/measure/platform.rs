@@ -1,11 +1,11 @@
 //! Converts a measurement to a platform, with a tier for each node that has a measured curve.
 //!
-//! A mix may have a measured maximum bandwidth but no curve. It gets a curve of two points, derived
-//! from the first measured curve of the node. The first point has the lowest latency of that curve.
-//! The second point is at the maximum bandwidth of the mix. Its bytes in flight are assumed to
-//! equal the maximum of that curve, and Little's law gives its latency: latency = bytes in flight /
-//! bandwidth. Example: 60 GB/s with 12000 bytes in flight is 200 ns, so a maximum of 50 GB/s gets
-//! 240 ns. The provenance of the second point is `assumed`.
+//! A mix may have a measured maximum bandwidth, but no curve. Then a curve of two points is derived
+//! from the first measured curve of the node. The first point has that curve's lowest latency. The
+//! second point is at the mix's maximum bandwidth. Its bytes in flight are assumed to equal the
+//! maximum of that curve, so Little's law gives its latency: bytes in flight / bandwidth. Example:
+//! 60 GB/s at 200 ns are 12000 bytes in flight, so a maximum of 50 GB/s is reached at 240 ns. The
+//! provenance of the second point is `assumed`.
 
 use super::{MeasureDocument, MeasuredPoint, PointKind};
 use crate::rounded;
@@ -19,28 +19,28 @@ use interleaf_model::{
     units::LINE_BYTES,
 };
 
-/// The files of an exported platform.
+/// The texts of the files of an exported platform.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exported {
     /// The text of the platform file.
     pub toml: String,
-    /// The file of curves of each tier, as pairs of (suffix to the name of the platform, text).
+    /// The files of curves, one for each tier, as pairs of (suffix to the platform's name, text).
     pub curves: Vec<(String, String)>,
     /// The keys of the platform file whose values are not in the record, such as `cores`. The file
-    /// has an assumed value for each of them.
+    /// has assumed values for them.
     pub assumed: Vec<String>,
 }
 
-/// Returns the possible suffixes in [`Exported::curves`] for a measurement of memory on `nodes`.
+/// Returns the suffixes that [`Exported::curves`] may have if memory on `nodes` is measured.
 pub fn curve_suffixes(nodes: &IdList) -> Vec<String> {
     let of_node = nodes.iter().map(|node| suffix(&tier_name(node)));
     [ONE_TIER.to_string()].into_iter().chain(of_node).collect()
 }
 
-/// The suffix of the file of curves, if the platform has a single tier.
+/// The suffix of the file of curves of a platform with a single tier.
 const ONE_TIER: &str = ".csv";
 
-/// The suffix of the file of curves of the tier `tier`, if the platform has several tiers.
+/// Returns the suffix of the file of curves of the tier `tier`, for a platform with several tiers.
 fn suffix(tier: &str) -> String {
     format!("-{tier}.csv")
 }
@@ -49,7 +49,7 @@ fn tier_name(node: u32) -> String {
     format!("node{node}")
 }
 
-/// A measured node that becomes a tier of the platform, with its curves.
+/// A measured node, which becomes a tier of the platform.
 struct Tier {
     node: u32,
     has_cpus: bool,
@@ -59,11 +59,12 @@ struct Tier {
     left_out: Vec<String>,
 }
 
-/// Converts a record to a platform with the name `stem`. `source` becomes the source of the
-/// platform's figures.
+/// Converts a record to a platform with the name `stem`. `source` is the source of the platform's
+/// figures.
 ///
 /// # Errors
-/// The reason, in words: the record has no curve, or the points of a mix do not form a curve.
+/// When the record has no curve, or when the points of a mix do not form a curve. The text is the
+/// reason.
 pub fn platform(record: &MeasureDocument, stem: &str, source: &str) -> Result<Exported, String> {
     let mut tiers = vec![];
     for node in &record.machine.nodes {
@@ -96,8 +97,8 @@ pub fn platform(record: &MeasureDocument, stem: &str, source: &str) -> Result<Ex
         quoted(stem),
         quoted(source),
         rounded(lines_per_core(record, &tiers[0])),
-        // The uncore latency of the platform is 0, because curves measured from a core already
-        // include the path to the memory controller.
+        // The platform's uncore latency is 0: curves that were measured from a core already include
+        // the path to the memory controller.
         0.0,
     );
     let mut files = vec![];
@@ -119,8 +120,8 @@ pub fn platform(record: &MeasureDocument, stem: &str, source: &str) -> Result<Ex
     Ok(Exported { toml, curves: files, assumed })
 }
 
-/// The comment in the platform file beside the number of cores, if this number is not in the
-/// record.
+/// The comment on the number of cores in the platform file, if the record does not have this
+/// number.
 const UNKNOWN_CORES: &str =
     "# assumed: the record does not have it. Write the number of cores, and divide the lines by it";
 
@@ -141,9 +142,9 @@ fn idle_ns(tier: &Tier) -> f64 {
     idle.fold(f64::INFINITY, f64::min)
 }
 
-/// Returns the number of outstanding lines per core, by Little's law: bandwidth times latency,
-/// divided by the bytes of a line and by the number of threads. The result is the maximum over the
-/// loaded-latency points of `tier`, limited to 1 to 10000.
+/// Returns the number of outstanding lines per core. By Little's law, it is the product of
+/// bandwidth and latency, divided by the bytes of a line and the number of threads. The result is
+/// the maximum over the loaded-latency points of `tier`, limited to 1 to 10000.
 fn lines_per_core(record: &MeasureDocument, tier: &Tier) -> f64 {
     let loaded = points_on_node(record, PointKind::Loaded, tier.node);
     let lines = loaded.filter_map(|point| {
@@ -153,9 +154,9 @@ fn lines_per_core(record: &MeasureDocument, tier: &Tier) -> f64 {
     lines.fold(1.0, f64::max).min(1e4)
 }
 
-/// Returns the points of a kind whose memory is on `node` alone. If there are such points for
-/// several CPU nodes, only those for the CPUs of `node` are returned. If there are none for them,
-/// those for the CPU node that was measured first are returned.
+/// Returns the points of a kind whose memory is on `node` only. If several CPU nodes measured such
+/// points, returns those of the CPUs of `node`. If these measured none, returns those of the CPU
+/// node that measured first.
 fn points_on_node<'a>(
     record: &'a MeasureDocument,
     kind: PointKind,
@@ -169,22 +170,22 @@ fn points_on_node<'a>(
     record.points_of_kind(kind).filter(of).filter(move |point| Some(point.cpu_node) == near)
 }
 
-/// Returns the bandwidth at the memory controller, GB/s: the counted bandwidth if there is one, and
-/// otherwise the bandwidth computed from the mix and the program's traffic.
+/// Returns the bandwidth at the memory controller, GB/s: the counted bandwidth, or else the
+/// bandwidth that is computed from the mix and the program's traffic.
 pub(super) fn controller_gbps(point: &MeasuredPoint) -> Option<f64> {
     point.measured_gbps.or(point.modelled_gbps)
 }
 
 pub(super) fn mix(point: &MeasuredPoint) -> Option<Mix> {
     let name = point.mix.as_deref()?;
-    // If the name of the mix cannot be parsed, the read share of the point gives the mix.
+    // If the name of the mix cannot be parsed, take the mix from the read share of the point.
     let of_share = || Mix::new(point.read_share?, name.ends_with("nt")).ok();
     let named: Mix = name.parse().ok().or_else(of_share)?;
     Some(if point.pattern == "random" { named.in_random_order() } else { named })
 }
 
-/// Returns the curves of a node, and a text for each curve from which noisy points were left out;
-/// `None` when the node has no loaded-latency points.
+/// Returns the curves of a node, and a text for each curve from which noisy points were left out.
+/// Returns `None` if the node has no loaded-latency points.
 fn curves(
     record: &MeasureDocument,
     node: u32,

@@ -1,43 +1,42 @@
 //! The quality of a measured point, and of a whole measurement: good, noisy with the reasons, or
-//! not assessed. The thresholds decide whether a point is noisy.
+//! not assessed. The limits below decide whether a point is noisy.
 
 use super::MeasuredPoint;
 use interleaf_measure::idle;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// A point is noisy when the spread of its repetitions or the relative change of the core frequency
+/// A point is noisy if the spread of its repetitions, or the relative change of the core frequency,
 /// exceeds this fraction.
 const SPREAD_MAX: f64 = 0.05;
-/// A point is noisy when other programs took more than this number of CPUs per CPU of the
-/// measurement, or the hypervisor took more than half of this number. Both limits are increased by
-/// the error of the kernel's CPU times, which are in ticks.
+/// A point is noisy if other programs took more than this number of CPUs per CPU of the
+/// measurement, or the hypervisor took more than half of this number. The error of the kernel's CPU
+/// times, which are in ticks, is added to both limits.
 const OTHERS_MAX: f64 = 0.1;
-/// A point is noisy when more than this fraction of its pages is on other nodes than the weights
+/// A point is noisy if more than this fraction of its pages is on other nodes than the weights
 /// demand.
 const OFF_MAX: f64 = 0.01;
-/// A point is noisy when the last-level caches can hold more than this fraction of the point's
-/// memory, because the point would then measure the caches.
+/// A point is noisy if more than this fraction of its memory fits into the last-level caches: it
+/// would then measure the caches.
 const CACHEABLE_MAX: f64 = 1.0 / idle::LAST_LEVEL_FACTOR as f64;
 
-/// The text in a document for a point of good quality.
+/// The text for a point of good quality in a document.
 const GOOD: &str = "good";
 
-/// The beginning of the text in a document for a noisy point. The reasons follow.
+/// The text for a noisy point in a document begins with this. The reasons follow.
 const NOISY: &str = "noisy: ";
 
-/// The quality of a point or of a whole measurement: `good`, `noisy: ` with the reasons, or another
-/// text when the quality was not assessed.
+/// The quality of a point or of a whole measurement. In a document it is a text: `good`, `noisy: `
+/// with the reasons, or another text if the quality was not assessed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub enum Quality {
-    /// `good`: spread, interference, frequency, caches and placement of the pages are within their
-    /// limits.
+    /// Spread, interference, frequency, caches and placement of pages are within their limits.
     Good,
-    /// `noisy: ` and the reasons.
+    /// The point is noisy, for these reasons.
     Noisy(String),
-    /// Any other text: the quality was not assessed, because another tool measured, or because
-    /// nothing was measured yet.
+    /// The quality was not assessed, because another tool measured, or because nothing is measured
+    /// yet.
     Unassessed(String),
 }
 
@@ -82,8 +81,8 @@ impl MeasuredPoint {
         if self.spread > SPREAD_MAX {
             whys.push(format!("repeats spread by {:.0} %", 100.0 * self.spread));
         }
-        // The kernel counts CPU time in ticks, mostly of 10 ms. Both limits therefore allow an
-        // error of two ticks (0.02 s) over the duration of the point.
+        // The kernel counts CPU time in ticks, mostly of 10 ms. So an error of two ticks (0.02 s)
+        // over the duration of the point is added to both limits.
         let ticks = 0.02 / self.took_s.max(0.01);
         if contamination.others_cpus > OTHERS_MAX * cpus + ticks {
             whys.push(format!("others kept {:.1} CPUs busy", contamination.others_cpus));

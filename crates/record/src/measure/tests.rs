@@ -7,7 +7,7 @@ use interleaf_linux::{
 };
 use interleaf_model::format::platform_toml;
 
-/// Returns a record without points, of a machine with DRAM and an expander.
+/// Returns a record without points of a machine with DRAM and an expander.
 pub fn record() -> MeasureDocument {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/machines");
     let root = Root::captured(folder.join("epyc-cxl"));
@@ -44,8 +44,7 @@ fn weighted(kind: PointKind, weights: &[u16], gbps: f64) -> MeasuredPoint {
 #[test]
 fn the_best_weights_are_those_with_the_most_bandwidth() {
     let mut record = record();
-    // The bandwidths are those in the first row of section IV.A of Micron's white paper on the
-    // expander CZ122.
+    // The bandwidths are from Micron's white paper on the expander CZ122, section IV.A, first row.
     for (weights, gbps) in [([1, 0], 556.0), ([2, 1], 590.0), ([3, 1], 690.0), ([0, 1], 205.0)] {
         record.add(weighted(PointKind::Interleave, &weights, gbps));
     }
@@ -131,16 +130,16 @@ fn a_record_becomes_a_platform() {
         found.curve.max_bandwidth_gbps()
     };
     assert_eq!((max(0, "R"), max(1, "R"), max(0, "W2")), (300.0, 120.0, 250.0));
-    // For the mix W2, only the maximum bandwidth on node 0 was measured. A point of its curve is
-    // therefore assumed, and marked as assumed in the file of the first tier.
+    // Of the mix W2, only the maximum bandwidth on node 0 was measured. So a point of its curve is
+    // assumed, and the file of the first tier says so.
     assert!(exported.curves[0].1.contains("assumed") && !exported.curves[1].1.contains("assumed"));
     record.points.clear();
     assert!(platform::platform(&record, "mine", "mine.json").unwrap_err().contains("no curve"));
 }
 
-/// The first point of a loaded-latency curve is a pointer chase without load. In this record its
-/// latency is 441 ns, above the 150 ns of points with load, because other programs disturbed it.
-/// The exported platform does not have this point.
+/// The first point of a loaded-latency curve is a pointer chase without load. Other programs
+/// disturbed it in this record: its latency is 441 ns, above the 150 ns of the points with load.
+/// The exported platform must not have this point.
 #[test]
 fn a_disturbed_point_does_not_become_the_latency_of_a_platform() {
     let mut record = record();

@@ -6,7 +6,7 @@ use crate::figure::{Figure, Scale, Series, SeriesKind};
 const GIB: f64 = 1_073_741_824.0;
 
 impl ProfileDocument {
-    /// The figures of the quantities that were counted.
+    /// Returns a figure for each quantity that was counted.
     pub fn figures(&self) -> Vec<Figure> {
         let app = &self.app;
         let all = [
@@ -37,7 +37,7 @@ impl AppDocument {
         }
     }
 
-    /// A line of `value` over time; `None` if fewer than two samples have the value.
+    /// Returns a line of `value` over time, or `None` if fewer than two samples have this value.
     fn line(
         &self,
         name: &str,
@@ -48,8 +48,8 @@ impl AppDocument {
         drawn(name, group, points.collect())
     }
 
-    /// Like [`Self::line`], but the horizontal axis is the sum of `counted_s`, the time in which
-    /// traffic was counted.
+    /// Like [`Self::line`], but the horizontal axis counts only the time in which traffic was
+    /// counted (`counted_s`).
     fn counted_line(
         &self,
         name: &str,

@@ -1,39 +1,39 @@
-//! Samples of a run, of any length. A sample has sums over a span of time, so two neighbours can be
-//! merged into one sample of the joint span. [`Samples`] limits the number of stored samples by
-//! merging: at 1024 stored samples it merges all pairs of neighbours. From then on, twice as many
-//! raw samples (samples as they were taken) go into a stored sample as before. A long run therefore
-//! has 512 to 1024 stored samples.
+//! The samples of a run of any length.
+//!
+//! A sample has sums over a span of time, so two neighbours can be merged into a sample of the
+//! joint span. [`Samples`] limits the number of stored samples: when 1024 are stored, it merges all
+//! pairs of neighbours. From then on, a stored sample merges twice as many raw samples (samples as
+//! they were taken) as before. So a long run has 512 to 1024 stored samples.
 
 use interleaf_model::machine::Traffic;
 use interleaf_observe::counters::topdown::CoreSlots;
 use serde::{Deserialize, Serialize};
 
-/// Maximum number of stored samples. When it is reached, each pair of neighbouring samples is
-/// merged into one.
+/// Maximum number of stored samples. At this number, each pair of neighbours is merged.
 const SAMPLES_MAX: usize = 1024;
 
-/// The counts of one span of time. Null means "not counted", not 0.
+/// The counts of one span of time. Null means "not counted", and not 0.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SampleDocument {
     /// End of the span, s from the start of the command.
     pub time_s: f64,
     pub span_s: f64,
-    /// Time in which the traffic was counted, s; for a replayed recording, the time that the
+    /// Time in which traffic was counted, s. For a replayed recording, it is the time that the
     /// readings of the recording cover.
     pub counted_s: f64,
     /// Time that the readings of CPU time and storage cover, s; 0 when the processes were not
     /// sampled.
     pub looked_s: f64,
-    /// Traffic of each tier, summed over all sockets.
+    /// Traffic of each tier: the sum over all sockets.
     pub tiers: Vec<TrafficDocument>,
-    /// Bytes that the command read and wrote on all tiers together; null unless no counter
-    /// distinguishes the tiers.
+    /// Bytes that the command read and wrote on all tiers. Null when there is no such count, and
+    /// when the tiers are counted separately.
     pub command_bytes: Option<f64>,
     pub cpu_s: f64,
     pub threads: usize,
     pub threads_running: usize,
-    /// Resident memory of the command at the end of the span; in a merged sample, the largest of
-    /// its samples. Null when not sampled.
+    /// Resident memory of the command at the end of the span; null when not sampled. In a merged
+    /// sample, it is the largest value.
     pub resident_bytes: Option<u64>,
     /// Resident memory of the command on each tier; empty when not sampled.
     pub placement_bytes: Vec<u64>,
@@ -47,19 +47,19 @@ pub struct SampleDocument {
     pub hidden_processes: usize,
 }
 
-/// Traffic of a tier in the span of a sample.
+/// The traffic of one tier in the span of a sample.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TrafficDocument {
     pub read_bytes: Option<f64>,
     pub written_bytes: Option<f64>,
-    /// Number of requests inserted into the queue of the tier; the mean latency is `occupancy_ns` /
+    /// Number of requests that entered the tier's queue. The mean latency is `occupancy_ns` /
     /// `inserts`.
     pub inserts: Option<f64>,
-    /// Time that the requests spent in the queue of the tier, ns, summed over requests.
+    /// Time for which requests were in the tier's queue, ns: the sum over all requests.
     pub occupancy_ns: Option<f64>,
 }
 
-/// Counts of issue slots of the command's threads, for each top-down category.
+/// The issue slots of the command's threads, counted in each top-down category.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SlotsDocument {
     pub all: Option<f64>,
@@ -72,19 +72,19 @@ pub struct SlotsDocument {
     pub mispredicts: Option<f64>,
     pub fetch_latency: Option<f64>,
     pub memory: Option<f64>,
-    /// Time for which the counters were enabled, ns, summed over threads.
+    /// Time for which the counters were enabled, ns: the sum over all threads.
     pub enabled_ns: f64,
-    /// Time for which the counters were on the PMU, ns, summed over threads; less than `enabled_ns`
-    /// when the counters are multiplexed.
+    /// Time for which the counters were on the PMU, ns: the sum over all threads. It is less than
+    /// `enabled_ns` when the counters are multiplexed.
     pub running_ns: f64,
 }
 
-/// Returns the sum of two counts; `None` if one of them is unknown.
+/// Returns the sum of two counts, or `None` if one of them is unknown.
 fn both(a: Option<f64>, b: Option<f64>) -> Option<f64> {
     Some(a? + b?)
 }
 
-/// Returns the sum of the known counts of two; `None` if both are unknown.
+/// Returns the sum of those of two counts that are known, or `None` if neither is.
 fn either<T: std::ops::Add<Output = T>>(a: Option<T>, b: Option<T>) -> Option<T> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a + b),
@@ -93,8 +93,8 @@ fn either<T: std::ops::Add<Output = T>>(a: Option<T>, b: Option<T>) -> Option<T>
 }
 
 impl TrafficDocument {
-    /// Adds the traffic of another domain on the same tier. A count that this domain lacks does not
-    /// contribute.
+    /// Adds the traffic of another domain with the same tier. A count that is unknown for this
+    /// domain is taken as 0.
     pub fn add(&mut self, more: &Traffic) {
         self.read_bytes = either(self.read_bytes, more.read_bytes);
         self.written_bytes = either(self.written_bytes, more.written_bytes);
@@ -102,7 +102,7 @@ impl TrafficDocument {
         self.occupancy_ns = either(self.occupancy_ns, more.occupancy_ns);
     }
 
-    /// Bytes read and written; `None` when neither is counted.
+    /// Returns the bytes read and written, or `None` if neither is counted.
     pub fn bytes(&self) -> Option<f64> {
         either(self.read_bytes, self.written_bytes)
     }
@@ -112,8 +112,8 @@ impl TrafficDocument {
         Some(self.occupancy_ns? / inserts)
     }
 
-    /// Merges the traffic of a tier in two spans. A count that is unknown in one span is unknown in
-    /// the sum.
+    /// Returns the traffic of the tier in two spans together. A count that is unknown in one span
+    /// is unknown in the result.
     fn and(self, next: Self) -> Self {
         Self {
             read_bytes: both(self.read_bytes, next.read_bytes),
@@ -163,21 +163,21 @@ impl From<SlotsDocument> for CoreSlots {
 }
 
 impl SampleDocument {
-    /// Mean number of CPUs that the command's processes used; `None` when the processes were not
-    /// sampled.
+    /// Returns the mean number of CPUs that the command's processes used, or `None` if the
+    /// processes were not sampled.
     pub fn cpus(&self) -> Option<f64> {
         (self.looked_s > 0.0).then(|| self.cpu_s / self.looked_s)
     }
 
-    /// Bandwidth of all tiers together, GB/s; `None` when no traffic was counted.
+    /// Returns the bandwidth of all tiers, GB/s, or `None` if no traffic was counted.
     pub fn gbps(&self) -> Option<f64> {
         let of_tiers = self.tiers.iter().map(TrafficDocument::bytes).fold(None, either);
         let bytes = of_tiers.or(self.command_bytes)?;
         (self.counted_s > 0.0).then(|| bytes / self.counted_s / 1e9)
     }
 
-    /// Fraction of reads in the bytes of all tiers; `None` when reads and writes are not counted
-    /// separately.
+    /// Returns the fraction of reads in the bytes of all tiers, or `None` if reads and writes are
+    /// not counted separately.
     pub fn read_share(&self) -> Option<f64> {
         let sum = |of: fn(&TrafficDocument) -> Option<f64>| {
             self.tiers.iter().map(of).fold(None, either::<f64>)
@@ -186,15 +186,15 @@ impl SampleDocument {
         (read + written > 0.0).then(|| read / (read + written))
     }
 
-    /// True if traffic was counted in at least a part of the span.
+    /// True if traffic was counted in a part of the span or in all of it.
     fn counts(&self) -> bool {
         let of_tiers = self.tiers.iter().any(|tier| *tier != TrafficDocument::default());
         self.counted_s > 0.0 && (of_tiers || self.command_bytes.is_some())
     }
 
-    /// Merges this sample with `next`, the sample of the following span.
+    /// Merges this sample with `next`, the sample of the next span.
     pub fn and(self, next: Self) -> Self {
-        // If only one of the two samples has counted traffic, the merged sample has this traffic.
+        // If only one of the samples has counted traffic, the merged sample has its traffic.
         let (tiers, command_bytes, counted_s) = match (self.counts(), next.counts()) {
             (true, false) => (self.tiers, self.command_bytes, self.counted_s),
             (false, true) => (next.tiers, next.command_bytes, next.counted_s),
@@ -238,13 +238,13 @@ impl SampleDocument {
         }
     }
 
-    /// Merges all samples; `None` for an empty slice.
+    /// Merges all samples to one. Returns `None` if there are none.
     pub fn sum(samples: &[Self]) -> Option<Self> {
         samples.iter().cloned().reduce(Self::and)
     }
 
-    /// Mean resident memory, in which each sample has the weight of its span; `None` if memory was
-    /// never sampled.
+    /// Returns the mean resident memory, weighted by the spans of the samples, or `None` if the
+    /// memory was never sampled.
     pub fn mean_resident_bytes(samples: &[Self]) -> Option<f64> {
         let resident = || samples.iter().filter_map(|it| Some((it.span_s, it.resident_bytes?)));
         let span: f64 = resident().map(|(span_s, _)| span_s).sum();
@@ -252,13 +252,13 @@ impl SampleDocument {
     }
 }
 
-/// At most 1024 stored samples of a run, however long the run is.
+/// The stored samples of a run: at most 1024, however long the run is.
 #[derive(Clone, Debug)]
 pub struct Samples {
     list: Vec<SampleDocument>,
-    /// Number of raw samples that are merged into each complete stored sample.
+    /// Number of raw samples that are merged into a complete stored sample.
     each: usize,
-    /// Number of raw samples that have been merged into the last stored sample so far.
+    /// Number of raw samples that the last stored sample has so far.
     last: usize,
 }
 

@@ -83,8 +83,8 @@ fn totals_are_the_sums_of_the_samples() {
     assert_eq!((second.share_of_time, second.bandwidth_gbps), (0.5, 40.0));
 }
 
-/// In a run of 5 ms, an error of one tick (10 ms) would appear as 2 CPUs. CPU time within the error
-/// of the ticks is therefore not attributed to other programs.
+/// CPU time within the error of the kernel's ticks must not count as that of other programs: in a
+/// run of 5 ms, a tick (10 ms) would be 2 CPUs.
 #[test]
 fn a_few_ticks_are_no_other_programs() {
     let cpus_of = |runtime_s: f64, time_s: f64| {
@@ -152,8 +152,8 @@ fn both_levels_sum_to_their_parts() {
 }
 
 proptest! {
-    /// When [`Samples`] merges neighbours among up to 5000 samples, the sums over the run stay the
-    /// same.
+    /// The test takes up to 5000 samples, so that [`Samples`] merges neighbours, and asserts that
+    /// the sums over the run stay the same.
     #[test]
     fn long_runs_keep_their_sums(count in 1usize..5000) {
         let mut samples = Samples::new();

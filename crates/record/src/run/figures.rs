@@ -8,8 +8,8 @@ use crate::{
 use std::collections::BTreeMap;
 
 impl RunDocument {
-    /// If a policy steered the pages, the figures of its control periods. Otherwise a figure of the
-    /// share of the pages on each node: the requested share, and the shares that were found.
+    /// Returns the figures of the control periods if a policy steered the pages. Otherwise returns
+    /// a figure of the share of pages on each node: the requested share, and those that were found.
     pub fn figures(&self) -> Vec<Figure> {
         match &self.balance {
             Some(balance) => balance::figures(&balance.periods),

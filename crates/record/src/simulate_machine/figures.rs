@@ -1,4 +1,4 @@
-//! Figures of the simulation of a machine under a policy.
+//! Figures of a simulated machine whose pages a policy places.
 
 use super::{
     BestStaticDocument, SimulateDocument, SimulatedDomain, SimulatedPeriod, WorkloadDocument,
@@ -9,8 +9,8 @@ use crate::{
 };
 
 impl SimulateDocument {
-    /// Figures of shares, bandwidth and migration over time. If other policies were simulated, also
-    /// a figure that compares the policies.
+    /// Returns figures of the shares, the bandwidth and the migrated bytes over time, and, if other
+    /// policies were simulated too, a figure that compares all policies.
     pub fn figures(&self) -> Vec<Figure> {
         let mut figures = self.shares();
         figures.extend([self.bandwidth(), self.migration()]);
@@ -34,15 +34,15 @@ impl SimulateDocument {
         }
     }
 
-    /// A line of `value` over the time of the periods.
+    /// Returns a line of `value` over the times of the periods.
     fn line(&self, name: &str, group: usize, value: impl Fn(&SimulatedPeriod) -> f64) -> Series {
         let points = self.periods.iter().map(|period| (period.time_s, value(period)));
         Series::new(name, SeriesKind::Line, group, points)
     }
 
-    /// A figure of the share of the accesses that go to the first tier, and of the target with the
-    /// policy's decisions. With several domains, there is such a figure for each domain that has a
-    /// target, with the domain's accesses to its own first tier.
+    /// Returns a figure of the share of accesses that go to the first tier, and of the target with
+    /// the policy's decisions. On a machine with several domains, returns such a figure for each
+    /// domain that has a target, with the domain's accesses to its own first tier.
     pub fn shares(&self) -> Vec<Figure> {
         if self.domains.len() < 2 {
             let y_label = format!("part of the accesses on {}, %", self.tiers[0]);
@@ -73,8 +73,8 @@ impl SimulateDocument {
     fn shares_of_machine(&self) -> Vec<Series> {
         let target = |period: &SimulatedPeriod| f64::from(period.target_weights[0]);
         let decisions = self.periods.iter().map(why).collect();
-        // The policy decides once in each period. The target is therefore drawn as a point for each
-        // period, with the decision as its label.
+        // The policy decides once in each period, so the target is a point for each period. The
+        // label of the point is the decision.
         let points = self.periods.iter().map(|period| (period.time_s, target(period)));
         let mut series = vec![
             self.line("where the accesses go", 0, |period| 100.0 * period.hot_share[0]),
@@ -85,8 +85,8 @@ impl SimulateDocument {
         series
     }
 
-    /// The lines of the domain with the index `at`: the share of the domain's accesses that go to
-    /// its first tier, the domain's target, and the best static weights of its workloads. `None` if
+    /// Returns the lines of the domain with the index `at`: the share of its accesses that go to
+    /// its first tier, its target, and the best static weights of its workloads. Returns `None` if
     /// no period has a target for this domain.
     fn shares_in(&self, at: usize) -> Option<Vec<Series>> {
         let domain = &self.domains[at];
@@ -113,8 +113,8 @@ impl SimulateDocument {
         Some(series)
     }
 
-    /// The line of the percentage of the pages on `tier` with the best static weights; `None` if
-    /// `best` has no weight of this tier.
+    /// Returns a line of the percentage of pages on `tier` with the best static weights, or `None`
+    /// if `best` has no weight for this tier.
     fn best_static(&self, best: &BestStaticDocument, tier: usize) -> Option<Series> {
         let last = self.periods.last().map_or(0.0, |period| period.time_s);
         let y = f64::from(*best.weights.get(tier)?);
@@ -148,7 +148,7 @@ impl SimulateDocument {
         }
     }
 
-    /// A figure of the speed-ups, with a group of bars for each policy. A group has a bar for each
+    /// Returns a figure of the speed-ups: a group of bars for each policy, with a bar for each
     /// workload.
     fn policies(&self) -> Figure {
         let mut policies: Vec<(&str, Vec<f64>)> = vec![(&self.policy, speedups(&self.workloads))];
@@ -174,14 +174,14 @@ impl SimulateDocument {
     }
 }
 
-/// Returns the lower end of an axis for percentages of which `lowest` is the smallest: the largest
-/// multiple of ten that is at least 2 below `lowest`, limited to 0 to 90. For 61 it is 50, for 62
-/// it is 60.
+/// Returns the lower end of an axis for percentages, whose smallest value is `lowest`. It is the
+/// largest multiple of ten that is at least 2 below `lowest`, limited to 0 to 90: 50 for 61, and 60
+/// for 62.
 pub fn share_axis_from(lowest: f64) -> f64 {
     10.0 * ((lowest - 2.0) / 10.0).floor().clamp(0.0, 9.0)
 }
 
-/// The decision of a period and its reason, as one text.
+/// Returns the decision of a period with its reason, as one text.
 fn why(period: &SimulatedPeriod) -> String {
     format!("{}: {}", period.decision, period.reason)
 }

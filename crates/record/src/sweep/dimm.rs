@@ -8,7 +8,7 @@ use crate::{
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The columns of a row. The last two are fingerprints, as in [`super::COLUMNS`].
+/// The columns of the file. The last two are fingerprints, as in [`super::COLUMNS`].
 pub const COLUMNS: [Column; 28] = [
     Column::whole("case"),
     Column::text("device"),
@@ -40,60 +40,59 @@ pub const COLUMNS: [Column; 28] = [
     Column::text("row"),
 ];
 
-/// Maximum number of lines of a figure. The first number is for figures whose lines are
-/// distinguished by colour, the second for figures whose lines are distinguished by colour and
-/// dash.
+/// Maximum number of lines in a figure: the first number if colours distinguish the lines, and the
+/// second if colours and dashes do.
 const LINES_MAX: [usize; 2] = [8, 16];
 
-/// A row of the CSV file: the result of a case at one mix and one offered load. The fields are the
+/// A row of the CSV file: the results of a case at one mix and one offered load. Its fields are the
 /// columns. Bandwidth and power are sums over all channels.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct DimmSweepRow {
-    /// The 0-based number of the case.
+    /// Number of the case, counted from 0.
     pub case: u64,
-    /// The name or file of the module in the sweep file; empty for a server.
+    /// Name or file of the module in the sweep file; empty for a server.
     pub device: String,
-    /// The name of the module in its device file.
+    /// Name of the module in its device file.
     pub module: String,
-    /// The name of the server; empty for modules.
+    /// Name of the server; empty for a module.
     pub server: String,
     pub density: String,
     pub width: String,
     pub channels: u32,
     pub pattern: String,
-    /// Maximum number of outstanding lines of a channel.
+    /// Maximum number of outstanding lines in a channel.
     pub outstanding: u64,
     pub uncore_ns: f64,
-    /// The row policy of the memory controller.
+    /// Row policy of the memory controller.
     pub row_policy: String,
     pub refresh: String,
     pub requests: u64,
     pub seed: u64,
     pub mix: String,
-    /// Offered load, GB/s; absent for the maximum load.
+    /// Offered load, GB/s; missing for the maximum load.
     pub offered_gbps: Option<f64>,
     pub bandwidth_gbps: f64,
     /// Bandwidth as a fraction of the peak bandwidth.
     pub bus_utilisation: f64,
-    /// Mean latency of reads, from the cache miss of the core to the arrival of the data. The mean
-    /// and the percentiles are absent if no read was measured.
+    /// Mean latency of reads, from the core's cache miss until the data arrive. The mean and the
+    /// percentiles are missing if no read was measured.
     pub latency_mean_ns: Option<f64>,
     pub latency_p50_ns: Option<u64>,
     pub latency_p99_ns: Option<u64>,
     pub latency_p99_9_ns: Option<u64>,
     pub row_hit_rate: f64,
-    /// Mean power, W. `power_w`, `energy_pj_per_bit` and `gbps_per_w` are absent if the supply
-    /// currents of the module are unknown.
+    /// Mean power, W. `power_w`, `energy_pj_per_bit` and `gbps_per_w` are missing if the module's
+    /// supply currents are unknown.
     pub power_w: Option<f64>,
     pub energy_pj_per_bit: Option<f64>,
     pub gbps_per_w: Option<f64>,
-    /// The name of the module or server in figures and tables. It is not a column of the CSV file:
-    /// the function `label` computes it.
+    /// Name of the module or server in figures and tables. It is not a column of the file: the
+    /// function `label` computes it.
     #[serde(skip)]
     pub label: String,
 }
 
-/// The rows of a sweep of memory modules.
+/// The rows of a sweep of memory modules, and the text of the CSV file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DimmSweepDocument {
     pub name: String,
@@ -104,7 +103,7 @@ pub struct DimmSweepDocument {
 /// A metric by which rows are compared.
 #[derive(Clone, Copy, Debug)]
 pub struct DimmMetric {
-    /// The identifier of the metric's figure in documents and pages.
+    /// ID of the metric's figure in documents and pages.
     pub id: &'static str,
     pub name: &'static str,
     pub unit: &'static str,
@@ -137,12 +136,12 @@ const ENERGY: DimmMetric = DimmMetric {
     value: |row| row.energy_pj_per_bit,
 };
 
-/// A number that a sweep can vary, for the horizontal axis of figures.
+/// A number that a sweep can vary. It can be on the horizontal axis of a figure.
 #[derive(Clone, Copy, Debug)]
 pub struct DimmAxis {
-    /// The short name of the number, for table columns and lines of figures.
+    /// Short name of the number, for columns of tables and lines of figures.
     pub name: &'static str,
-    /// The name of the number with its unit, for an axis.
+    /// Name of the number with its unit, for an axis.
     pub label: &'static str,
     pub value: fn(&DimmSweepRow) -> f64,
 }
@@ -162,12 +161,12 @@ const AXES: [DimmAxis; 4] = [
     DimmAxis { name: "requests", label: "lines at each point", value: |row| row.requests as f64 },
 ];
 
-/// Functions that return the row policy and the refresh mode of a row as texts.
+/// Functions that return a row's row policy and refresh mode as texts.
 const CONTROLLER_TEXTS: [fn(&DimmSweepRow) -> String; 2] =
     [|row| format!("{} rows", row.row_policy), |row| format!("refresh {}", row.refresh)];
 
-/// Functions that return the properties of a row that are texts: label, mix, pattern, row policy
-/// and refresh mode.
+/// Functions that return the textual properties of a row: label, mix, pattern, row policy and
+/// refresh mode.
 const TEXTS: [fn(&DimmSweepRow) -> String; 5] = [
     |row| row.label.clone(),
     |row| row.mix.clone(),
@@ -176,11 +175,11 @@ const TEXTS: [fn(&DimmSweepRow) -> String; 5] = [
     CONTROLLER_TEXTS[1],
 ];
 
-/// A function that returns the text of a property of a row.
+/// A function that returns a property of a row as a text.
 type Name = Box<dyn Fn(&DimmSweepRow) -> String>;
 
 impl DimmSweepRow {
-    /// The name of the row's module or server in the sweep file.
+    /// Returns the name of the row's module or server in the sweep file.
     fn named(&self) -> &str {
         if self.server.is_empty() { &self.device } else { &self.server }
     }
@@ -192,10 +191,10 @@ impl DimmSweepDocument {
         super::starts_with(text, &COLUMNS)
     }
 
-    /// Reads the CSV file of a sweep. Errors name the file `name`.
+    /// Reads the CSV file of a sweep. Errors have the name of the file, `name`.
     ///
     /// # Errors
-    /// When columns are missing, a value has the wrong type or is out of range, or there is no row.
+    /// When a column is missing, a value has the wrong type or is out of range, or there is no row.
     pub fn read(name: &str, text: &str) -> Result<Self, RecordError> {
         let command = "interleaf simulate dimm --sweep";
         let mut rows = rows(name, text, &COLUMNS, command, |row: &DimmSweepRow| {
@@ -223,8 +222,8 @@ impl DimmSweepDocument {
         count_cases(self.rows.iter().map(|row| row.case))
     }
 
-    /// The numbers that the sweep varies, each with its values; the number with the most values is
-    /// first.
+    /// Returns the numbers that the sweep varies, each with its values. The number with the most
+    /// values comes first.
     pub fn varied(&self) -> Vec<(DimmAxis, Vec<f64>)> {
         let values = |axis: DimmAxis| {
             let values = distinct(self.rows.iter().map(axis.value));
@@ -236,7 +235,7 @@ impl DimmSweepDocument {
         all
     }
 
-    /// The numbers that are equal in all rows, each with its value.
+    /// Returns the numbers that are equal in all rows, each with its value.
     pub fn constants(&self) -> Vec<(DimmAxis, f64)> {
         let first = &self.rows[0];
         let is_constant =
@@ -245,23 +244,23 @@ impl DimmSweepDocument {
         constants.map(|axis| (axis, (axis.value)(first))).collect()
     }
 
-    /// The metrics for which the rows have values.
+    /// Returns the metrics of which the rows have values.
     pub fn metrics(&self) -> Vec<DimmMetric> {
         let has = |metric: &DimmMetric| self.rows.iter().any(|row| (metric.value)(row).is_some());
         [BANDWIDTH, LATENCY, ENERGY].into_iter().filter(has).collect()
     }
 
-    /// The rows at the maximum load, which have no `offered_gbps`. If there are none, the rows at
-    /// the highest offered load.
+    /// Returns the rows at the maximum load, which have no `offered_gbps`. If there are none,
+    /// returns the rows at the highest offered load.
     pub fn loaded(&self) -> Vec<&DimmSweepRow> {
         let load = |row: &&DimmSweepRow| row.offered_gbps.unwrap_or(f64::INFINITY);
         let most = self.rows.iter().map(|row| load(&row)).fold(0.0, f64::max);
         self.rows.iter().filter(|row| load(row) == most).collect()
     }
 
-    /// For each setting, the distribution of a metric at the maximum load over the seeds. A setting
-    /// is a combination of module, mix, pattern, row policy, refresh mode and numbers. Settings are
-    /// in the order of the file, and each is represented by its first row.
+    /// Returns the distribution, over the seeds, of a metric at the maximum load, for each setting.
+    /// A setting is a combination of module, mix, pattern, row policy, refresh mode and numbers. It
+    /// is represented by its first row. The settings are in the order of the file.
     pub fn by_setting(&self, metric: DimmMetric) -> Vec<(&DimmSweepRow, Spread)> {
         let mut groups: Vec<(&DimmSweepRow, Vec<f64>)> = vec![];
         let key = |row: &DimmSweepRow| {
@@ -279,8 +278,8 @@ impl DimmSweepDocument {
         groups.into_iter().filter_map(|(row, values)| Some((row, Spread::of(values)?))).collect()
     }
 
-    /// The figures of the sweep. If a case has several loads, the first figure shows latency
-    /// against bandwidth. Each other figure shows a metric at the maximum load, against the varied
+    /// Returns the figures of the sweep. If a case has several loads, the first figure shows
+    /// latency against bandwidth. The others show a metric at the maximum load: against the varied
     /// number with the most values, or for each module if no number varies. A figure with too many
     /// lines is split into several, by the last of the properties that differ between rows.
     pub fn figures(&self) -> Vec<Figure> {
@@ -304,8 +303,9 @@ impl DimmSweepDocument {
         figures
     }
 
-    /// The properties that distinguish the lines of a figure: module, mix, pattern, row policy,
-    /// refresh mode, and the varied numbers except the first `on_axis` of them.
+    /// Returns the properties that distinguish the lines of a figure: module, mix, pattern, row
+    /// policy, refresh mode, and the varied numbers. The first `on_axis` varied numbers are left
+    /// out.
     fn names(&self, on_axis: usize) -> Vec<Name> {
         let others = self.varied().into_iter().skip(on_axis).map(|(axis, _)| -> Name {
             Box::new(move |row| format!("{} {}", axis.name, (axis.value)(row)))
@@ -316,8 +316,9 @@ impl DimmSweepDocument {
 }
 
 /// Sets the field `label` of each row. The label of a server is its name in the sweep file. The
-/// label of a module is its name in the device file, or its name in the sweep file if several of
-/// these names stand for the same module. Density and width are added if they differ between rows.
+/// label of a module is its name in the device file. However, if the sweep file has several names
+/// for one module, they are the labels of its rows. The density and width of a module are appended
+/// if they differ between rows.
 fn label(rows: &mut [DimmSweepRow]) {
     let mut named: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for row in &*rows {
@@ -335,18 +336,18 @@ fn label(rows: &mut [DimmSweepRow]) {
     }
 }
 
-/// A line of a figure: (name of the line, its rows).
+/// A line of a figure, as (name of the line, its rows).
 type Line<'a> = (String, Vec<&'a DimmSweepRow>);
 
-/// One of the figures into which a figure is split: (end of its title, its lines). The end of the
-/// title is empty if the figure is not split.
+/// One of the figures into which a figure is split, as (end of its title, its lines). The end of
+/// the title is empty if the figure is not split.
 type Part<'a> = (String, Vec<Line<'a>>);
 
 /// Groups the rows into the parts of a figure, in the order of the file. `names` are properties of
-/// rows. Of the properties that differ between rows, the first ones distinguish the lines of a
-/// part, and the remaining ones distinguish the parts. As many properties distinguish parts as are
-/// needed for no part to have too many lines. If there would be too many parts, the result is a
-/// single part, and each of its lines is a mean over the remaining properties.
+/// rows, and those that differ between rows are used. The last ones distinguish the parts, and the
+/// others distinguish the lines of a part. The number of the last ones is the smallest with which
+/// no part has too many lines. If there would be too many parts, there is a single part, and each
+/// of its lines is a mean over the last properties.
 fn parts<'a>(rows: &[&'a DimmSweepRow], names: &[Name]) -> Vec<Part<'a>> {
     let Some(first) = rows.first() else { return vec![] };
     let differs = |of: &&Name| rows.iter().any(|row| of(row) != of(first));
@@ -379,7 +380,8 @@ fn parts<'a>(rows: &[&'a DimmSweepRow], names: &[Name]) -> Vec<Part<'a>> {
         .unwrap_or_else(|| mean(differing.len().min(1)))
 }
 
-/// Groups the rows by the text that `key` returns for them, in the order of the file.
+/// Groups the rows by the text that `key` returns for a row. The groups are in the order of the
+/// file.
 fn grouped<'a>(
     rows: &[&'a DimmSweepRow],
     key: impl Fn(&DimmSweepRow) -> String,
@@ -395,8 +397,8 @@ fn grouped<'a>(
     groups
 }
 
-/// Draws a part of a figure by `draw`. If the figure is split, appends the part's title to the
-/// figure's title, and the part's index `at` to the figure's ID.
+/// Calls `draw` for a part of a figure. If the figure is split, appends the part's title to the
+/// title, and the part's index `at` to the ID.
 fn of_part(at: usize, (title, lines): &Part<'_>, draw: impl Fn(&[Line<'_>]) -> Figure) -> Figure {
     let figure = draw(lines);
     match title.as_str() {
@@ -409,15 +411,15 @@ fn of_part(at: usize, (title, lines): &Part<'_>, draw: impl Fn(&[Line<'_>]) -> F
     }
 }
 
-/// A figure of latency against bandwidth. A point of a line is the mean of those rows of the line
-/// that have the same offered load.
+/// Returns a figure of latency against bandwidth. A point of a line is the mean of the line's rows
+/// with the same offered load.
 fn loaded_latency(lines: &[Line<'_>]) -> Figure {
     let of_line = |(group, (name, rows)): (usize, &Line<'_>)| {
         let mut loads: BTreeMap<u64, Vec<&DimmSweepRow>> = BTreeMap::new();
         for row in rows.iter().filter(|row| row.latency_mean_ns.is_some()) {
-            // The key is the offered load as the bits of an `f64`, because `f64` is not `Ord`. The
-            // bits of numbers that are at least 0 have the same order as the numbers. The maximum
-            // load has no number, and gets the largest key.
+            // The key is the offered load as the bits of an `f64`, which is not `Ord`. The bits of
+            // numbers from 0 have the same order as the numbers. The maximum load has no number,
+            // and gets the largest key.
             let load = row.offered_gbps.unwrap_or(f64::MAX).max(0.0).to_bits();
             loads.entry(load).or_default().push(row);
         }
@@ -438,7 +440,8 @@ fn loaded_latency(lines: &[Line<'_>]) -> Figure {
     }
 }
 
-/// A figure with `metric` on the vertical axis and the number `axis` on the horizontal axis.
+/// Returns a figure with `metric` on the vertical axis and the number `axis` on the horizontal
+/// axis.
 fn against(lines: &[Line<'_>], metric: DimmMetric, axis: DimmAxis) -> Figure {
     let of_line = |(group, (name, rows)): (usize, &Line<'_>)| {
         let mut points: Vec<(f64, Vec<f64>)> = vec![];
@@ -457,8 +460,8 @@ fn against(lines: &[Line<'_>], metric: DimmMetric, axis: DimmAxis) -> Figure {
     titled(metric, axis.label, lines.iter().enumerate().map(of_line).collect(), vec![])
 }
 
-/// A figure of a metric with a group of bars for each module. A group has a bar for each mix and
-/// pattern, and for each row policy and refresh mode if these differ between rows.
+/// Returns a figure of a metric, with a group of bars for each module. A group has a bar for each
+/// mix and pattern, and for each row policy and refresh mode if they differ between rows.
 fn by_module(rows: &[&DimmSweepRow], metric: DimmMetric) -> Figure {
     let differs = |text: &fn(&DimmSweepRow) -> String| {
         rows.first().is_some_and(|first| rows.iter().any(|row| text(row) != text(first)))
@@ -482,8 +485,8 @@ fn by_module(rows: &[&DimmSweepRow], metric: DimmMetric) -> Figure {
     titled(metric, "module", lines.into_iter().enumerate().map(of_line).collect(), modules)
 }
 
-/// A series of the means of `spreads`, each at its position `x` and with the interval from the 5th
-/// to the 95th percentile.
+/// Returns a series with the mean of each of `spreads` at its position `x`. Its interval is from
+/// the 5th to the 95th percentile.
 fn of_spreads(name: &str, kind: SeriesKind, group: usize, spreads: Vec<(f64, Spread)>) -> Series {
     Series::new(name, kind, group, spreads.iter().map(|(x, it)| (*x, it.mean)))
         .with_interval(spreads.iter().map(|(_, it)| (it.low, it.high)))
@@ -513,8 +516,8 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
-    /// Returns pairs of (title, number of lines) of the figures of bandwidth, for a sweep with the
-    /// given number of modules, mixes, channels and outstanding lines.
+    /// Returns the figures of bandwidth, as pairs of (title, number of lines), of a sweep with
+    /// these numbers of modules, mixes, channels and outstanding lines.
     fn figures(
         modules: usize,
         mixes: usize,
@@ -547,8 +550,8 @@ mod tests {
         assert_eq!(figures(4, 2, 2, 3), [one, two]);
         let [w0, w1] = ["bandwidth: W0", "bandwidth: W1"].map(|it| named(it, 10));
         assert_eq!(figures(10, 2, 1, 3), [w0, w1]);
-        // The figure would have too many parts, so there is one part, and each of its lines is the
-        // mean over mixes and channels.
+        // There would be too many parts, so there is a single part. Each of its lines is the mean
+        // over mixes and channels.
         assert_eq!(figures(20, 4, 3, 4), [named("bandwidth", 20)]);
     }
 

@@ -1,5 +1,5 @@
-//! The numbers that differ between the rows of a sweep: numbers in columns, and parameters of tiers
-//! in the names of platforms (`xeon6-cz122:cxl.count=4`).
+//! The numbers that differ between the rows of a sweep. A number is in its own column, or is a
+//! tier's parameter in the name of the platform (`xeon6-cz122:cxl.count=4`).
 
 use super::{SweepRow, Varied};
 use interleaf_model::{parameters, units::Bytes};
@@ -8,16 +8,16 @@ use std::collections::BTreeMap;
 /// A number that a sweep varies.
 #[derive(Clone, Debug)]
 pub enum Number {
-    /// A number that has its own column.
+    /// The number has its own column.
     Column(Varied),
-    /// A parameter of a tier, such as `cxl.count`, in the platform column.
+    /// The number is a tier's parameter, such as `cxl.count`, in the platform column.
     Parameter(String),
 }
 
 impl Number {
-    /// Returns the parameter of a tier, such as `cxl.count`, whose value differs between rows with
-    /// the same platform. `None` unless the parameters of all platforms have the same names,
-    /// exactly one parameter differs, and all values of this parameter are numbers.
+    /// Returns the tier's parameter, such as `cxl.count`, whose value differs between rows with the
+    /// same platform. Returns `None` unless all platforms have parameters with the same names,
+    /// exactly one parameter differs, and all of its values are numbers.
     pub(super) fn of_parameters(rows: &[SweepRow]) -> Option<Self> {
         let mut firsts = BTreeMap::new();
         let (_, names) = parsed(&rows.first()?.platform);
@@ -40,7 +40,7 @@ impl Number {
         rows.iter().all(|row| number.known(row).is_some()).then_some(number)
     }
 
-    /// The name of the column or parameter.
+    /// Returns the name of the column or of the parameter.
     pub fn name(&self) -> &str {
         match self {
             Self::Column(varied) => varied.column,
@@ -48,7 +48,7 @@ impl Number {
         }
     }
 
-    /// The name with its unit, for an axis.
+    /// Returns the name with its unit, for an axis.
     pub fn label(&self) -> String {
         match self {
             Self::Column(varied) => varied.label.into(),
@@ -57,7 +57,7 @@ impl Number {
         }
     }
 
-    /// Returns the number in a row, in the unit of `label`.
+    /// Returns the number of a row, in the unit of `label`.
     pub fn value(&self, row: &SweepRow) -> f64 {
         self.known(row).unwrap_or(0.0)
     }
@@ -80,7 +80,7 @@ impl Number {
     }
 }
 
-/// Splits the text of a platform into its name and its parameters, as pairs of (parameter, value).
+/// Splits the text of a platform into the platform's name and pairs of (parameter, value).
 fn parsed(platform: &str) -> (&str, Vec<(&str, &str)>) {
     let (name, text) = parameters::split(platform);
     let pairs = text.into_iter().flat_map(|text| text.split(','));
@@ -92,7 +92,8 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use crate::sweep::{COLUMNS, SweepDocument, header};
 
-    /// Returns a sweep with two rows for each platform, one for each of two errors of the curves.
+    /// Returns a sweep that has two rows for each platform, with two different errors of the
+    /// curves.
     fn sweep(platforms: &[&str]) -> SweepDocument {
         let mut text = header(&COLUMNS) + "\n";
         for (case, platform) in platforms.iter().enumerate() {

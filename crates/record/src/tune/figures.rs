@@ -1,4 +1,4 @@
-//! The results of a search for each choice of weights, and the figure of these results.
+//! The results of a search for each choice of weights, and their figure.
 
 use super::{TrialDocument, TuneDocument};
 use crate::{
@@ -6,41 +6,41 @@ use crate::{
     weights_text,
 };
 
-/// The result for one choice of weights: all successful runs with these weights.
+/// The results of all successful runs with one choice of weights.
 #[derive(Debug)]
 pub struct TuneResult<'a> {
     pub first: &'a TrialDocument,
-    /// The metric of each run; without a metric, the runtime of each run, s.
+    /// The metric of each run, or its runtime, s, if there is no metric.
     pub values: Vec<f64>,
 }
 
 impl TuneResult<'_> {
-    /// Geometric mean of `values`.
+    /// Returns the geometric mean of `values`.
     pub fn mean(&self) -> f64 {
         let sum: f64 = self.values.iter().map(|value| libm::log(*value)).sum();
         libm::exp(sum / self.values.len() as f64)
     }
 
-    /// Share of the pages on the first tier, percent.
+    /// Returns the share of the pages on the first tier, percent.
     pub fn first_tier_percent(&self) -> f64 {
         100.0 * self.first.tier_share[0]
     }
 }
 
 impl TuneDocument {
-    /// The quantity by which runs are compared, with its unit.
+    /// Returns the name, with the unit, of the quantity by which runs are compared.
     pub fn quantity(&self) -> &'static str {
         if self.metric.is_some() { "metric" } else { "runtime, s" }
     }
 
-    /// The value by which the run `trial` is compared; `None` if the run failed.
+    /// Returns the value by which the run `trial` is compared, or `None` if the run failed.
     pub fn value(&self, trial: &TrialDocument) -> Option<f64> {
         let value = if self.metric.is_some() { trial.value } else { Some(trial.seconds) };
         value.filter(|_| trial.exit_code == Some(0))
     }
 
-    /// The results for each choice of weights, in the order of the first runs with them. The result
-    /// with all pages on the first tier is the first.
+    /// Returns the results of each choice of weights, in the order of their first runs. That with
+    /// all pages on the first tier comes first.
     pub fn results(&self) -> Vec<TuneResult<'_>> {
         let mut results: Vec<TuneResult<'_>> = vec![];
         for trial in &self.runs {
@@ -53,7 +53,7 @@ impl TuneDocument {
         results
     }
 
-    /// The figure of the value of each run against the share of the pages on the first tier, with
+    /// Returns the figure of each run's value against the share of pages on the first tier, with
     /// the geometric mean for each choice of weights.
     pub fn figures(&self) -> Vec<Figure> {
         let mut results = self.results();
@@ -71,7 +71,7 @@ impl TuneDocument {
         let (least, most) = (all().fold(f64::MAX, f64::min), all().fold(0.0, f64::max));
         let better = if self.higher_is_better { "Higher" } else { "Lower" };
         vec![Figure {
-            // The axis begins below the smallest value, by half of the range of the values, so that
+            // The axis begins below the smallest value, by half of the values' range, so that
             // differences are visible.
             y_from: (least - 0.5 * (most - least)).max(0.0),
             series: vec![

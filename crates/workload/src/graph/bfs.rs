@@ -1,9 +1,9 @@
 //! Breadth-first search that changes its direction (Beamer, Asanović, Patterson, SC 2012).
 //!
-//! The *frontier* is the set of vertices at the current depth. Each level is searched top-down or
-//! bottom-up. Top-down visits the neighbours of each vertex of the frontier. Bottom-up visits the
-//! neighbours of each unreached vertex, and stops at the first neighbour in the frontier. Bottom-up
-//! is cheaper for a large frontier.
+//! The *frontier* is the set of vertices at the current depth. A level is searched top-down or
+//! bottom-up. Top-down visits the neighbours of each vertex in the frontier. Bottom-up visits the
+//! neighbours of each unreached vertex, and stops at the first one in the frontier. It is cheaper
+//! if the frontier is large.
 
 use super::{
     Algorithm, Reach,
@@ -20,31 +20,30 @@ use rayon::prelude::*;
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
 /// Bottom-up begins when the frontier's vertices have more than 1/`ALPHA` of the edges that
-/// top-down has not yet visited. Bottom-up ends when the frontier shrinks and has at most 1/`BETA`
-/// of all vertices. Both constants are those of the GAP suite; the paper has 14 and 24.
+/// top-down has not visited. It ends when the frontier shrinks and has at most 1/`BETA` of all
+/// vertices. These are the values of the GAP suite; the paper has 14 and 24.
 const ALPHA: usize = 15;
 const BETA: usize = 18;
 
 /// The bit that marks the parent entry of an unreached vertex. The other bits of such an entry are
-/// the degree of the vertex.
+/// the vertex's degree.
 const UNREACHED: u32 = 1 << 31;
 
-/// The number of vertices in a chunk of the bottom-up search. It is a multiple of 64, so that a
-/// chunk has whole words of the bitmaps.
+/// The number of vertices in a chunk of the bottom-up search. It is a multiple of 64, so that
+/// chunks have whole words of the bitmaps.
 const PART: usize = 4096;
 
-/// The checksum walks along the parents from each vertex to the source. A walk has at most this
-/// number of steps, because wrong parents may form a cycle.
+/// The maximum number of steps with which the checksum walks from a vertex along the parents to the
+/// source. It limits walks along wrong parents, which may form a cycle.
 const STEPS_MAX: usize = 4096;
 
-/// The breadth-first tree of the last search, as the parent of each vertex, and the arrays of the
+/// The breadth-first tree of the last search (the parent of each vertex), and the arrays of the
 /// search.
 #[derive(Debug)]
 pub(super) struct Bfs {
     parents: Array,
     queue: Array,
-    /// `front` is a bitmap of the vertices in the frontier, `next` a bitmap of the vertices in the
-    /// next frontier.
+    /// Bitmaps of the vertices in the frontier (`front`) and in the next frontier (`next`).
     front: Array,
     next: Array,
     reach: Reach,
@@ -59,7 +58,7 @@ impl Bfs {
         Ok(Self { parents, queue, front, next, reach, source: 0 })
     }
 
-    /// For each vertex in order, true if the last search reached the vertex.
+    /// Returns, for each vertex in order, whether the last search reached it.
     pub(super) fn reached(&self) -> impl Iterator<Item = bool> {
         self.parents.of::<u32>().iter().map(|parent| parent & UNREACHED == 0)
     }
@@ -93,10 +92,10 @@ impl Bfs {
                         break;
                     }
                 }
-                // Top-down needs the frontier in the queue, but the bottom-up levels kept the
-                // frontier only as a bitmap. The vertices of the frontier are written from index 0
-                // of the queue on, because the queue may have too few slots after the present tail.
-                // The overwritten entries are not needed any more.
+                // Top-down needs the frontier in the queue, but the bottom-up levels kept it only
+                // as a bitmap. Write its vertices to the beginning of the queue, because there may
+                // not be enough room after the present tail. The entries that this overwrites are
+                // not needed any more.
                 tail.store(0, Relaxed);
                 listed(front, queue, &tail);
                 frontier = 0..tail.load(Relaxed);
@@ -112,7 +111,7 @@ impl Bfs {
 
 /// Searches one level top-down: sets the parents of the unreached neighbours of `frontier`, and
 /// appends these neighbours to `queue` at `tail`. Returns the sum of the degrees of the vertices
-/// reached.
+/// that it reached.
 fn top_down(
     graph: View<'_>,
     parents: &[AtomicU32],
@@ -141,9 +140,9 @@ fn top_down(
     frontier.par_chunks(64).map(part).sum()
 }
 
-/// Searches one level bottom-up: for each unreached vertex, looks for a parent in the frontier,
-/// whose bitmap is `front`. Sets `next` to the bitmap of the vertices reached, and returns the
-/// number of these vertices.
+/// Searches one level bottom-up: looks for a parent of each unreached vertex in the frontier, the
+/// bitmap `front`. Sets `next` to the bitmap of the vertices that it reached, and returns their
+/// number.
 fn bottom_up(
     graph: View<'_>,
     parents: &[AtomicU32],
@@ -191,8 +190,8 @@ fn listed(bitmap: &[AtomicU64], queue: &[AtomicU32], tail: &AtomicUsize) {
     });
 }
 
-/// The depth of each vertex: its number of edges from `source`, computed in one thread. The depth
-/// is `u32::MAX` for vertices that are not connected with `source`.
+/// Returns the depth of each vertex: its number of edges from `source`, computed by one thread. A
+/// vertex that is not connected with `source` has the depth `u32::MAX`.
 pub(super) fn depths(graph: View<'_>, source: u32) -> Vec<u32> {
     let mut depths = vec![u32::MAX; graph.vertices()];
     depths[source as usize] = 0;
@@ -221,8 +220,8 @@ impl Algorithm for Bfs {
         Work { edges: self.reach.edges, ..Work::default() }
     }
 
-    /// Checks the tree: the parent of each reached vertex except the source must be a neighbour
-    /// that is one level nearer to the source.
+    /// Checks the tree: the parent of a reached vertex must be a neighbour that is one level nearer
+    /// to the source. The source is its own parent.
     fn verify(&self, graph: View<'_>) -> Result<(), Wrong> {
         let depths = depths(graph, self.source);
         for (vertex, parent) in graph.all().zip(self.parents.of::<u32>()) {
@@ -242,8 +241,8 @@ impl Algorithm for Bfs {
         Ok(())
     }
 
-    /// The checksum covers the depths of vertices instead of their parents, because the choice of a
-    /// parent depends on the order in which threads run.
+    /// The checksum covers the depths of the vertices, and not their parents: which parent is found
+    /// depends on the timing of the threads.
     fn checksum(&self) -> u64 {
         let parents = self.parents.of::<u32>();
         let depth = |vertex: usize| {

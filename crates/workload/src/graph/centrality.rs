@@ -1,11 +1,11 @@
-//! Betweenness centrality: the fraction of shortest paths through each vertex. The centrality is
+//! Betweenness centrality: the fraction of shortest paths that pass through each vertex. It is
 //! computed by Brandes' algorithm (Journal of Mathematical Sociology 2001) from four sampled
 //! sources, as in the GAP suite.
 //!
 //! A breadth-first search counts the shortest paths to each vertex, and marks the edges of these
-//! paths. Then the dependency of each vertex is computed from the dependencies of its successors,
-//! level by level back to the source. The dependency of a vertex is the fraction of the shortest
-//! paths from the source to a target that pass through the vertex, summed over all targets.
+//! paths. Then, level by level back to the source, the dependency of each vertex is computed from
+//! those of its successors. The dependency of a vertex is the fraction of the shortest paths from
+//! the source to a target that pass through the vertex, summed over all targets.
 
 use super::{Algorithm, Reach, csr::View, queue::Batch, wrong};
 use crate::{
@@ -19,15 +19,15 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
 /// The number of vertices from which a round searches.
 const SOURCES: u64 = 4;
 
-/// The depth of vertices that were not reached.
+/// The depth of a vertex that was not reached.
 const FAR: u32 = u32::MAX;
 
-/// The largest error of a score that `verify` accepts. Scores are scaled so that the largest score
-/// is 1.
+/// The largest error of a score that `verify` accepts. Scores are scaled so that the largest one is
+/// 1.
 const TOLERANCE: f64 = 1e-5;
 
-/// The number of vertices in a chunk of a parallel loop: `PART` for a loop over the vertices of one
-/// level, and `PART_OF_ALL` for a loop over all vertices.
+/// The number of vertices in a chunk of a parallel loop: `PART` in loops over the vertices of a
+/// level, and `PART_OF_ALL` in loops over all vertices.
 const PART: usize = 64;
 const PART_OF_ALL: usize = 4096;
 
@@ -35,13 +35,14 @@ const PART_OF_ALL: usize = 4096;
 #[derive(Debug)]
 pub(super) struct Centrality {
     scores: Array,
-    /// The dependency of each vertex on the shortest paths from the current source, as bits of f32.
+    /// The dependency of each vertex on the shortest paths from the current source, as bits of an
+    /// f32.
     deltas: Array,
     depths: Array,
-    /// The number of shortest paths from the current source to each vertex, as bits of f64.
+    /// The number of shortest paths from the current source to each vertex, as bits of an f64.
     paths: Array,
     queue: Array,
-    /// A bit for each edge, set if the edge is on a shortest path from the current source.
+    /// A bit for each edge. It is set if the edge is on a shortest path from the current source.
     on_path: Array,
     reach: Reach,
     round: u64,
@@ -62,7 +63,7 @@ impl Centrality {
         })
     }
 
-    /// Adds to the score of each vertex its dependency on the shortest paths from `source`.
+    /// Adds to each vertex's score its dependency on the shortest paths from `source`.
     fn add(&mut self, graph: View<'_>, source: u32) {
         self.on_path.of_mut::<u64>().par_iter_mut().for_each(|word| *word = 0);
         self.depths.of_mut::<u32>().par_iter_mut().for_each(|depth| *depth = FAR);
@@ -105,7 +106,7 @@ struct PathCount<'a> {
 }
 
 impl PathCount<'_> {
-    /// Searches from `source` level by level. Returns the offset of each level in the queue, and
+    /// Searches from `source`, level by level. Returns the offset of each level in the queue, and
     /// the end of the last level.
     fn forward(&self, source: u32) -> Vec<usize> {
         self.depths[source as usize].store(0, Relaxed);
@@ -128,10 +129,9 @@ impl PathCount<'_> {
         levels
     }
 
-    /// Visits the neighbours of a vertex at depth `depth`. Unreached neighbours are appended to the
-    /// next level through `batch`, and the edges to the next level are marked in `on_path`. The
-    /// number of shortest paths to the vertex is added to the number of each neighbour in the next
-    /// level.
+    /// Visits the neighbours of a vertex at depth `depth`. Appends unreached neighbours to the next
+    /// level through `batch`. Marks the edges to the next level in `on_path`, and adds the vertex's
+    /// number of shortest paths to that of each neighbour in the next level.
     fn expand(&self, vertex: u32, depth: u32, batch: &mut Batch<'_>) {
         let paths = f64::from_bits(self.paths[vertex as usize].load(Relaxed));
         for at in self.graph.range(vertex) {
@@ -151,15 +151,14 @@ impl PathCount<'_> {
                 self.on_path[at / 64].fetch_or(1 << (at % 64), Relaxed);
                 let count = &self.paths[neighbour as usize];
                 let add = |bits| Some((f64::from_bits(bits) + paths).to_bits());
-                // `fetch_update` fails only if `add` returns `None`, and `add` never returns
-                // `None`.
+                // `fetch_update` fails only if `add` returns `None`, which it never does.
                 let _ = count.fetch_update(Relaxed, Relaxed, add);
             }
         }
     }
 
-    /// Computes the dependency of a vertex: a sum over its successors, which are its neighbours in
-    /// the next level.
+    /// Computes the dependency of a vertex: a sum over its successors, the neighbours in the next
+    /// level.
     fn dependency(&self, vertex: u32, deltas: &[AtomicU32]) -> f32 {
         let paths = f64::from_bits(self.paths[vertex as usize].load(Relaxed));
         let mut sum = 0.0;
@@ -174,8 +173,8 @@ impl PathCount<'_> {
     }
 }
 
-/// The score of each vertex, from the shortest paths that begin at `sources`. One thread computes
-/// these scores, to verify the scores of the parallel algorithm.
+/// Returns the score of each vertex from the shortest paths that begin at `sources`. One thread
+/// computes these scores, to verify those of the parallel algorithm.
 fn brandes(graph: View<'_>, sources: impl Iterator<Item = u32>) -> Vec<f64> {
     let mut scores = vec![0.0; graph.vertices()];
     for source in sources {
@@ -237,7 +236,7 @@ impl Algorithm for Centrality {
         if all > 0.0 {
             scores.par_iter_mut().for_each(|score| *score /= all);
         }
-        // Each edge is traversed once in the search (forward), and once when the dependencies are
+        // Each edge is traversed twice: by the search (forward), and when the dependencies are
         // summed (back).
         let edges = 2 * SOURCES * self.reach.edges;
         Work { edges, ..Work::default() }
@@ -247,7 +246,7 @@ impl Algorithm for Centrality {
         let expected = brandes(graph, sources(&self.reach, self.round));
         for (vertex, (found, expected)) in self.scores.of::<f32>().iter().zip(expected).enumerate()
         {
-            // NaN fails this comparison, so it is reported as a wrong value.
+            // NaN fails this comparison, so it counts as a wrong value.
             let is_right = (f64::from(*found) - expected).abs() <= TOLERANCE;
             if !is_right {
                 return wrong(format!("the score of vertex {vertex}"), found, expected);

@@ -1,8 +1,8 @@
 //! Connected components by Afforest (Sutton, Ben-Nun, Barak, IPDPS 2018), as in the GAP suite.
 //!
-//! Trees of vertices are joined edge by edge. After the first two neighbours of each vertex are
-//! joined, most vertices are in one tree. A sample of vertices finds this tree, and the remaining
-//! edges of its vertices are skipped.
+//! Edges join trees of vertices. After each vertex is joined with its first two neighbours, most
+//! vertices are in one tree. A sample of vertices shows which tree this is. The remaining edges of
+//! its vertices are then skipped.
 
 use super::{Algorithm, csr::View, wrong};
 use crate::{
@@ -16,16 +16,16 @@ use std::{
     sync::atomic::{AtomicU32, Ordering::Relaxed},
 };
 
-/// The number of neighbours with which each vertex is joined before the sample is drawn.
+/// The number of neighbours that each vertex is joined with before the sample is drawn.
 const ROUNDS: usize = 2;
 
-/// The number of vertices in the sample that finds the largest tree.
+/// The number of vertices in the sample that shows the largest tree.
 const SAMPLE: usize = 1024;
 
 /// The number of vertices in a chunk of a parallel loop.
 const PART: usize = 4096;
 
-/// The label of each vertex. After a round, the label is the lowest number of a vertex in the same
+/// The label of each vertex. After a round, it is the lowest number of a vertex in the same
 /// component.
 #[derive(Debug)]
 pub(super) struct Components {
@@ -63,8 +63,8 @@ fn each(labels: &[AtomicU32], visit: &(impl Fn(u32) + Sync)) {
     });
 }
 
-/// Joins the trees of two vertices: the root with the higher number gets the root with the lower
-/// number as its parent.
+/// Joins the trees of two vertices: the root with the lower number becomes the parent of the root
+/// with the higher number.
 fn link(a: u32, b: u32, labels: &[AtomicU32]) {
     let label = |at: u32| labels[at as usize].load(Relaxed);
     let (mut first, mut second) = (label(a), label(b));
@@ -81,7 +81,7 @@ fn link(a: u32, b: u32, labels: &[AtomicU32]) {
     }
 }
 
-/// Makes the root of a vertex's tree the parent of the vertex (path compression).
+/// Makes the root of a vertex's tree the vertex's parent (path compression).
 fn compress(vertex: u32, labels: &[AtomicU32]) {
     let label = |at: u32| labels[at as usize].load(Relaxed);
     while label(vertex) != label(label(vertex)) {
@@ -89,7 +89,7 @@ fn compress(vertex: u32, labels: &[AtomicU32]) {
     }
 }
 
-/// The most frequent label of a sample of vertices.
+/// Returns the label that is most frequent in a sample of vertices.
 fn frequent(labels: &[AtomicU32]) -> u32 {
     let mut counts = HashMap::new();
     for at in 0..SAMPLE {
@@ -100,8 +100,8 @@ fn frequent(labels: &[AtomicU32]) -> u32 {
     most.map_or(0, |(label, _)| label)
 }
 
-/// Returns, for each vertex, the lowest number of a vertex in the same component, found by searches
-/// in one thread. `verify` compares these numbers with the labels.
+/// Returns, for each vertex, the lowest number of a vertex in the same component. One thread finds
+/// it by searches, to verify the labels.
 fn least(graph: View<'_>) -> Vec<u32> {
     let mut labels = vec![u32::MAX; graph.vertices()];
     let mut stack = vec![];

@@ -1,8 +1,8 @@
-//! Graphs in compressed sparse rows (CSR): one array has the sorted lists of the neighbours of all
-//! vertices, list after list.
+//! Graphs in compressed sparse rows (CSR): one array has the sorted lists of neighbours of all
+//! vertices, one list after the other.
 //!
-//! Graphs are undirected: each edge is in the lists of both of its vertices. Lists have no loops
-//! and no edge twice.
+//! The graphs are undirected: an edge is in the lists of both of its vertices. A list has neither
+//! its own vertex nor a neighbour twice.
 
 use crate::{
     SetupError,
@@ -11,19 +11,19 @@ use crate::{
 use rayon::prelude::*;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// The number of vertices whose lists of neighbours one task sorts.
+/// The number of vertices whose lists of neighbours a task sorts.
 const PART: usize = 1024;
 
 /// A graph in compressed sparse rows that owns its arrays.
 #[derive(Debug)]
 pub(super) struct Csr {
-    /// The offset of each vertex's first neighbour, followed by the number of all neighbours (u64).
+    /// The offset of each vertex's first neighbour, and then the number of all neighbours (u64).
     offsets: Array,
     neighbours: Array,
     vertices: usize,
 }
 
-/// A graph as two slices: the offset of each vertex's list of neighbours, and all lists one after
+/// A graph as two slices: the offset of each vertex's list of neighbours, and the lists, one after
 /// the other.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct View<'a> {
@@ -36,7 +36,7 @@ impl<'a> View<'a> {
         self.offsets.len() - 1
     }
 
-    /// The indices, in the array of all neighbours, of the neighbours of a vertex.
+    /// Returns the indices of a vertex's neighbours in the array of all neighbours.
     pub(super) fn range(self, vertex: u32) -> std::ops::Range<usize> {
         let at = vertex as usize;
         self.offsets[at] as usize..self.offsets[at + 1] as usize
@@ -55,19 +55,19 @@ impl<'a> View<'a> {
     }
 }
 
-/// A source of edges, divided into chunks for different threads. Each reading of a chunk gives the
-/// same edges.
+/// A source of edges. It is divided into chunks for different threads. A chunk that is read again
+/// gives the same edges.
 pub(super) trait Edges: Sync {
     fn vertices(&self) -> usize;
-    /// The number of edges of all chunks together.
+    /// Returns the number of edges in all chunks.
     fn count(&self) -> usize;
     fn parts(&self) -> usize;
     fn each(&self, part: usize, visit: &mut dyn FnMut(u32, u32));
 }
 
 impl Csr {
-    /// Builds a graph from `edges`. The edges are not stored in a list but read twice: first to
-    /// count the neighbours of each vertex, then to write the neighbours.
+    /// Builds a graph from `edges`. The edges are not stored in between, but read twice: first to
+    /// count the neighbours of each vertex, and then to write the neighbours.
     pub(super) fn new(memory: &Memory, edges: &impl Edges) -> Result<Self, SetupError> {
         let vertices = edges.vertices();
         let mut offsets = memory.array(8 * (vertices + 1))?;
@@ -80,7 +80,7 @@ impl Csr {
         for start in offsets.of_mut::<u64>() {
             sum += std::mem::replace(start, sum);
         }
-        // The second pass writes the neighbours, and advances the start of each list to its end,
+        // This pass writes the neighbours. It advances the start of each list to the list's end,
         // which is the start of the next list.
         let (ends, places) = (offsets.atomic_u64(), neighbours.atomic_u32());
         each_end(edges, &|from, to| {
@@ -96,15 +96,14 @@ impl Csr {
         View { offsets, neighbours: &self.neighbours.of()[..offsets[self.vertices] as usize] }
     }
 
-    /// Bytes of the allocated arrays, which have room for all edges that the generator draws, also
-    /// for repeated edges.
+    /// Returns the bytes of the allocated arrays. They have room for all edges that the generator
+    /// draws, including repeated ones.
     pub(super) fn bytes(&self) -> u64 {
         (self.offsets.of::<u8>().len() + self.neighbours.of::<u8>().len()) as u64
     }
 }
 
-/// Calls `visit` twice for each edge, once in each direction. Edges from a vertex to itself are
-/// left out.
+/// Calls `visit` twice for each edge, once per direction. Leaves out edges from a vertex to itself.
 fn each_end(edges: &impl Edges, visit: &(impl Fn(u32, u32) + Sync)) {
     (0..edges.parts()).into_par_iter().for_each(|part| {
         edges.each(part, &mut |a, b| {
@@ -116,8 +115,8 @@ fn each_end(edges: &impl Edges, visit: &(impl Fn(u32, u32) + Sync)) {
     });
 }
 
-/// Sorts each list of neighbours, removes repeated neighbours, and closes the gaps. `offsets` has
-/// the ends of the lists on entry, and the starts of the lists on return.
+/// Sorts each list of neighbours, removes repeated neighbours, and closes the gaps. Before the
+/// call, `offsets` has the ends of the lists, and afterwards their starts.
 fn squeeze(offsets: &mut [u64], neighbours: &mut [u32], vertices: usize) {
     let mut parts = vec![];
     let (mut rest, mut done) = (&mut *neighbours, 0);
@@ -141,8 +140,8 @@ fn squeeze(offsets: &mut [u64], neighbours: &mut [u32], vertices: usize) {
                         kept += 1;
                     }
                 }
-                // `offsets` has the length of each list until all chunks are done. Only then can
-                // the starts be computed: a list starts at the sum of the lengths of all lists
+                // Until all chunks are done, `offsets` has the length of each list. The starts can
+                // be computed only then: a list starts at the sum of the lengths of all lists
                 // before it.
                 *end = (kept - before) as u64;
                 start = stop;

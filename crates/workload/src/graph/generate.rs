@@ -1,12 +1,12 @@
 //! Generators of graphs: Kronecker, and uniform (Erdős-Rényi). The number of edges per vertex is
 //! that of the GAP benchmark suite (Beamer, Asanović, Patterson, arXiv 1508.03619, section 3).
 //!
-//! A Kronecker graph has a few vertices with very many neighbours. The numbers of the two vertices
-//! of an edge are drawn bit by bit. Each pair of bits (one of either vertex) chooses one of four
-//! quadrants of the adjacency matrix, with the probabilities of Graph500. The numbers of the
-//! vertices are permuted afterwards, so the number of a vertex tells nothing about its degree.
+//! In a Kronecker graph, a few vertices have very many neighbours. The two vertex numbers of an
+//! edge are drawn bit by bit. A pair of bits, one of either vertex, chooses one of four quadrants
+//! of the adjacency matrix, with the probabilities of Graph500. Afterwards the vertex numbers are
+//! permuted, so that a number tells nothing about the vertex's degree.
 //!
-//! Edges are drawn in chunks, and each chunk has a seed of its own: a graph is the same for any
+//! Edges are drawn in chunks, each with a seed of its own, so that a graph is the same for any
 //! number of threads.
 
 use super::csr::Edges;
@@ -14,20 +14,20 @@ use crate::word;
 use rand::{RngCore, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
-/// The number of edges drawn for each vertex. A vertex has twice as many neighbours on average,
-/// minus the edges that are drawn more than once or that lead from a vertex to itself.
+/// The number of edges that are drawn for each vertex. The mean degree is twice this number, minus
+/// the edges that are drawn repeatedly or lead from a vertex to itself.
 pub(super) const DEGREE: usize = 16;
 
-/// The number of edges in a chunk. Each chunk is drawn with its own seed.
+/// The number of edges in a chunk. A chunk is drawn with its own seed.
 const PART: usize = 1 << 14;
 
-/// The distribution of edges.
+/// The distribution of the edges among the vertices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Shape {
-    /// Few vertices have most edges.
+    /// A few vertices have most of the edges.
     #[default]
     Kronecker,
-    /// Each edge has the same probability.
+    /// All edges have the same probability.
     Uniform,
 }
 
@@ -37,8 +37,8 @@ impl Shape {
         [("kronecker", Self::Kronecker), ("uniform", Self::Uniform)];
 }
 
-/// Cumulative sums of the probabilities of the quadrants of the adjacency matrix: A = 0.57, B =
-/// 0.19, C = 0.19, D = 0.05.
+/// Cumulative probabilities of the quadrants of the adjacency matrix, which have the probabilities
+/// A = 0.57, B = 0.19, C = 0.19 and D = 0.05.
 const QUADRANTS: [f64; 3] = [0.57, 0.76, 0.95];
 
 /// The edges of a random graph with `1 << scale` vertices.
@@ -57,17 +57,17 @@ impl Generator {
             bits = if level % 2 == 0 { random.next_u64() } else { bits >> 32 };
             let draw = bits & 0xffff_ffff;
             let [a, b, c] = limits.map(|limit| u32::from(draw >= limit));
-            // The quadrants are (0, 0), (0, 1), (1, 0), (1, 1), as pairs of the next bit of `from`
-            // and the next bit of `to`.
+            // As pairs of (next bit of `from`, next bit of `to`), the quadrants are (0, 0), (0, 1),
+            // (1, 0) and (1, 1).
             from = from << 1 | b;
             to = to << 1 | (a - b + c);
         }
         (self.permuted(from), self.permuted(to))
     }
 
-    /// A permutation of the numbers below `1 << scale`. No two numbers get the same result, because
-    /// each step can be undone: a sum, a product with an odd number, and an exclusive OR with a
-    /// shifted value.
+    /// Permutes the numbers below `1 << scale`. No two numbers get the same result, because each
+    /// step can be undone: a sum, a product with an odd number, and an exclusive OR with the
+    /// shifted number.
     fn permuted(self, vertex: u32) -> u32 {
         let mask = ((1_u64 << self.scale) - 1) as u32;
         let shift = self.scale.div_ceil(2);
@@ -108,8 +108,8 @@ impl Edges for Generator {
     }
 }
 
-/// The pseudo-random weight of the edge between the vertices `a` and `b`, 1 to 255. Both directions
-/// of an edge have the same weight.
+/// Returns the pseudo-random weight, 1 to 255, of the edge between the vertices `a` and `b`. It is
+/// the same in both directions.
 pub(super) fn weight(seed: u64, a: u32, b: u32) -> u8 {
     let edge = u64::from(a.min(b)) << 32 | u64::from(a.max(b));
     let mixed = word((edge ^ seed) as usize);

@@ -1,7 +1,7 @@
-//! `PageRank` by Gauss-Seidel iterations: a vertex sums the contributions of its neighbours, some
-//! of which were updated in the same iteration, and updates its own contribution at once.
-//! Gauss-Seidel needs half of the iterations of Jacobi's method (Arasu et al., WWW 2002). The GAP
-//! suite uses the same method.
+//! `PageRank` by Gauss-Seidel iterations. A vertex sums the contributions of its neighbours, some
+//! of which were already updated in the same iteration, and updates its own contribution at once.
+//! Gauss-Seidel needs half as many iterations as Jacobi's method (Arasu et al., WWW 2002). The GAP
+//! suite uses it, too.
 
 use super::{Algorithm, csr::View, wrong};
 use crate::{
@@ -12,12 +12,11 @@ use crate::{
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// The probability that a random walk follows an edge. Otherwise, the walk continues at a random
-/// vertex.
+/// The probability that a random walk follows an edge. Otherwise it continues at a random vertex.
 const DAMPING: f32 = 0.85;
 
-/// The iterations end when the absolute changes of all ranks in an iteration add up to less than
-/// this value. The initial ranks add up to 1.
+/// The iterations end when the absolute changes of all ranks in one iteration sum to less than this
+/// value. The initial ranks sum to 1.
 const CHANGE_MAX: f64 = 1e-4;
 
 /// Maximum number of iterations.
@@ -26,11 +25,11 @@ const ITERATIONS_MAX: u32 = 100;
 /// The number of vertices in a chunk of a parallel loop.
 const PART: usize = 4096;
 
-/// The rank and the contribution of each vertex, as the last round computed them.
+/// The rank and the contribution of each vertex that the last round computed.
 #[derive(Debug)]
 pub(super) struct PageRank {
     ranks: Array,
-    /// The rank of each vertex divided by its degree, as bits of f32.
+    /// The rank of each vertex divided by its degree, as bits of an f32.
     contributions: Array,
 }
 
@@ -40,7 +39,7 @@ impl PageRank {
         Ok(Self { ranks: array()?, contributions: array()? })
     }
 
-    /// Computes the ranks; returns the number of iterations.
+    /// Computes the ranks, and returns the number of iterations.
     fn rank(&mut self, graph: View<'_>) -> u32 {
         let start = 1.0 / graph.vertices() as f32;
         let base = (1.0 - DAMPING) / graph.vertices() as f32;
@@ -89,8 +88,9 @@ impl Algorithm for PageRank {
         Work { edges, flops: edges, ..Work::default() }
     }
 
-    /// Checks the ranks by one more iteration, in which each vertex adds its contribution to the
-    /// sums of its neighbours. The changes of all ranks must sum to less than [`CHANGE_MAX`].
+    /// Checks the ranks by another iteration, in which each vertex adds its contribution to the
+    /// sums of its neighbours. The absolute changes of all ranks must sum to less than
+    /// [`CHANGE_MAX`].
     fn verify(&self, graph: View<'_>) -> Result<(), Wrong> {
         let ranks = self.ranks.of::<f32>();
         let mut sums = vec![0.0_f64; graph.vertices()];
@@ -103,7 +103,7 @@ impl Algorithm for PageRank {
         let change =
             |(rank, sum): (&f32, &f64)| (base + f64::from(DAMPING) * sum - f64::from(*rank)).abs();
         let change: f64 = ranks.iter().zip(&sums).map(change).sum();
-        // NaN fails this comparison, so it is reported as a wrong value.
+        // NaN fails this comparison, so it counts as a wrong value.
         let is_right = change < CHANGE_MAX;
         if is_right {
             return Ok(());

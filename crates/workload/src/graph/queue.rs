@@ -1,5 +1,5 @@
-//! A queue of vertices that several threads fill. A thread collects a batch of vertices, and
-//! reserves the slots of the whole batch in the queue at once.
+//! A queue of vertices that several threads fill. A thread collects vertices in a batch, and then
+//! reserves the slots for the whole batch at once.
 
 use rayon::prelude::*;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering::Relaxed};
 /// Maximum number of vertices in a batch.
 const LENGTH: usize = 256;
 
-/// The number of vertices that a task of [`each_of`] visits.
+/// The number of vertices that one task of [`each_of`] visits.
 const PART: usize = 1024;
 
-/// The vertices that a thread has collected and not yet appended to `queue`. `tail` is the next
-/// free slot of the queue, shared by all threads.
+/// The vertices that a thread has collected but not appended to `queue`. `tail` is the next free
+/// slot of the queue. All threads share it.
 pub(super) struct Batch<'a> {
     vertices: [u32; LENGTH],
     length: usize,
@@ -40,7 +40,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Visits the vertices of a queue, in any order.
+/// Calls `visit` for each vertex of a queue, in any order.
 pub(super) fn each_of(queue: &[AtomicU32], visit: &(impl Fn(u32) + Sync)) {
     queue.par_chunks(PART).for_each(|part| {
         part.iter().for_each(|vertex| visit(vertex.load(Relaxed)));

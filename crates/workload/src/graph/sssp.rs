@@ -1,9 +1,9 @@
 //! Shortest paths from one vertex by delta-stepping (Meyer and Sanders, Journal of Algorithms 2003)
 //! with the bucket fusion of GraphIt, as in the GAP suite.
 //!
-//! Vertices are kept in buckets by their distance. The vertices of the first bucket are relaxed in
+//! Vertices are in buckets by their distance. Threads relax the vertices of the first bucket in
 //! parallel. A vertex whose distance becomes shorter goes to the bucket of its new distance. The
-//! buckets are vectors in memory of the ordinary allocator.
+//! buckets are vectors that the ordinary allocator allocates.
 
 use super::{Algorithm, Reach, csr::View, generate::weight, wrong};
 use crate::{
@@ -22,15 +22,15 @@ use std::{
     },
 };
 
-/// The width of a bucket, in units of distance (the weights of edges are 1 to 255). The GAP suite
+/// The width of a bucket, in units of distance. (Edges have weights of 1 to 255.) The GAP suite
 /// uses 2 for both shapes of generated graphs.
 const DELTA: u32 = 2;
 
-/// A thread relaxes its own new vertices of the current bucket without waiting for other threads,
-/// if the number of these vertices is below this limit (bucket fusion).
+/// The limit for bucket fusion: if a thread has fewer new vertices than this in the current bucket,
+/// it relaxes them at once, without waiting for the other threads.
 const FUSED_MAX: usize = 1000;
 
-/// The distance that stands for "not connected with the source vertex".
+/// The distance of a vertex that is not connected with the source vertex.
 const FAR: u32 = u32::MAX;
 
 /// The weights of the edges, and the distances from `source` that the last search found.
@@ -45,7 +45,7 @@ pub(super) struct Sssp {
 }
 
 /// The buckets of a thread. The index of a bucket is the distance of its vertices divided by
-/// [`DELTA`].
+/// [`DELTA`], rounded down.
 type Buckets = Vec<Vec<u32>>;
 
 impl Sssp {
@@ -102,13 +102,13 @@ impl Sssp {
     }
 }
 
-/// Locks the buckets of a thread. A poisoned lock is ignored: a thread that panics ends the search,
-/// and does not damage the buckets of the other threads.
+/// Locks the buckets of a thread. Ignores that the lock is poisoned: a thread that panics ends the
+/// search, and does not damage the buckets of the other threads.
 fn locked(buckets: &Mutex<Buckets>) -> MutexGuard<'_, Buckets> {
     buckets.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The graph, the weights of its edges, and the distances that one search fills.
+/// The graph, the weights of its edges, and the distances that one search computes.
 struct Relaxation<'a> {
     graph: View<'a>,
     weights: &'a [u8],
@@ -116,12 +116,12 @@ struct Relaxation<'a> {
 }
 
 impl Relaxation<'_> {
-    /// Relaxes `vertices`, which are in the bucket with the index `bucket`. The relaxation may put
-    /// vertices into the same bucket of `own`, the thread's buckets. These vertices are then
-    /// relaxed too, unless they are [`FUSED_MAX`] or more.
+    /// Relaxes `vertices`, which are in bucket `bucket`. This may put new vertices into the same
+    /// bucket of `own`, the thread's own buckets. They are relaxed too, as long as there are fewer
+    /// than [`FUSED_MAX`].
     fn settle(&self, vertices: &[u32], bucket: usize, own: &mut Buckets) {
         for vertex in vertices {
-            // A vertex whose distance is below the range of this bucket was relaxed with an earlier
+            // A vertex with a distance below the range of this bucket was relaxed with an earlier
             // bucket.
             if self.distances[*vertex as usize].load(Relaxed) >= DELTA * bucket as u32 {
                 self.relax(*vertex, own);
@@ -155,8 +155,8 @@ impl Relaxation<'_> {
     }
 }
 
-/// The distance of each vertex from `source`, by Dijkstra's algorithm in one thread. `verify`
-/// compares the result of delta-stepping with these distances.
+/// Returns the distance of each vertex from `source`. One thread computes it by Dijkstra's
+/// algorithm, to verify the result of delta-stepping.
 fn dijkstra(graph: View<'_>, weights: &[u8], source: u32) -> Vec<u32> {
     let mut distances = vec![FAR; graph.vertices()];
     distances[source as usize] = 0;

@@ -40,7 +40,7 @@ fn generated(task: Task, shape: Shape, scale: u32, threads: usize, seed: u64) ->
     Graph::new(&Memory::Heap, footprint, threads, task, shape, seed).expect("enough")
 }
 
-/// Runs some rounds, and checks the result of each round.
+/// Runs three rounds, and checks the result of each.
 fn check(graph: &mut Graph, what: &str) {
     for round in 0..3 {
         let work = graph.round();
@@ -65,8 +65,8 @@ fn every_kernel_is_right_on_twenty_random_graphs_of_each_shape() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(20))]
 
-    /// The graphs are sparse and have many components, isolated vertices, loops and repeated edges.
-    /// Every kernel must give the right result on them.
+    /// Every kernel must have the right result on sparse graphs with many components, isolated
+    /// vertices, loops and repeated edges.
     #[test]
     fn every_kernel_is_right_on_graphs_of_any_edges(
         edges in prop::collection::vec((0_u32..300, 0_u32..300), 0..500),
@@ -96,8 +96,8 @@ fn a_long_path_is_searched_level_by_level() {
 #[test]
 fn triangles_of_a_complete_graph_are_all_its_triples() {
     let pairs = (0..40).flat_map(|a| (0..a).map(move |b| (a, b))).collect::<Vec<_>>();
-    // A star beside the complete graph gives few vertices most edges. With the star, the kernel
-    // takes the graph as skewed, and renumbers its vertices.
+    // The star beside the complete graph gives a few vertices most of the edges. With it, the
+    // kernel considers the graph as skewed, and renumbers its vertices.
     let star: Vec<(u32, u32)> = (41..2000).map(|leaf| (40, leaf)).collect();
     for (vertices, edges) in [(40, pairs.clone()), (2000, [pairs, star].concat())] {
         let mut graph = program(csr(vertices, &edges), 2, Task::Triangles);
@@ -139,8 +139,8 @@ fn equal_rounds_have_equal_checksums() {
             graph.checksum()
         };
         assert_eq!(sum(1), sum(1), "{name}");
-        // The ranks after PageRank's iterations depend on the order of threads, so the checksum of
-        // PageRank is not compared.
+        // The ranks after PageRank's iterations depend on the timing of the threads, so do not
+        // compare the checksum of PageRank.
         assert!(task == Task::PageRank || sum(1) == sum(3), "{name}");
     }
 }

@@ -1,10 +1,10 @@
-//! The number of triangles: pairs of neighbours of a vertex that are neighbours of each other.
+//! The number of triangles: pairs of a vertex's neighbours that are neighbours of each other.
 //!
 //! For each edge, the lists of its two vertices are intersected. Only neighbours with lower numbers
-//! are considered, so each triangle is found once. If a few vertices have most edges, the vertices
-//! are renumbered first, by descending degree. Each vertex then has few neighbours with lower
-//! numbers (Cohen, Computing in Science & Engineering 2009). The GAP suite renumbers in the same
-//! way. The renumbering is part of the timed round.
+//! count, so each triangle is found once. If a few vertices have most of the edges, the vertices
+//! are renumbered first, by descending degree: then each vertex has few neighbours with lower
+//! numbers (Cohen, Computing in Science & Engineering 2009). The GAP suite does the same. The
+//! renumbering is part of the timed round.
 
 use super::{Algorithm, csr::View, wrong};
 use crate::{
@@ -14,20 +14,19 @@ use crate::{
 };
 use rayon::prelude::*;
 
-/// The number of vertices in a chunk. Each chunk is a task of its own: after the renumbering, most
-/// of the work is in the first vertices, and other threads cannot take chunks from a task that has
+/// The number of vertices in a chunk. A chunk is a separate task: after the renumbering, most of
+/// the work is in the first vertices, and other threads cannot take chunks of a task that has
 /// begun.
 const PART: usize = 64;
 
-/// The number of vertices in a sample. The degrees of these vertices decide whether the graph is
-/// renumbered.
+/// The number of vertices in the sample whose degrees decide whether the graph is renumbered.
 const SAMPLE: usize = 1000;
 
 /// The renumbered graph, and the number of triangles that the last round counted.
 #[derive(Debug)]
 pub(super) struct Triangles {
-    /// A u64 for each vertex, in the new order: the upper half is `u32::MAX` minus the degree, and
-    /// the lower half is the vertex.
+    /// A u64 for each vertex, in the new order. Its upper half is `u32::MAX` minus the degree, and
+    /// its lower half is the vertex.
     order: Array,
     /// The new number of each vertex.
     numbers: Array,
@@ -42,14 +41,14 @@ impl Triangles {
         let order = memory.array(8 * vertices)?;
         let numbers = memory.array(4 * vertices)?;
         let offsets = memory.array(8 * (vertices + 1))?;
-        // The renumbered graph has each edge once, in the list of the vertex with the higher
-        // number. It therefore has half as many entries as the original graph.
+        // The renumbered graph has each edge only once, in the list of its vertex with the higher
+        // number. So it has half as many entries as the original graph.
         let neighbours = memory.array(4 * (graph.neighbours.len() / 2))?;
         Ok(Self { order, numbers, offsets, neighbours, count: 0 })
     }
 
-    /// Renumbers the vertices by descending degree. Returns the renumbered graph, in which each
-    /// vertex keeps only its neighbours with lower numbers.
+    /// Renumbers the vertices by descending degree. Returns the renumbered graph, in which a vertex
+    /// has only its neighbours with lower numbers.
     fn renumber(&mut self, graph: View<'_>) -> View<'_> {
         let order = self.order.of_mut::<u64>();
         order.par_iter_mut().zip(graph.all()).for_each(|(it, vertex)| {
@@ -100,7 +99,7 @@ impl Triangles {
     }
 }
 
-/// The number of triangles of a graph whose lists of neighbours are sorted.
+/// Returns the number of triangles of a graph whose lists of neighbours are sorted.
 fn count(graph: View<'_>) -> u64 {
     let parts = (0..graph.vertices()).into_par_iter().step_by(PART).with_max_len(1);
     let part = |first: usize| {
@@ -110,15 +109,15 @@ fn count(graph: View<'_>) -> u64 {
     parts.map(part).sum()
 }
 
-/// The number of triangles in which `vertex` has the highest number.
+/// Returns the number of triangles in which `vertex` has the highest number.
 fn of_vertex(graph: View<'_>, vertex: u32) -> u64 {
     let around = graph.around(vertex);
     let around = &around[..around.partition_point(|it| *it < vertex)];
     around.iter().map(|second| common(around, graph.around(*second), *second)).sum()
 }
 
-/// The number of vertices below `limit` that are in both sorted lists. `a` contains `limit`, so the
-/// inner loop ends at this element at the latest.
+/// Returns the number of vertices below `limit` that are in both sorted lists. `a` must contain
+/// `limit`, which ends the inner loop.
 fn common(a: &[u32], b: &[u32], limit: u32) -> u64 {
     let (mut at, mut count) = (0, 0);
     for it in b {
@@ -133,8 +132,8 @@ fn common(a: &[u32], b: &[u32], limit: u32) -> u64 {
     count
 }
 
-/// True if few vertices have most edges: the average degree of a sample of vertices is more than
-/// 1.3 times the median degree.
+/// True if a few vertices have most of the edges: in a sample, the mean degree is more than 1.3
+/// times the median degree.
 fn is_skewed(graph: View<'_>) -> bool {
     let vertices = graph.vertices();
     let sample = |at| graph.degree((word(at) % vertices as u64) as u32);
@@ -144,10 +143,10 @@ fn is_skewed(graph: View<'_>) -> bool {
     average / 1.3 > degrees[SAMPLE / 2] as f64
 }
 
-/// The number of triangles, computed in one thread with marks in place of sorted lists. Each edge
-/// is kept only in the list of its vertex with the lower rank, which has fewer neighbours. These
-/// short lists are made first, because a search through all neighbours of a vertex with many
-/// neighbours, repeated for each neighbour, would take several times as long as the rounds.
+/// Returns the number of triangles, which one thread computes with marks in place of sorted lists.
+/// An edge is kept only in the list of its vertex with the lower rank, which has fewer neighbours.
+/// These short lists are made first: a search through all neighbours of a vertex with many
+/// neighbours, repeated for each of them, would take several times as long as the rounds.
 fn marked(graph: View<'_>) -> u64 {
     let rank = |vertex: u32| (graph.degree(vertex), vertex);
     let (mut ends, mut lists) = (vec![0], Vec::with_capacity(graph.neighbours.len() / 2));

@@ -1,10 +1,10 @@
-//! Block-tridiagonal systems with blocks of 5 x 5, solved by elimination without pivots between
-//! blocks (Thomas). Implicit solvers of gas dynamics (bwaves, the NAS benchmark BT) solve such a
-//! system along each line of cells; its unknowns are the density, momentum and energy of the cells.
+//! Block-tridiagonal systems with blocks of 5 x 5, solved by block elimination without pivoting
+//! (Thomas). Implicit solvers of gas dynamics (bwaves, the NAS benchmark BT) solve such a system
+//! along each line of cells. Its unknowns are the density, momentum and energy of the cells.
 //!
-//! A round is an implicit step. It solves A x = b for each line, where b is the solution of the
-//! round before plus a small source. The blocks of A do not change. Verification: A times the last
-//! x must equal the last b, and each block must still have its initial values.
+//! A round is an implicit step: it solves A x = b for each line, where b is the solution of the
+//! round before plus a small source. The blocks of A stay the same. Verification: A times the last
+//! x must equal the last b, and all blocks must still have their initial values.
 
 use super::near;
 use crate::{
@@ -17,7 +17,8 @@ use rayon::{ThreadPool, prelude::*};
 /// The number of rows and of columns of a block.
 const SIZE: usize = 5;
 
-/// The number of elements of one block (`BLOCK`), and of the three blocks of a cell (`BLOCKS`).
+/// `BLOCK` is the number of elements in a block, and `BLOCKS` is that in the three blocks of a
+/// cell.
 const BLOCK: usize = SIZE * SIZE;
 const BLOCKS: usize = 3 * BLOCK;
 
@@ -32,11 +33,11 @@ const LINE_BYTES: u64 = (CELLS * (BLOCKS + 2 * SIZE) * 8) as u64;
 /// 50).
 const FLOPS: u64 = 100 + 250 + 83 + 300;
 
-/// The number that a round adds to each element of the right sides, with a sign that changes from
+/// The number that a round adds to each element of the right-hand sides. Its sign changes from
 /// round to round. Without this source, results would go to zero.
 const SOURCE: f64 = 0.2;
 
-/// The largest difference between an element of A x and of b that `verify` accepts; the elements of
+/// The largest difference between an element of A x and of b that `verify` accepts. The elements of
 /// x are below 10.
 const TOLERANCE: f64 = 1e-12;
 
@@ -56,9 +57,8 @@ pub struct BlockTridiagonal {
     pool: ThreadPool,
 }
 
-/// The initial value of the element with index `at` in the blocks. The matrix is diagonally
-/// dominant: a diagonal element exceeds the sum of the absolute values of the other elements in its
-/// row.
+/// Returns the initial value of element `at` of the blocks. The matrix is diagonally dominant: a
+/// diagonal element exceeds the sum of the absolute values of the other elements in its row.
 fn element(at: usize) -> f64 {
     let (block, place) = (at % BLOCKS / BLOCK, at % BLOCK);
     let value = (word(at) >> 40) as f64 / (1 << 24) as f64 - 0.5;
@@ -93,7 +93,7 @@ impl BlockTridiagonal {
     }
 }
 
-/// One of the three blocks of a cell: before (0), on (1) or after (2) the diagonal of the matrix.
+/// Returns a block of a cell: before (0), on (1) or after (2) the diagonal of the matrix.
 fn block(blocks: &[f64], cell: usize, which: usize) -> Square {
     let values = &blocks[cell * BLOCKS + which * BLOCK..][..BLOCK];
     std::array::from_fn(|row| std::array::from_fn(|column| values[row * SIZE + column]))
@@ -107,8 +107,8 @@ fn product(block: &Square, vector: &Vector) -> Vector {
     std::array::from_fn(|row| block[row].iter().zip(vector).map(|(a, b)| a * b).sum())
 }
 
-/// The number that the round `round` adds to each element of the right sides: [`SOURCE`] in even
-/// rounds, and minus [`SOURCE`] in odd rounds.
+/// Returns the number that round `round` adds to each element of the right-hand sides: [`SOURCE`]
+/// in even rounds, and minus [`SOURCE`] in odd rounds.
 fn source(round: u32) -> f64 {
     if round.is_multiple_of(2) { SOURCE } else { -SOURCE }
 }
@@ -117,9 +117,9 @@ fn minus(a: Vector, b: Vector) -> Vector {
     std::array::from_fn(|at| a[at] - b[at])
 }
 
-/// Solves `block x = right` for the vector x, and in the same way `block x = c` for each column c
-/// of `other`. The solutions replace `right` and `other`. No pivoting is needed, because the matrix
-/// is diagonally dominant.
+/// Solves `block x = right` for the vector x, and `block x = c` for each column c of `other`. The
+/// solutions replace `right` and `other`. The matrix is diagonally dominant, so no pivoting is
+/// needed.
 fn solve(mut block: Square, right: &mut Vector, other: &mut Square) {
     for pivot in 0..SIZE {
         let inverse = 1.0 / block[pivot][pivot];
@@ -140,8 +140,8 @@ fn solve(mut block: Square, right: &mut Vector, other: &mut Square) {
     }
 }
 
-/// Solves the system of a line of cells, with `right` plus `source` as its right side. `upper` is
-/// scratch memory with a block for each cell.
+/// Solves the system of a line of cells. Its right-hand side is `right`, with `source` added to
+/// each element. `upper` is scratch memory with a block for each cell.
 fn line(
     blocks: &[f64],
     (right, source): (&[f64], f64),

@@ -1,12 +1,12 @@
-//! Compact finite differences of sixth order (Lele, Journal of Computational Physics 1992), as the
-//! solver Xcompact3D takes derivatives. The derivatives along a line of the grid are the solution
-//! of a tridiagonal system; there are lines along each of the three axes.
+//! Compact finite differences of sixth order (Lele, Journal of Computational Physics 1992), by
+//! which the solver Xcompact3D takes derivatives. The derivatives along a line of the grid are the
+//! solution of a tridiagonal system. There are lines along all three axes.
 //!
 //! The field is a product of sines with periodic boundaries. A round takes the derivative of the
-//! field in x, then of the result in y, then in z. Each of these three steps reads one of two
-//! arrays, and writes the derivative to the other array. The scheme's derivative of a sine is a
-//! cosine times a known factor, and the round divides by this factor. The value of each element is
-//! therefore known in all rounds, and is verified.
+//! field in x, then that of the result in y, and then in z. Each of these three steps reads one of
+//! two arrays, and writes the other one. The scheme's derivative of a sine is a cosine times a
+//! known factor, by which the round divides. So the value of each element is known after any number
+//! of rounds, and is verified.
 
 use super::{near, side};
 use crate::{
@@ -18,58 +18,58 @@ use rayon::{ThreadPool, prelude::*};
 use std::f64::consts::TAU;
 
 /// The coefficients of the scheme. `ALPHA` multiplies the derivatives at the two neighbours,
-/// `FIRST` the difference of the nearest neighbours, and `SECOND` the difference of the
-/// next-nearest neighbours.
+/// `FIRST` the difference of the nearest neighbours, and `SECOND` the difference of the neighbours
+/// after them.
 const ALPHA: f64 = 1.0 / 3.0;
 const FIRST: f64 = 14.0 / 9.0 / 2.0;
 const SECOND: f64 = 1.0 / 9.0 / 4.0;
 
-/// The wave number at which the scheme multiplies the amplitude of a wave by the largest factor, in
-/// waves for each cell. A round divides by the factor of the field's wave, so rounding errors at
-/// wave numbers with a larger factor would grow from round to round: with 24 cells along a line, by
-/// up to 6.6 times in each round. The wave number of the field is therefore near `WAVE`. It is not
-/// exactly `WAVE`, because a line has a whole number of waves, which is coprime to the number of
-/// cells.
+/// The wave number, in waves per cell, at which the scheme multiplies the amplitude of a wave by
+/// the largest factor. A round divides by the factor of the field's wave, so rounding errors at
+/// wave numbers with a larger factor grow from round to round: with 24 cells along a line, by up to
+/// 6.6 times per round. So the wave number of the field is near `WAVE`. It is not exactly `WAVE`,
+/// because a line has a whole number of waves, and this number is coprime to the number of cells.
 const WAVE: f64 = 0.36;
 
-/// The number of rounds after which the field equals the initial field. The field is then filled
-/// again, which removes the rounding errors.
+/// The number of rounds after which the field equals the initial field. It is then filled again,
+/// which removes rounding errors.
 const PERIOD: u32 = 4;
 
-/// Floating-point operations for each element and direction: differences 5, forward sweep 2,
-/// backward sweep 3, correction of rank one 2, multiplication by `Line::scale` 1.
+/// Floating-point operations for each element and direction: 5 for the differences, 2 for the
+/// forward pass, 3 for the backward pass, 2 for the correction of rank one, and 1 for the
+/// multiplication by `Line::scale`.
 const FLOPS: u64 = 13;
 
-/// The largest error of an element that `verify` accepts, after at most [`PERIOD`] rounds. Elements
+/// The largest error of an element that `verify` accepts after up to [`PERIOD`] rounds. Elements
 /// are from -1 to 1.
 const TOLERANCE: f64 = 1e-10;
 
-/// The two arrays of a round, the factors of the tridiagonal matrix that a round solves, and the
+/// The two arrays of a round, the factors of the tridiagonal matrix that a round uses, and the
 /// threads.
 #[derive(Debug)]
 pub struct Compact {
-    /// A round reads the field from one of the two arrays, and leaves the derivative in the other
-    /// array.
+    /// A round reads the field from one of these two arrays, and leaves the derivative in the other
+    /// one.
     fields: [Array; 2],
     line: Line,
     rounds: u32,
     pool: ThreadPool,
 }
 
-/// The factors of the periodic tridiagonal matrix of a line of the grid. The periodic matrix is a
-/// tridiagonal matrix plus the product of two vectors u and v: a correction of rank one (Sherman
+/// The factors of the periodic tridiagonal matrix of a line of the grid. This matrix is a
+/// tridiagonal matrix plus the product of two vectors u and v, a correction of rank one (Sherman
 /// and Morrison).
 #[derive(Debug)]
 struct Line {
     side: usize,
     /// The inverse pivots of the tridiagonal matrix.
     pivots: Vec<f64>,
-    /// The solution of the tridiagonal system whose right side is u.
+    /// The solution of the tridiagonal system with the right-hand side u.
     correction: Vec<f64>,
     /// One divided by the sum of one and the scalar product of v and `correction`.
     share: f64,
-    /// One divided by the factor of the scheme: the scheme's derivative of the field's sine is this
-    /// factor times the cosine.
+    /// One divided by the factor of the scheme. That factor times the cosine is the scheme's
+    /// derivative of the field's sine.
     scale: f64,
     /// The number of whole waves along a line.
     waves: usize,
@@ -77,9 +77,8 @@ struct Line {
 
 impl Line {
     fn new(side: usize) -> Self {
-        // The corner elements of the periodic matrix are ALPHA. With u = (-1, 0, ..., ALPHA) and v
-        // = (1, 0, ..., -ALPHA), the periodic matrix is the tridiagonal matrix plus the product of
-        // u and v.
+        // The corner elements of the periodic matrix are ALPHA. It is the tridiagonal matrix plus
+        // the product of the vectors u = (-1, 0, ..., ALPHA) and v = (1, 0, ..., -ALPHA).
         let diagonal = |at: usize| match at {
             0 => 2.0,
             _ if at == side - 1 => 1.0 + ALPHA * ALPHA,
@@ -104,8 +103,8 @@ impl Line {
         line
     }
 
-    /// Solves the tridiagonal systems of many lines in place: `rows` has the right sides on entry,
-    /// and the solutions on return. Row `at` has element `at` of each line.
+    /// Solves the tridiagonal systems of many lines in place: `rows` has the right-hand sides
+    /// before the call, and the solutions afterwards. Row `at` has element `at` of each line.
     fn sweep(&self, rows: &mut [&mut [f64]]) {
         for at in 1..self.side {
             let factor = ALPHA * self.pivots[at - 1];
@@ -124,9 +123,9 @@ impl Line {
         }
     }
 
-    /// Computes the derivatives along many lines of the grid, times `self.scale`: reads the lines
-    /// from `from`, and writes the derivatives to `to`. Row `at` of `from` and of `to` has element
-    /// `at` of each line.
+    /// Computes the derivatives, times `self.scale`, along many lines of the grid: reads the lines
+    /// from `from`, and writes the derivatives to `to`. In both, row `at` has element `at` of each
+    /// line.
     fn derive(&self, from: &[&[f64]], to: &mut [&mut [f64]]) {
         let side = self.side;
         for (at, to) in to.iter_mut().enumerate() {
@@ -147,8 +146,8 @@ impl Line {
         }
     }
 
-    /// Sets `to` to the derivatives along the rows of `from`. The rows are transposed into a
-    /// buffer, because [`Self::derive`] needs one element of each line in a row.
+    /// Sets `to` to the derivatives along the rows of `from`. [`Self::derive`] needs one element of
+    /// each line in a row, so the rows are transposed into a buffer.
     fn along_rows(&self, from: &[f64], to: &mut [f64]) {
         let side = self.side;
         let rows = to.len() / side;
@@ -165,8 +164,8 @@ impl Line {
     }
 }
 
-/// The number of waves along a line of `side` cells: near [`WAVE`] per cell, and coprime to the
-/// number of cells, so that all elements of a line differ.
+/// Returns the number of waves along a line of `side` cells. It is near [`WAVE`] per cell, and
+/// coprime to the number of cells, so that all elements of a line differ.
 fn waves(side: usize) -> usize {
     let divides =
         |waves: usize| (2..=waves).any(|it| waves.is_multiple_of(it) && side.is_multiple_of(it));
@@ -177,8 +176,8 @@ fn waves(side: usize) -> usize {
 /// The number of rows that are transposed together.
 const ROWS: usize = 8;
 
-/// One of the three sines whose product is an element of the field: the sine at cell `at` along an
-/// axis, after `rounds` rounds. Each round shifts the sine by a quarter of a wave.
+/// Returns one of the three sines whose product is an element of the field: that of cell `at` along
+/// an axis, after `rounds` rounds. Each round shifts the sine by a quarter of a wave.
 fn factor(line: &Line, at: usize, rounds: u32) -> f64 {
     let angle = TAU * ((line.waves * at) % line.side) as f64 / line.side as f64 + 0.3;
     libm::sin(angle + TAU / 4.0 * f64::from(rounds % PERIOD))
@@ -186,7 +185,7 @@ fn factor(line: &Line, at: usize, rounds: u32) -> f64 {
 
 impl Compact {
     /// Allocates the two arrays of the largest cube that fits into the footprint, and fills the
-    /// first array.
+    /// first one.
     ///
     /// # Errors
     /// When the footprint is less than 16 x 16 x 16 elements, memory cannot be allocated, or
@@ -200,7 +199,7 @@ impl Compact {
             Self { fields, line: Line::new(side), rounds: 0, pool: team::pool(threads)? };
         compact.fill();
         let Self { fields: [_, other], pool, .. } = &mut compact;
-        // The pages are touched here, so that Linux allocates them outside of the measured rounds.
+        // Touch the pages here, so that Linux allocates them before the measured rounds.
         pool.install(|| {
             other.of_mut::<f64>().par_chunks_mut(side * side).for_each(|plane| plane.fill(0.0));
         });
@@ -239,8 +238,8 @@ fn in_y(line: &Line, from: &[f64], to: &mut [f64]) {
     });
 }
 
-/// Sets `to` to the derivatives of `from` in z: across planes. One task computes all rows with the
-/// same y: one row of each plane.
+/// Sets `to` to the derivatives of `from` in z: across the planes. A task computes all rows with
+/// the same y, one in each plane.
 fn in_z(line: &Line, from: &[f64], to: &mut [f64]) {
     let side = line.side;
     let mut parts: Vec<Vec<&mut [f64]>> = (0..side).map(|_| Vec::with_capacity(side)).collect();
@@ -274,7 +273,7 @@ impl Kernel for Compact {
         });
         *rounds += 1;
         let elements = line.side.pow(3) as u64;
-        // In each of the three directions, an element is read (8 bytes) and written (8 bytes).
+        // In each of the three directions, an element is read and written: 8 bytes each.
         Work { bytes: 3 * 16 * elements, flops: 3 * FLOPS * elements, ..Work::default() }
     }
 
@@ -302,8 +301,8 @@ mod tests {
 
     #[test]
     fn a_derivative_is_of_sixth_order() {
-        // A `scale` of 1 leaves out the division by the scheme's factor. The result must then be
-        // near the exact derivative of a sine with one wave along the line.
+        // With a `scale` of 1, the result is not divided by the scheme's factor, so it must be near
+        // the exact derivative of a sine with one wave along the line.
         let error = |side: usize| {
             let line = Line { scale: 1.0, ..Line::new(side) };
             let angle = |at: usize| TAU * at as f64 / side as f64;
@@ -318,8 +317,9 @@ mod tests {
         assert!(coarse < 1e-4 && fine < coarse / 50.0, "{coarse} {fine}");
     }
 
-    /// The field's wave number differs from [`WAVE`] for each tested number of cells along a line;
-    /// the difference is least with 20 cells.
+    /// The test asserts that the results stay right for 100 rounds with several numbers of cells
+    /// along a line. The field's wave number differs from [`WAVE`] for each of them; the difference
+    /// is least with 20 cells.
     #[test]
     fn errors_do_not_grow_from_round_to_round() {
         for side in [16, 20, 24, 40, 90] {

@@ -1,15 +1,15 @@
-//! The lattice Boltzmann method with 19 velocities in three dimensions (D3Q19), with the relaxation
-//! of Bhatnagar, Gross and Krook (Qian, d'Humières, Lallemand, Europhysics Letters 1992): the loops
-//! of the benchmark lbm.
+//! The lattice Boltzmann method with 19 velocities in three dimensions (D3Q19), and with the
+//! relaxation of Bhatnagar, Gross and Krook (Qian, d'Humières, Lallemand, Europhysics Letters
+//! 1992). These are the loops of the benchmark lbm.
 //!
-//! A step reads, for each cell and velocity, the population that arrives from a neighbour, and
+//! For each cell and velocity, a step reads the population that arrives from a neighbour, and
 //! writes the relaxed population to a second array. Boundaries are periodic. The initial state is
 //! an ABC flow (Arnold, Beltrami, Childress), which keeps its form and decays as exp(-viscosity k^2
 //! t), where k is the wave number of the flow and t is the number of steps.
 //!
-//! Verification: each population of the last step must equal the value that one thread computes
-//! again from the state before this step, mass and momentum must have their initial values, and
-//! velocities must be those of the decayed flow.
+//! Verification: one thread computes the last step again from the state before it, and all
+//! populations must be equal. Mass and momentum must have their initial values, and the velocities
+//! must be those of the decayed flow.
 
 use super::{near, side};
 use crate::{
@@ -26,11 +26,11 @@ const VELOCITIES: usize = 19;
 const BYTES: u64 = 2 * VELOCITIES as u64 * 8;
 
 /// Floating-point operations for a cell: density 18, momentum 3 x 9, velocities 4, square of the
-/// velocity 6; for each population, product with the velocity 2, equilibrium 7, relaxation 3.
+/// velocity 6. For each population: product with the velocity 2, equilibrium 7, relaxation 3.
 const FLOPS: u64 = 18 + 27 + 4 + 6 + 19 * 12;
 
-/// The direction of each velocity: the number of cells along x, y and z by which its population
-/// moves in a step.
+/// The direction of each velocity: the number of cells along x, y and z that its population moves
+/// in a step.
 const DIRECTIONS: [[i32; 3]; VELOCITIES] = [
     [0, 0, 0],
     [1, 0, 0],
@@ -54,27 +54,26 @@ const DIRECTIONS: [[i32; 3]; VELOCITIES] = [
 ];
 
 /// `RELAXATION` is the inverse of the relaxation time in steps. `VISCOSITY` is the viscosity that
-/// follows from `RELAXATION`, in squares of a cell's width for each step.
+/// follows from it, in squared cell widths per step.
 const RELAXATION: f64 = 1.25;
 const VISCOSITY: f64 = (1.0 / RELAXATION - 0.5) / 3.0;
 
-/// The amplitude of the flow, in cells per step, far below the speed of sound (0.58 cells per
+/// The amplitude of the flow, in cells per step. It is far below the speed of sound (0.58 cells per
 /// step).
 const SPEED: f64 = 0.01;
 
 /// The largest error of a population that `verify` accepts after the last step. For a sum over all
-/// cells, the tolerance is multiplied by the number of cells and by the number of rounds.
+/// cells, this tolerance is multiplied by the numbers of cells and rounds.
 const TOLERANCE: f64 = 1e-12;
 
 /// The largest error of a velocity that `verify` accepts with 8 cells along an edge, as a fraction
-/// of the amplitude [`SPEED`]. The error falls with the square of the number of cells along an
-/// edge.
+/// of the amplitude [`SPEED`]. The error falls with the square of this number of cells.
 const FLOW_TOLERANCE: f64 = 0.2;
 
-/// The states of the cells before and after a step.
+/// The states of all cells before and after a step.
 #[derive(Debug)]
 pub struct Lattice {
-    /// The states of all cells after an even and after an odd number of rounds. A state is stored
+    /// The states of all cells after an even and after an odd number of rounds. They are stored
     /// velocity by velocity.
     states: [Array; 2],
     side: usize,
@@ -90,16 +89,16 @@ fn weight(velocity: usize) -> f64 {
     }
 }
 
-/// The equilibrium population of one of the 19 velocities, in a cell with the density `density` and
-/// the flow velocity `speeds`. `square` is 1.5 times the square of the cell's speed.
+/// Returns the equilibrium population of one of the 19 velocities in a cell with the density
+/// `density` and the flow velocity `speeds`. `square` is 1.5 times the square of the cell's speed.
 fn equilibrium(velocity: usize, density: f64, speeds: [f64; 3], square: f64) -> f64 {
     let along: f64 = DIRECTIONS[velocity].iter().zip(speeds).map(|(c, u)| f64::from(*c) * u).sum();
     weight(velocity) * density * (1.0 + 3.0 * along + 4.5 * along * along - square)
 }
 
 impl Lattice {
-    /// Allocates the states before and after a step for the largest cube of cells that fits into
-    /// the footprint, and fills in the initial state.
+    /// Allocates the states of the largest cube of cells that fits into the footprint, before and
+    /// after a step. Fills in the initial state.
     ///
     /// # Errors
     /// When the footprint is less than 8 x 8 x 8 cells, memory cannot be allocated, or threads
@@ -119,14 +118,13 @@ impl Lattice {
                 for (at, population) in populations.iter_mut().enumerate() {
                     let speeds = flow(side, [at % side, at / side, z]);
                     let square = 1.5 * speeds.iter().map(|u| u * u).sum::<f64>();
-                    // By Bernoulli's equation the pressure is lower where the flow is faster. The
-                    // density is three times the pressure, so the density is 1 minus 1.5 times the
-                    // square of the speed (`square`).
+                    // By Bernoulli's equation, the pressure is lower where the flow is faster. The
+                    // density is three times the pressure, so it is 1 minus 1.5 times the square of
+                    // the speed (`square`).
                     *population = equilibrium(velocity, 1.0 - square, speeds, square);
                 }
             });
-            // The pages are touched here, so that Linux allocates them outside of the measured
-            // rounds.
+            // Touch the pages here, so that Linux allocates them before the measured rounds.
             odd.of_mut::<f64>().par_chunks_mut(cells).for_each(|it| it.fill(0.0));
         });
         Ok(lattice)
@@ -137,28 +135,28 @@ impl Lattice {
     }
 }
 
-/// The initial velocity of the ABC flow in the cell with the coordinates `place` of a cube with
-/// `side` cells along an edge.
+/// Returns the initial velocity of the ABC flow in the cell at the coordinates `place` of a cube
+/// with `side` cells along an edge.
 fn flow(side: usize, place: [usize; 3]) -> [f64; 3] {
     let [x, y, z] = place.map(|at| libm::sincos(TAU * at as f64 / side as f64));
     [z.0 + y.1, x.0 + z.1, y.0 + x.1].map(|speed| SPEED * speed)
 }
 
-/// The origin of the populations of a velocity that arrive in the row of cells at `y` and `z`: the
-/// index of the first cell of the row from which they come, and the number of cells by which they
-/// move along x.
+/// Returns the origin of the populations of a velocity that arrive in the row of cells at `y` and
+/// `z`, as (index of the first cell of the row that they come from, number of cells that they move
+/// along x).
 fn origin(side: usize, velocity: usize, y: usize, z: usize) -> (usize, i32) {
     let [dx, dy, dz] = DIRECTIONS[velocity];
     let before = |at: usize, by: i32| (at as i32 + side as i32 - by) as usize % side;
     ((before(z, dz) * side + before(y, dy)) * side, dx)
 }
 
-/// Computes the new populations of the row of cells at `y` and `z`. `new` has one row of
-/// populations for each velocity.
+/// Computes the new populations of the row of cells at `y` and `z`. `new` has a row of populations
+/// for each velocity.
 fn row(old: &[f64], new: &mut [&mut [f64]], side: usize, y: usize, z: usize) {
     let cells = side.pow(3);
-    // Arriving populations are first copied, shifted along x, so that the loop over the cells has
-    // no special cases at the borders.
+    // First copy the arriving populations, shifted along x. Then the loop over the cells has no
+    // special cases at the borders.
     for (velocity, new) in new.iter_mut().enumerate() {
         let (start, shift) = origin(side, velocity, y, z);
         let from = &old[velocity * cells + start..][..side];
@@ -186,7 +184,7 @@ fn row(old: &[f64], new: &mut [&mut [f64]], side: usize, y: usize, z: usize) {
     }
 }
 
-/// The density of a cell and its velocity along each axis, computed from its populations.
+/// Returns the density of a cell and its velocity along each axis.
 fn moments(populations: &[f64; VELOCITIES]) -> (f64, [f64; 3]) {
     let density: f64 = populations.iter().sum();
     let mut momentum = [0.0; 3];

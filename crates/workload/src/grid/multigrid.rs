@@ -4,18 +4,18 @@
 //!
 //! HPCG takes the residual of a coarser grid from every second point along each axis. Here,
 //! Gauss-Seidel visits the points by colour, in eight colours. The points that HPCG takes are one
-//! colour: the last colour that Gauss-Seidel visits, so the residual at these points is zero.
-//! Therefore the right side at a point of the coarser grid is computed from the sum of the
-//! residuals of eight points, and the correction at the coarser point is added at all eight points.
+//! colour: the last one that Gauss-Seidel visits, so that the residual at these points is zero. So
+//! the right-hand side at a point of the coarser grid is computed from the sum of the residuals of
+//! eight points, and the correction at the coarser point is added at all of them.
 //!
-//! The matrix is stored with the values and columns of all points. Points of a colour do not depend
+//! The matrix is stored: the values and columns of all points. The points of a colour do not depend
 //! on each other, so the result is the same for any number of threads.
 //!
-//! A round begins with a solution of zero and does ten iterations for a right side whose solution
-//! is known. Each iteration updates the residual. At the end this residual must equal, at each
-//! point, the residual that is computed from the solution. The energy of the error e is the scalar
-//! product of e and A e, where A is the matrix. This energy must become less than `ERROR_MAX` times
-//! its initial value.
+//! A round starts with a solution of zero, and does ten iterations for a right-hand side with a
+//! known solution. Each iteration updates the residual. Two properties are verified at the end. At
+//! each point, this residual must equal the residual that is computed from the solution. The energy
+//! of the error e, which is the scalar product of e and A e with the matrix A, must be less than
+//! `ERROR_MAX` times its initial value.
 
 use super::{PART, add, dot, near, scale_and_add, wrong};
 use crate::{
@@ -26,11 +26,11 @@ use crate::{
 use rayon::{ThreadPool, prelude::*};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// The number of stored elements of a row of the matrix: one for the point of the row and one for
+/// The number of stored elements in a row of the matrix: one for the row's own point, and one for
 /// each of its 26 neighbours.
 const POINTS: usize = 27;
 
-/// The number of grids. Each grid has half as many points along an edge as the grid before it.
+/// The number of grids. A grid has half as many points along an edge as the grid before it.
 const GRIDS: u32 = 4;
 
 /// Minimum number of points along an edge of the coarsest of the [`GRIDS`] grids.
@@ -38,20 +38,20 @@ const LEAST: usize = 2;
 
 const ITERATIONS: u32 = 10;
 
-/// Bytes for each point of a grid: the values and columns of a row of the matrix, and an element of
+/// Bytes for a point of a grid: the values and columns of a row of the matrix, and an element of
 /// each of two vectors.
 const ROW_BYTES: u64 = (POINTS * (8 + 4) + 2 * 8) as u64;
 
-/// The diagonal elements of the matrix. The elements for the neighbours of a point are -1.
+/// The diagonal elements of the matrix. The elements of a point's neighbours are -1.
 const DIAGONAL: f64 = 26.0;
 
 /// The index of the diagonal element among the stored elements of a row.
 const MIDDLE: usize = POINTS / 2;
 
-/// The right side at a point of the coarser grid is this factor times the sum of eight residuals.
-/// For a smooth error, the sum is 8 times the residual of a point. The coarser grid has the same
-/// stencil with twice the distance between points, so the product of its matrix and the error is
-/// only 4 times as large as on the finer grid.
+/// The right-hand side at a point of the coarser grid is this factor times the sum of eight
+/// residuals. For a smooth error, the sum is 8 times the residual of a point. The coarser grid has
+/// the same stencil with twice the distance between points. So the product of its matrix and the
+/// error is only 4 times as large as on the finer grid.
 const RESTRICTION: f64 = 0.5;
 
 /// The largest error of an element of the residual that `verify` accepts, as a fraction of the
@@ -61,15 +61,14 @@ const TOLERANCE: f64 = 1e-10;
 /// The largest energy of the error that `verify` accepts after a round, as a fraction of the
 /// initial energy. Measured fractions: 1e-27 with 16 points along an edge, 2e-20 with 48, 5e-12
 /// with 112, 1e-7 with 208, 2e-5 with 304. The fraction grows, because the coarsest grid grows with
-/// the finest grid. The fraction has a maximum, because the error is reduced from the border of the
-/// cube, and a larger cube has more points for each point at its border. With one grid the maximum
-/// is 1e-2, near 100 points; with two grids 2e-3, near 200; with four grids a maximum of 1e-4 near
-/// 800 points is expected. Without the corrections of the coarser grids the fraction is 3e-3 to
-/// 6e-3 with 56 to 112 points, so `verify` also detects missing corrections.
+/// the finest grid. It has a maximum, because the error is reduced from the border of the cube, and
+/// a larger cube has more points for each point at its border. With one grid the maximum is 1e-2,
+/// near 100 points. With two grids it is 2e-3, near 200. With four grids a maximum of 1e-4 near 800
+/// points is expected. Without the corrections of the coarser grids, the fraction is 3e-3 to 6e-3
+/// with 56 to 112 points. So `verify` also detects missing corrections.
 const ERROR_MAX: f64 = 1e-3;
 
-/// A grid of the hierarchy: the matrix, the right side and the solution of the linear system on
-/// this grid.
+/// A grid of the hierarchy: the matrix, the right-hand side and the solution of its linear system.
 #[derive(Debug)]
 struct Grid {
     side: usize,
@@ -88,8 +87,8 @@ pub struct Multigrid {
 }
 
 /// All grids, the finest first, and the vectors of the conjugate gradients. The residual of the
-/// conjugate gradients is stored as the right side of the finest grid, because the preconditioner
-/// solves for it.
+/// conjugate gradients is the right-hand side of the finest grid, because the preconditioner solves
+/// for it.
 #[derive(Debug)]
 struct Hierarchy {
     grids: Vec<Grid>,
@@ -98,8 +97,8 @@ struct Hierarchy {
     product: Array,
 }
 
-/// The row of the matrix for the point with index `at`: the value and the column of each element.
-/// The elements of neighbours beyond the border have the value 0.
+/// Returns the matrix row of point `at`: the value and the column of each element. An element for a
+/// neighbour beyond the border has the value 0.
 fn row(side: usize, at: usize) -> impl Iterator<Item = (f64, u32)> {
     let place = [at % side, at / side % side, at / side / side];
     (0..POINTS).map(move |point| {
@@ -139,7 +138,7 @@ impl Grid {
         Matrix { side: self.side, values: self.values.of(), columns: self.columns.of() }
     }
 
-    /// One step of symmetric Gauss-Seidel: a forward and a backward pass over all points.
+    /// Runs one step of symmetric Gauss-Seidel: a forward and a backward pass over all points.
     fn smooth(&mut self) {
         let matrix =
             Matrix { side: self.side, values: self.values.of(), columns: self.columns.of() };
@@ -147,8 +146,8 @@ impl Grid {
         (0..8).chain((0..8).rev()).for_each(|colour| matrix.relax(colour, right, solution));
     }
 
-    /// Runs one multigrid cycle on `grids`, the finest first: approximates the solution of the
-    /// finest grid for its right side.
+    /// Runs one multigrid cycle on `grids`, the finest first. It approximates the solution of the
+    /// finest grid for this grid's right-hand side.
     fn cycle(grids: &mut [Self]) {
         let [fine, rest @ ..] = grids else { return };
         fine.solution.of_mut::<f64>().par_iter_mut().for_each(|value| *value = 0.0);
@@ -179,8 +178,8 @@ impl Grid {
     }
 }
 
-/// The matrix of a grid as slices, row by row: the value and the column index of each of the
-/// [`POINTS`] stored elements of a row.
+/// The matrix of a grid as slices, row by row: the value and the column of each of the [`POINTS`]
+/// stored elements of a row.
 #[derive(Clone, Copy)]
 struct Matrix<'a> {
     side: usize,
@@ -189,7 +188,7 @@ struct Matrix<'a> {
 }
 
 impl Matrix<'_> {
-    /// The product of the row with index `at` and the vector `x`.
+    /// Returns the product of row `at` and the vector `x`.
     fn row(&self, at: usize, x: &[f64]) -> f64 {
         let range = at * POINTS..(at + 1) * POINTS;
         let points = self.values[range.clone()].iter().zip(&self.columns[range]);
@@ -203,7 +202,7 @@ impl Matrix<'_> {
         });
     }
 
-    /// Does the Gauss-Seidel step for the points of one colour: solves the equation of each point
+    /// Runs the Gauss-Seidel step for the points of one colour: solves the equation of each point
     /// for the value at this point.
     fn relax(&self, colour: usize, right: &[f64], solution: &[AtomicU64]) {
         let [x, y, z] = [colour & 1, colour >> 1 & 1, colour >> 2];
@@ -226,20 +225,20 @@ impl Matrix<'_> {
     }
 }
 
-/// The known solution of the round `round` at the point with the index `at`. The right side of the
-/// round is computed from this solution.
+/// Returns the known solution of round `round` at point `at`. The right-hand side of the round is
+/// computed from it.
 fn wanted(at: usize, round: u32) -> f64 {
     (1.0 + (word(at) >> 11) as f64 / (1_u64 << 53) as f64) * f64::from(1 + round % 8)
 }
 
-/// Bytes of all arrays if the finest grid has `side` points along an edge.
+/// Returns the bytes of all arrays if the finest grid has `side` points along an edge.
 fn bytes(side: usize) -> u64 {
     let points = |grid: u32| (side as u64 >> grid).pow(3);
     (0..GRIDS).map(|grid| ROW_BYTES * points(grid)).sum::<u64>() + 3 * 8 * points(0)
 }
 
 impl Multigrid {
-    /// Allocates the grids and vectors for the largest cube of points that fits into the footprint.
+    /// Allocates the grids and vectors of the largest cube of points that fits into the footprint.
     ///
     /// # Errors
     /// When the footprint is less than 16 x 16 x 16 points, memory cannot be allocated, or threads
@@ -265,9 +264,9 @@ impl Hierarchy {
         Ok(Self { grids, solution, direction, product })
     }
 
-    /// Prepares the round `round`. The right side is the matrix times the known solution of the
-    /// round. The iterations start with a solution of zero, so the initial residual equals the
-    /// right side.
+    /// Prepares round `round`. The right-hand side is the product of the matrix and the round's
+    /// known solution. The iterations start with a solution of zero, so it is also the initial
+    /// residual.
     fn start(&mut self, round: u32) {
         let Self { grids, solution, direction, product } = self;
         let values = solution.of_mut::<f64>().par_iter_mut().enumerate();
@@ -302,9 +301,9 @@ impl Hierarchy {
         }
     }
 
-    /// Floating-point operations of an iteration: the product with the matrix, four passes of
-    /// Gauss-Seidel on each grid (two on the coarsest grid), the residual, its sum and the
-    /// correction at each point of all grids except the coarsest, and five operations on vectors.
+    /// Returns the floating-point operations of an iteration: the product with the matrix; four
+    /// passes of Gauss-Seidel on each grid (two on the coarsest); at each point of all grids but
+    /// the coarsest, the residual, its sum and the correction; and five operations on vectors.
     fn flops(&self) -> u64 {
         let points = |grid: &Grid| grid.side.pow(3) as u64;
         let row = 2 * POINTS as u64;
@@ -345,7 +344,7 @@ impl Hierarchy {
             energies[0] += right[at] * fine.matrix().row(at, &right);
             energies[1] += errors[at] * expected;
         }
-        // NaN fails this comparison, so it is reported as a wrong value.
+        // NaN fails this comparison, so it counts as a wrong value.
         let is_smaller = energies[1] < ERROR_MAX * energies[0];
         if is_smaller {
             return Ok(());
@@ -371,9 +370,9 @@ impl Kernel for Multigrid {
         pool.install(|| system.iterate(ITERATIONS));
         self.rounds += 1;
         let flops = u64::from(ITERATIONS) * self.system.flops();
-        // The bytes are estimated from the products with the matrix. A product has two operations
-        // for each stored element, and reads the element's value (8 bytes) and column (4 bytes): 6
-        // bytes for each operation.
+        // Estimate the bytes by the products with the matrix: each stored element has two
+        // operations, and is read as a value (8 bytes) and a column (4 bytes). So an operation
+        // reads 6 bytes.
         Work { bytes: 6 * flops, flops, ..Work::default() }
     }
 
@@ -402,8 +401,8 @@ mod tests {
         assert_eq!(system.verify(1), Ok(()));
     }
 
-    /// Ten iterations reduce the energy of the error to less than [`ERROR_MAX`] for cubes of
-    /// several sizes. `verify` finds an error of 1e-6 in one element of the solution.
+    /// For cubes of several sizes, ten iterations must reduce the energy of the error to less than
+    /// [`ERROR_MAX`], and `verify` must find an error of 1e-6 in one element of the solution.
     #[test]
     fn ten_iterations_are_enough_for_cubes_of_any_size() {
         for side in [16, 48, 56, 64] {

@@ -1,12 +1,12 @@
 //! Conjugate gradients for Laplace's equation in spherical coordinates, which POT3D solves for the
-//! magnetic field of the Sun. The grid is a shell of cells whose radii grow geometrically, with
-//! finite volumes of seven points and the diagonal as preconditioner.
+//! magnetic field of the Sun. The grid is a shell of cells whose radii grow geometrically. Finite
+//! volumes of seven points are used, and the diagonal is the preconditioner.
 //!
-//! The coefficients of the matrix are stored, as in POT3D. A round begins with a solution of zero
-//! and does twenty iterations for a right side whose solution is known. Each iteration updates the
-//! residual. At the end this residual must equal, in each cell, the residual that is computed from
-//! the solution. The energy of the error e is the scalar product of e and A e, where A is the
-//! matrix. This energy must become smaller than its initial value.
+//! As in POT3D, the coefficients of the matrix are stored. A round starts with a solution of zero,
+//! and does twenty iterations for a right-hand side with a known solution. Each iteration updates
+//! the residual. Two properties are verified at the end. In each cell, this residual must equal the
+//! residual that is computed from the solution. The energy of the error e, which is the scalar
+//! product of e and A e with the matrix A, must be less than its initial value.
 
 use super::{add, dot, near, wrong};
 use crate::{
@@ -21,17 +21,17 @@ use std::f64::consts::{PI, TAU};
 /// the direction and the product.
 const ARRAYS: usize = 8;
 
-/// Bytes of a cell: one element in each of the arrays.
+/// Bytes of a cell: an element in each array.
 const BYTES: u64 = 8 * ARRAYS as u64;
 
 const ITERATIONS: u32 = 20;
 
-/// Floating-point operations for a cell in an iteration: the product of the matrix and the
-/// direction 13, its scalar product with the direction 2, the updates of solution and residual 4,
-/// the preconditioned scalar product 3, the new direction 3.
+/// Floating-point operations for a cell in an iteration: 13 for the product of the matrix and the
+/// direction, 2 for its scalar product with the direction, 4 for the updates of solution and
+/// residual, 3 for the preconditioned scalar product, and 3 for the new direction.
 const FLOPS: u64 = 25;
 
-/// The outer radius of the shell. The inner radius is 1.
+/// The outer radius of the shell. Its inner radius is 1.
 const RADIUS: f64 = 2.5;
 
 /// The largest error of an element of the residual that `verify` accepts, as a fraction of the
@@ -57,15 +57,15 @@ struct Shell {
 }
 
 /// The matrix of the finite volumes: its coefficients for each cell. In memory, the position along
-/// the radius varies fastest, the polar angle next, and the longitude slowest. The last longitude
-/// is a neighbour of the first.
+/// the radius varies fastest, then the polar angle, and then the longitude. The last longitude is a
+/// neighbour of the first.
 #[derive(Debug)]
 struct Coefficients {
     /// The numbers of cells along a radius, along the polar angle and along the longitude.
     sides: [usize; 3],
     diagonal: Array,
-    /// The coefficients between a cell and the next cell in each of the three directions; 0 if
-    /// there is no next cell: at the end of a radius and at the pole.
+    /// The coefficient between each cell and the next cell in each of the three directions. It is 0
+    /// where there is no next cell: at the end of a radius and at the pole.
     next: [Array; 3],
 }
 
@@ -110,9 +110,9 @@ impl Coefficients {
     }
 }
 
-/// The conductance of both faces of a cell in each direction: the area of the face divided by the
-/// distance between the centres of the cells on its two sides. `cell` is the index of the cell
-/// along its radius, and `polar` the index along the polar angle. The solution is zero at both ends
+/// Returns the conductance of both faces of a cell in each direction: the area of the face divided
+/// by the distance between the centres of the cells on its two sides. `cell` is the cell's index
+/// along its radius, and `polar` its index along the polar angle. The solution is zero at both ends
 /// of a radius.
 fn faces(sides: [usize; 3], cell: usize, polar: usize) -> [[f64; 2]; 3] {
     let radius = |face: f64| libm::pow(RADIUS, face / sides[0] as f64);
@@ -122,7 +122,7 @@ fn faces(sides: [usize; 3], cell: usize, polar: usize) -> [[f64; 2]; 3] {
     let band = libm::cos(angle) - libm::cos(angle + theta);
     let radial = |face: f64| {
         // The distance between the centres of the two cells at this face. At an end of the radius,
-        // the end replaces the centre of the missing cell.
+        // the end takes the place of the missing centre.
         let outer = radius((face + 0.5).min(sides[0] as f64));
         let inner = radius((face - 0.5).max(0.0));
         radius(face) * radius(face) * band * phi / (outer - inner)
@@ -135,7 +135,7 @@ fn faces(sides: [usize; 3], cell: usize, polar: usize) -> [[f64; 2]; 3] {
     [[radial(here), radial(here + 1.0)], [pole(polar), pole(polar + 1)], [around, around]]
 }
 
-/// The coefficients of the matrix as slices.
+/// The coefficients of the matrix, as slices.
 #[derive(Clone, Copy)]
 struct Operator<'a> {
     sides: [usize; 3],
@@ -150,8 +150,8 @@ impl Operator<'_> {
         y.par_chunks_mut(row).enumerate().for_each(|(at, y)| self.row(x, at, y));
     }
 
-    /// Computes one part of the product of the matrix and `x`: sets `y` to the elements of the row
-    /// of cells along the radius with the index `at`.
+    /// Computes the part of the product of the matrix and `x` for the cells along one radius, the
+    /// one with the index `at`. Sets `y` to these elements.
     fn row(&self, x: &[f64], at: usize, y: &mut [f64]) {
         let [row, polar, longitudes] = self.sides;
         let of = |at: usize| at * row..(at + 1) * row;
@@ -183,7 +183,7 @@ impl Operator<'_> {
     }
 }
 
-/// The known solution of the round `round`, in the cell with the index `cell`.
+/// Returns the known solution of round `round` in cell `cell`.
 fn solution(cell: usize, round: u32) -> f64 {
     let value = (word(cell) >> 11) as f64 / (1_u64 << 53) as f64;
     value * f64::from(1 + round % 8)
@@ -198,9 +198,9 @@ impl Spherical {
     /// cannot be started.
     pub fn new(memory: &Memory, footprint: u64, threads: usize) -> Result<Self, SetupError> {
         at_least("spherical-cg", footprint, 8 * 8 * 16 * BYTES)?;
-        // The shell has `side` radii, `side` polar angles and 2 `side` longitudes. The shell has as
-        // many cells as two cubes with `side` cells along an edge, so `side` is computed for twice
-        // the bytes of a cell.
+        // The shell has `side` radii, `side` polar angles and 2 `side` longitudes. These are as
+        // many cells as in two cubes with `side` cells along an edge, so `side` is computed for
+        // twice the bytes of a cell.
         let side = super::side(footprint, 2 * BYTES, 8);
         let sides = [side, side, 2 * side];
         let pool = team::pool(threads)?;
@@ -217,9 +217,9 @@ impl Shell {
         Ok(Self { matrix, solution, residual, direction, product })
     }
 
-    /// Prepares the round `round`. The right side is the matrix times the known solution of the
-    /// round. The iterations start with a solution of zero, so the initial residual equals the
-    /// right side.
+    /// Prepares round `round`. The right-hand side is the product of the matrix and the round's
+    /// known solution. The iterations start with a solution of zero, so it is also the initial
+    /// residual.
     fn start(&mut self, round: u32) {
         let operator = self.matrix.view();
         let direction = self.direction.of_mut::<f64>();
@@ -261,7 +261,7 @@ impl Shell {
 
 impl Shell {
     /// Compares the residual that the iterations updated with the residual that is computed from
-    /// the solution. The energy of the error must be smaller than at the start of the round.
+    /// the solution. The energy of the error must be less than at the start of the round.
     fn verify(&self, round: u32) -> Result<(), Wrong> {
         let operator = self.matrix.view();
         let (solutions, residuals) = (self.solution.of::<f64>(), self.residual.of::<f64>());
@@ -282,7 +282,7 @@ impl Shell {
             }
             energies[1] += product.iter().zip(&errors[cells]).map(|(a, b)| a * b).sum::<f64>();
         }
-        // NaN fails this comparison, so it is reported as a wrong value.
+        // NaN fails this comparison, so it counts as a wrong value.
         let is_smaller = energies[1] < energies[0];
         if is_smaller {
             return Ok(());
@@ -291,8 +291,8 @@ impl Shell {
     }
 }
 
-/// The preconditioned scalar product of a vector with itself: each term is divided by the matrix's
-/// diagonal element, because the diagonal is the preconditioner.
+/// Returns the preconditioned scalar product of a vector with itself. The diagonal is the
+/// preconditioner, so each term is divided by the diagonal element of the matrix.
 fn weighted(vector: &[f64], diagonal: &[f64]) -> f64 {
     let part = |(a, d): (&[f64], &[f64])| a.iter().zip(d).map(|(a, d)| a * a / d).sum::<f64>();
     let parts = vector.par_chunks(super::PART).zip(diagonal.par_chunks(super::PART));
@@ -315,8 +315,8 @@ impl Kernel for Spherical {
         self.rounds += 1;
         let cells = self.system.matrix.sides.iter().product::<usize>() as u64;
         let iterations = u64::from(ITERATIONS);
-        // Accesses to elements of 8 bytes in an iteration, for each cell: 2 for the gain, 4 for the
-        // direction, 6 for the product (4 of these read the matrix), 2 for the step, and 3 each for
+        // Accesses to elements of 8 bytes for a cell in an iteration: 2 for the gain, 4 for the
+        // direction, 6 for the product (4 of them read the matrix), 2 for the step, and 3 each for
         // the solution and the residual.
         let bytes = iterations * cells * 8 * (2 + 4 + 6 + 2 + 3 + 3);
         Work { bytes, flops: iterations * FLOPS * cells, ..Work::default() }
@@ -351,9 +351,9 @@ mod tests {
     #[test]
     fn a_potential_that_falls_with_the_radius_has_no_sources_within() {
         // 1/r is harmonic, so its product with the matrix is zero inside the shell. With radii that
-        // grow geometrically, the product is zero except for rounding: the radii of the centres on
-        // both sides of a face have the face's squared radius as their product, so all faces have
-        // the same flux. The error is relative to the terms that cancel.
+        // grow geometrically, it is zero but for rounding: the centres on both sides of a face have
+        // radii whose product is the face's squared radius, so all faces have the same flux. The
+        // error is relative to the terms that cancel.
         let error = |side: usize| {
             let matrix = Coefficients::new(&Memory::Heap, [side, 8, 16]).expect("memory");
             let centre =

@@ -1,8 +1,8 @@
-//! `interleaf balance --monitor`: shows the periods of a running daemon.
+//! `interleaf balance --monitor`: shows what a running daemon does in each period.
 //!
-//! A thread connects to the daemon's socket, reconnects after the daemon restarts, and passes on
-//! the daemon's messages. On a terminal the monitor draws the periods; otherwise it prints a line
-//! for each period.
+//! A thread connects to the daemon's socket, and connects again after the daemon restarts. It sends
+//! the daemon's messages to the monitor. On a terminal the monitor draws the periods. Otherwise it
+//! prints a line for each period.
 
 mod history;
 mod view;
@@ -23,19 +23,19 @@ use std::{
 };
 use view::{BalanceView, Link};
 
-/// Interval between attempts to reconnect to a daemon.
+/// Interval between attempts to connect again to a daemon that has ended.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// Interval at which new periods and signals are handled while no key is pressed.
+/// Maximum wait for a key. After the wait, the view handles new periods and signals.
 const TICK: Duration = Duration::from_millis(200);
 
-/// Size limit of a line from the daemon, bytes. A line has one period, which takes about 1000 bytes
-/// on a machine with eight tiers.
+/// Maximum length of a line from the daemon, bytes. A line has one period, and takes about 1000
+/// bytes on a machine with eight tiers.
 const LINE_MAX: u64 = 1 << 16;
 
 /// A message from the thread that reads the daemon's socket.
 enum Message {
-    /// The connection is open. The daemon sends its last periods again before it sends new periods.
+    /// The connection is open. The daemon first sends its last periods again, and then new periods.
     Connected,
     Period(Box<BalancePeriod>),
     /// The daemon sent a line that is not a valid period.
@@ -79,8 +79,8 @@ fn connect_failure(socket: &Path, why: &io::Error) -> Failure {
     }
 }
 
-/// Reads the daemon's messages from `first`, later from new connections to `socket`, and sends them
-/// to `to`. Returns when the receiver is dropped.
+/// Reads the daemon's messages, at first from the connection `first`, later from new connections to
+/// `socket`. Sends them to `to`. Returns when the receiver of `to` is dropped.
 fn watch(first: UnixStream, socket: &Path, to: &Sender<Message>) {
     let mut stream = Some(first);
     loop {
@@ -96,8 +96,8 @@ fn watch(first: UnixStream, socket: &Path, to: &Sender<Message>) {
     }
 }
 
-/// Sends the messages of one connection to `to` until the connection ends. Returns `None` when the
-/// receiver was dropped.
+/// Sends the messages of the connection `stream` to `to` until the connection ends. Returns `None`
+/// if the receiver of `to` was dropped.
 fn pass_on(stream: UnixStream, to: &Sender<Message>) -> Option<()> {
     to.send(Message::Connected).ok()?;
     let mut reader = BufReader::new(stream);
@@ -107,7 +107,7 @@ fn pass_on(stream: UnixStream, to: &Sender<Message>) -> Option<()> {
             Ok(_) if line.last() == Some(&b'\n') => {}
             // Skip the rest of a line that is too long. Its beginning is reported as unreadable.
             Ok(read) if read as u64 == LINE_MAX => drop(reader.skip_until(b'\n')),
-            // A shorter line without a line feed was cut off because the daemon was killed.
+            // The connection has ended. If the daemon was killed, its last line has no line feed.
             Ok(_) | Err(_) => return Some(()),
         }
         let period = serde_json::from_slice(&line);
@@ -116,7 +116,7 @@ fn pass_on(stream: UnixStream, to: &Sender<Message>) -> Option<()> {
     }
 }
 
-/// Prints a line for each period.
+/// Prints a line for each period: JSON or text.
 fn plain(messages: &Receiver<Message>, json: bool) -> Result<(), Failure> {
     for message in messages {
         match message {
@@ -135,7 +135,7 @@ fn plain(messages: &Receiver<Message>, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The view on a terminal, and the channel from which the view receives its data.
+/// The view on a terminal, and the channel with the daemon's messages.
 struct LiveBalance {
     view: BalanceView,
     messages: Receiver<Message>,
@@ -160,8 +160,8 @@ impl BalanceView {
     fn receive(&mut self, message: Message) {
         match message {
             Message::Connected => {
-                // Drop the kept periods, because the daemon sends its last periods again on each
-                // new connection.
+                // The daemon sends its last periods again on each new connection, so drop the kept
+                // periods.
                 self.history = History::default();
                 self.link = Link::Connected;
             }

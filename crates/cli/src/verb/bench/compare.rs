@@ -1,5 +1,5 @@
-//! `interleaf bench compare`: runs the same patterns on DRAM, on the pager, on swap and on mapped
-//! files.
+//! `interleaf bench compare`: runs the same patterns on several kinds of memory (DRAM, pager, swap,
+//! mapped files), and compares their speeds.
 
 mod ceiling;
 mod child;
@@ -39,7 +39,7 @@ pub(super) fn run(args: &BenchCompareArgs) -> Result<ExitCode, Failure> {
         || interleaf_report::bench_compare::csv(&document),
         || interleaf_report::bench_compare::text(&document),
     );
-    // If a round failed, the results of the earlier rounds are still valid and are printed.
+    // If a round failed, the results of the earlier rounds are valid, so print them.
     if measured.is_ok() || !document.rows.is_empty() {
         support::print_document(
             args.output.options(),
@@ -57,25 +57,25 @@ pub(super) fn run(args: &BenchCompareArgs) -> Result<ExitCode, Failure> {
     }))
 }
 
-/// Maximum number of attempts at a run, if the OOM killer ends each attempt.
+/// Maximum number of attempts at a run, if the OOM killer ends the attempts.
 const OOM_TRIES: u32 = 4;
 
-/// The results of the comparisons that a study runs.
+/// The results of the comparisons that a study (`interleaf reproduce`) runs.
 #[derive(Debug, Default)]
 pub(in crate::verb) struct Comparisons {
-    /// A document for each comparison that was begun, in the order of `all`, the argument of
-    /// `comparisons`.
+    /// A document for each comparison that was begun, in the order of the argument `all` of the
+    /// function `comparisons`.
     pub(in crate::verb) documents: Vec<BenchCompareDocument>,
-    /// Texts that name each pattern, footprint and number of threads whose runs were not begun
-    /// before the deadline.
+    /// A text for each combination of pattern, footprint and number of threads whose runs were not
+    /// begun before the deadline. It names the combination.
     pub(in crate::verb) left_out: Vec<String>,
     /// The signal that ended the comparisons early, if any.
     pub(in crate::verb) signal: Option<i32>,
 }
 
-/// Runs the comparisons `all` for a study until a signal arrives, or until `deadline`. A run that
-/// has not ended at the deadline is killed, unless a launcher (`--by`) still queues it. Within a
-/// comparison, all patterns run at one footprint before any pattern runs at the next footprint.
+/// Runs the comparisons `all` of a study until `deadline`, or until a signal arrives. At the
+/// deadline, a run in progress is killed, unless a launcher (`--by`) still queues it. A comparison
+/// runs all patterns at one footprint, and then all patterns at the next footprint.
 ///
 /// # Errors
 /// When the store or fio cannot be used, the budget cannot be enforced, or a setting cannot be
@@ -109,8 +109,7 @@ pub(in crate::verb) fn comparisons(
                     continue;
                 }
                 let ran = rounds(&bench, args, pattern, *ratio, &mut document, (done, total));
-                // If a run failed, check that its settings are restored before its error is
-                // returned.
+                // If a run failed, restore its settings before the error is returned.
                 if ran.is_err() {
                     bench.check_restored()?;
                 }
@@ -124,7 +123,7 @@ pub(in crate::verb) fn comparisons(
     Ok(found)
 }
 
-/// Runs all chosen patterns at all footprints, and adds the results to `document`.
+/// Runs each chosen pattern at each footprint, and adds the results to `document`.
 fn measure(
     bench: &Comparison<'_>,
     args: &BenchCompareArgs,
@@ -145,11 +144,10 @@ fn measure(
     Ok(())
 }
 
-/// Writes the interim record to the file of `-o`, so that the results survive if this process is
-/// killed.
+/// Writes the results so far to the file of `-o`, so that they survive if this process is killed.
 fn record(args: &BenchCompareArgs, document: &BenchCompareDocument) -> Result<(), Failure> {
     let target = args.output.output.as_deref().filter(|target| {
-        // A pipe or a device receives the whole record once, at the end.
+        // If the target is a pipe or a device, the record is written once, at the end.
         target.as_os_str() != "-" && target.metadata().map_or(true, |found| found.is_file())
     });
     match target {
@@ -164,11 +162,11 @@ fn chosen(args: &BenchCompareArgs) -> Vec<&'static Pattern> {
     PATTERNS.iter().filter(is_chosen).collect()
 }
 
-/// Runs all rounds of a pattern at one footprint. Each round runs the pattern on every kind of
-/// memory (way). If the ceiling depends on the drive, the round then measures the drive with fio,
-/// so that interference affects all ways and fio equally. After each round, the rows of all rounds
-/// so far replace the pattern's earlier rows in the document and in the interim record. `step` is
-/// for the messages: the number of this combination of pattern and footprint, and the number of all
+/// Runs all rounds of `pattern` at one footprint. A round runs the pattern on each kind of memory
+/// (way). If the pattern's ceiling depends on the drive, the round then measures the drive with
+/// fio, so that interference affects all ways and fio equally. After each round, the results of all
+/// rounds so far replace the pattern's rows in `document` and in the interim record. `step` is for
+/// the messages: the number of this combination of pattern and footprint, and the count of all
 /// combinations.
 fn rounds(
     bench: &Comparison<'_>,
@@ -180,7 +178,7 @@ fn rounds(
 ) -> Result<(), Failure> {
     let mut ways: Vec<MemoryKind> =
         args.ways.iter().filter_map(|name| MemoryKind::from_name(name)).collect();
-    // Kinds of memory with a limit run last, because their limit is the memory that the pager used.
+    // Run the kinds of memory with a limit last: their limit is the memory that the pager used.
     ways.sort_by_key(|way| way.is_bounded());
     let mut all: Vec<Series> =
         ways.into_iter().map(|way| Series::new(pattern, ratio, way)).collect();
@@ -201,8 +199,8 @@ fn rounds(
     Ok(())
 }
 
-/// Runs the pattern once on each kind of memory (way), until a signal arrives. On a mapped file,
-/// the pattern runs once with each advice (`madvise`) that the series asks for.
+/// Runs the pattern once on each kind of memory in `all`, until a signal arrives. On a mapped file,
+/// runs the pattern once with each advice (`madvise`) in `series.hints()`.
 fn round(
     bench: &Comparison<'_>,
     pattern: &'static Pattern,
@@ -230,9 +228,9 @@ fn round(
     Ok(())
 }
 
-/// Runs `run`, and repeats it while the OOM killer ends it, up to [`OOM_TRIES`] runs in total. Such
-/// a kill is rare and says nothing of the speed. If a repetition fails for another reason, the
-/// outcome is still that the OOM killer ended the run.
+/// Calls `run`, and calls it again while the OOM killer ends the runs, up to [`OOM_TRIES`] calls in
+/// total. Such a kill is rare, and does not mean that the memory is slow. If a later run fails for
+/// another reason, the returned outcome is still `OomKilled`.
 fn run_with_retries(
     bench: &Comparison<'_>,
     run: impl Fn() -> Result<RunOutcome, Failure>,
@@ -251,7 +249,7 @@ fn run_with_retries(
     Ok(outcome)
 }
 
-/// Describes the outcome of a run in a line for the user.
+/// Describes the outcome of a run in a line for the user's terminal.
 fn outcome_text(outcome: &RunOutcome) -> String {
     match outcome {
         RunOutcome::Done(done) => {

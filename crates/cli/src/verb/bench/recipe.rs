@@ -1,4 +1,5 @@
-//! Runs the applications of recipes at a footprint, and installs the packages that they need.
+//! Installs the packages that a recipe's application needs, and runs the application at a
+//! footprint.
 
 use super::run::write_document;
 use crate::args::{BenchInstallArgs, BenchRunArgs};
@@ -29,19 +30,20 @@ use std::{
     time::Duration,
 };
 
-/// The name of the file that marks a complete Python environment. Its content is the list of the
-/// installed requirements.
+/// The name of the file that marks a Python environment as complete. The file lists the installed
+/// requirements.
 const MARK: &str = "requirements";
 
-/// The folder with the Python environments of all recipes, chosen by the XDG Base Directory
-/// Specification.
+/// Returns the folder with the Python environments of all recipes: the data folder of the XDG Base
+/// Directory Specification, or `/var/lib` without a home.
 fn environments() -> PathBuf {
     let home = || env::var_os("HOME").map(|home| PathBuf::from(home).join(".local/share"));
     let data = env::var_os("XDG_DATA_HOME").filter(|it| !it.is_empty()).map(PathBuf::from);
     data.or_else(home).unwrap_or_else(|| "/var/lib".into()).join("interleaf/recipes")
 }
 
-/// The path of the Python interpreter for a recipe: that of its own environment, or the system's.
+/// Returns the path of the recipe's Python interpreter: that of its own environment, or the
+/// system's.
 fn python(recipe: &Recipe) -> PathBuf {
     match recipe.has_environment() {
         true => environments().join(&recipe.name).join("bin/python"),
@@ -49,8 +51,8 @@ fn python(recipe: &Recipe) -> PathBuf {
     }
 }
 
-/// Returns a message that names the first missing program, or the first module that the system's
-/// Python lacks; `None` if all exist.
+/// Returns a message about the first missing program, or about the first module that the system's
+/// Python lacks. Returns `None` if nothing is missing.
 fn missing_of_system(recipe: &Recipe) -> Option<String> {
     if let Some(program) = recipe.programs.iter().find(|name| !is_there(name)) {
         return Some(format!("there is no {program}"));
@@ -59,8 +61,8 @@ fn missing_of_system(recipe: &Recipe) -> Option<String> {
     Some(format!("{SYSTEM_PYTHON} has no module {module}"))
 }
 
-/// Returns a message about the first missing program or module, or about the recipe's Python
-/// environment if it is absent or out of date; `None` if the application can run.
+/// Returns a message about the first missing program or module, or about a recipe's Python
+/// environment that is absent or out of date. Returns `None` if the application can run.
 fn missing(recipe: &Recipe) -> Option<String> {
     missing_of_system(recipe).or_else(|| {
         let environment = environments().join(&recipe.name);
@@ -71,14 +73,14 @@ fn missing(recipe: &Recipe) -> Option<String> {
     })
 }
 
-/// Finds a recipe by `name`, which is a recipe's name or the path of its file.
+/// Finds the recipe `name`: a recipe's name, or the path of a recipe file.
 pub(super) fn find(name: &str, folder: Option<&Path>) -> Result<Option<Recipe>, Failure> {
     let recipe = interleaf_recipe::find(name, folder)?;
     recipe.iter().try_for_each(check_name)?;
     Ok(recipe)
 }
 
-/// Rejects a recipe that has the name of a built-in workload, because their results could not be
+/// Rejects a recipe that has the name of a built-in workload: the results of the two could not be
 /// told apart.
 pub(super) fn check_name(recipe: &Recipe) -> Result<(), Failure> {
     match Kind::of(&recipe.name) {
@@ -140,8 +142,8 @@ pub(super) fn install(args: &BenchInstallArgs) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Runs one command of the installation. Skips the command that installs system packages if the
-/// recipe's programs and modules exist already, so that a user without privileges can install the
+/// Runs one command of the installation. The command that installs system packages is skipped if
+/// all programs and modules of the recipe exist: so a user without privileges can install the
 /// Python packages.
 fn install_step(recipe: &Recipe, command: &[String]) -> Result<(), Failure> {
     let [program, arguments @ ..] = command else { return Ok(()) };
@@ -164,7 +166,7 @@ fn install_step(recipe: &Recipe, command: &[String]) -> Result<(), Failure> {
     }
 }
 
-/// Rejects options that only built-in workloads have: the applications of recipes do not take them.
+/// Rejects the options that only the built-in workloads have.
 fn check_options(args: &BenchRunArgs) -> Result<(), Failure> {
     let own = [
         (args.trace.is_some(), "--trace"),
@@ -186,15 +188,14 @@ fn check_options(args: &BenchRunArgs) -> Result<(), Failure> {
     support::reject_given(&own, &why, "name a built-in workload: `interleaf bench list`")
 }
 
-/// The `interleaf bench install` command that installs the packages of the recipe in `args`, for
-/// hints.
+/// Returns the `interleaf bench install` command for the recipe of `args`. Hints name this command.
 fn install_command(args: &BenchRunArgs) -> String {
     let folder = args.recipes.as_ref().map(|folder| folder.display().to_string());
     let folder = folder.map(|folder| format!(" --recipes {}", quoted(&folder)));
     format!("interleaf bench install {}{}", quoted(&args.workload), folder.unwrap_or_default())
 }
 
-/// Returns `word` as a user types it in a shell: in quotes if the shell would change the word.
+/// Returns `word` as it is typed in a shell: in quotes if the shell would interpret a character.
 fn quoted(word: &str) -> String {
     let is_plain = |it: char| it.is_alphanumeric() || "-_./+,:=@%".contains(it);
     match !word.is_empty() && word.chars().all(is_plain) {
@@ -203,7 +204,7 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// Runs the application of a recipe, and writes the document of its result.
+/// Runs the application of a recipe, and writes the document with its result.
 pub(super) fn run(recipe: &Recipe, args: &BenchRunArgs) -> Result<ExitCode, Failure> {
     check_options(args)?;
     support::check_outputs(args.output.as_deref(), args.report.as_deref(), &[])?;
@@ -251,40 +252,39 @@ pub(super) fn run(recipe: &Recipe, args: &BenchRunArgs) -> Result<ExitCode, Fail
     Ok(ExitCode::SUCCESS)
 }
 
-/// The context in which the commands of one run of a recipe are executed.
+/// The context of one run of a recipe, in which its commands are executed.
 struct Application<'a> {
     recipe: &'a Recipe,
     args: &'a BenchRunArgs,
     root: &'a Root,
-    /// The temporary folder with the recipe's files, in which the commands run.
+    /// The temporary folder that holds the recipe's files. Commands run in this folder.
     folder: &'a Path,
     /// The file that collects the output of all commands.
     said: &'a File,
     signals: &'a Signals,
 }
 
-/// Run time and used resources of a command that succeeded.
+/// The run time of a command that succeeded, and the resources that it used.
 struct Used {
     elapsed: Duration,
     resources: Resources,
 }
 
-/// The way in which a command ended that did not fail.
+/// The way in which a command ended without failing.
 enum CommandEnd {
     Done(Used),
-    /// The signal that arrived before or during the command.
+    /// This signal arrived before or during the command.
     Signal(i32),
 }
 
 impl Application<'_> {
-    /// Runs a command until it and its descendants have ended. After a signal, the descendants are
-    /// ended too, because the folder with their files is removed.
+    /// Runs a command, and waits until the command and its descendants have ended. After a signal,
+    /// the descendants are ended too, because the folder with their files will be removed.
     fn run(&self, words: &[String], variables: &[(String, String)]) -> Result<CommandEnd, Failure> {
         if let Some(number) = self.signals.arrived_signal() {
             return Ok(CommandEnd::Signal(number));
         }
-        // `env -C` changes to the folder with the files of the run before it starts the
-        // application.
+        // `env -C` starts the application in the folder with the run's files.
         let mut all: Vec<OsString> = vec!["-C".into(), self.folder.into()];
         all.extend(words.iter().map(OsString::from));
         let (output, program) = (Some(self.said), "env".into());
@@ -304,13 +304,13 @@ impl Application<'_> {
     }
 }
 
-/// Reports that signal `number` has ended the run of a recipe, and returns the exit status.
+/// Prints that signal `number` ended the run of a recipe. Returns the exit status for this signal.
 fn stopped(recipe: &Recipe, number: i32) -> ExitCode {
     output::message(&format!("{}: stopped: signal {number} came", recipe.name));
     signal_status(number)
 }
 
-/// Reads the whole output of the commands of a run from `said`.
+/// Reads the output of all commands from the file `said`.
 fn text_of(mut said: &File) -> io::Result<String> {
     let mut bytes = vec![];
     said.rewind()?;
@@ -318,7 +318,7 @@ fn text_of(mut said: &File) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Prints the output of the recipe's commands after a command has failed, and returns the failure.
+/// Prints the output of all commands so far, and returns the failure of the last one.
 fn ended(
     recipe: &Recipe,
     args: &BenchRunArgs,
@@ -332,9 +332,9 @@ fn ended(
     Failure::new(format!("{}: {program} ended with {status}", recipe.name), hint)
 }
 
-/// Creates the document of an application's result. If the unit of the result is a second, the time
-/// in the document is the result, which excludes the start of the application. Otherwise the time
-/// is the run time of the command.
+/// Creates the document with the result of an application. If the result is a time in seconds, the
+/// field `seconds` is the result, which excludes the start of the application. Otherwise it is the
+/// run time of the command.
 fn document(recipe: &Recipe, args: &BenchRunArgs, outcome: Outcome, used: &Used) -> BenchDocument {
     let is_time = recipe.result_unit == "s";
     let seconds = if is_time { outcome.value } else { used.elapsed.as_secs_f64() };
@@ -365,8 +365,8 @@ fn document(recipe: &Recipe, args: &BenchRunArgs, outcome: Outcome, used: &Used)
     }
 }
 
-/// True if the system's Python finds the module `name`. The module is not imported, because an
-/// import may take seconds.
+/// True if the system's Python finds the module `name`. The module is not imported: that may take
+/// seconds.
 fn is_module_there(name: &str) -> bool {
     let find =
         "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)";
@@ -375,8 +375,8 @@ fn is_module_there(name: &str) -> bool {
     status.is_ok_and(|status| status.success())
 }
 
-/// True if the program `name` exists: at this path if `name` has a slash, otherwise in a folder of
-/// `PATH`.
+/// True if the program `name` exists. With a slash, `name` is a path; otherwise it is searched for
+/// in the folders of `PATH`.
 fn is_there(name: &str) -> bool {
     if name.contains('/') {
         return Path::new(name).exists();

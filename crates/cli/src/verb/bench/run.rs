@@ -91,9 +91,9 @@ pub(super) fn run(args: &BenchRunArgs) -> Result<ExitCode, Failure> {
 const GRAPHS: [Kind; 6] =
     [Kind::Bfs, Kind::Sssp, Kind::PageRank, Kind::Components, Kind::Centrality, Kind::Triangles];
 
-/// An option that only some workloads have: the option's name, the workloads that have it, and a
-/// function that is true if the option is given. `--seed` is accepted for all workloads, so that a
-/// script can pass the same seed to each.
+/// An option that has an effect only on some workloads: its name, these workloads, and a function
+/// that is true if the option is given. `--seed` is accepted for all workloads, so that a script
+/// can pass the same seed to each.
 type WorkloadOption = (&'static str, &'static [Kind], fn(&BenchRunArgs) -> bool);
 
 const OPTIONS: [WorkloadOption; 6] = [
@@ -105,7 +105,7 @@ const OPTIONS: [WorkloadOption; 6] = [
     ("--graph", &GRAPHS, |args| args.graph.is_some()),
 ];
 
-/// Rejects options that have no effect on the workload.
+/// Rejects the given options that have no effect on the workload `kind`.
 fn check_options(args: &BenchRunArgs, kind: Kind) -> Result<(), Failure> {
     for (option, kinds, is_given) in OPTIONS {
         if kinds.contains(&kind) {
@@ -126,13 +126,13 @@ fn check_options(args: &BenchRunArgs, kind: Kind) -> Result<(), Failure> {
     support::reject_given(&[(args.advice.is_some() && is_heap, "--advice")], why, instead)
 }
 
-/// Size of a block of a trace, bytes. A row of the cube of `fft-3d` is at least as large as a
-/// block, so that the trace shows the order of the rows. A block as large as one prefetch of the
-/// pager would hold several rows.
+/// Size of a block of a trace, bytes. A block is at most as large as a row of the cube of `fft-3d`,
+/// so that the trace shows the order of the rows. A block as large as one prefetch of the pager
+/// would hold several rows.
 const BLOCK: usize = 16 << 10;
 
-/// Writes a trace of the blocks of memory that one round touches (two rounds of `gas` and `qft`),
-/// without running the workload.
+/// Writes a trace of the blocks of memory that one round touches (two rounds for `gas` and `qft`).
+/// Does not run the workload.
 fn write_trace(args: &BenchRunArgs, kind: Kind, target: &Path) -> Result<ExitCode, Failure> {
     let setting = setting(args);
     let footprint = footprint(kind, &setting).map_err(|why| refused(&why))?;
@@ -146,8 +146,8 @@ fn write_trace(args: &BenchRunArgs, kind: Kind, target: &Path) -> Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-/// Rejects a footprint larger than the available memory and swap. Under `interleaf extend`, or with
-/// the arrays in a file, any footprint is allowed.
+/// Rejects a footprint that exceeds the available memory and swap. Any footprint is allowed under
+/// `interleaf extend`, and if the arrays are in a file.
 fn fits(args: &BenchRunArgs, root: &Root) -> Result<(), Failure> {
     let is_extended = env::var_os(interleaf_pager::session::VARIABLE).is_some();
     if is_extended || matches!(args.memory, Some(ArrayMemory::File(_))) {
@@ -181,8 +181,8 @@ fn fits(args: &BenchRunArgs, root: &Root) -> Result<(), Failure> {
     })
 }
 
-/// Writes the document to the file of `-o`, to stdout and to the file of `--report`, as the options
-/// ask.
+/// Writes the document to the outputs that the options select: the file of `-o`, stdout, and the
+/// file of `--report`.
 pub(super) fn write_document(args: &BenchRunArgs, document: &BenchDocument) -> Result<(), Failure> {
     let to = OutputOptions { json: args.json, csv: false, output: args.output.as_deref() };
     let text = || interleaf_report::bench::text(document);
@@ -190,7 +190,7 @@ pub(super) fn write_document(args: &BenchRunArgs, document: &BenchDocument) -> R
     page::write(args.report.as_deref(), || Document::BenchRun(Box::new(document.clone())))
 }
 
-/// The name of the advice (`madvise`) for the arrays.
+/// Returns the name of the advice (`madvise`) for the workload's arrays.
 fn advice(args: &BenchRunArgs) -> &str {
     args.advice.as_deref().unwrap_or("normal")
 }

@@ -1,4 +1,5 @@
-//! `interleaf compare --a CONFIG --b CONFIG`: compares configurations by alternating runs.
+//! `interleaf compare --a CONFIG --b CONFIG`: runs the configurations in turn, and compares the
+//! runs.
 
 use crate::{
     args::{CompareArgs, QuantityChoice},
@@ -15,10 +16,10 @@ use interleaf_record::Document;
 use std::{path::Path, process::ExitCode};
 
 /// Default of the maximum number of rounds. The results are evaluated after 6, 10, 20 and 40
-/// rounds, and a clear result ends the comparison early.
+/// rounds. A clear result ends the comparison early.
 const ROUNDS_MAX: usize = 40;
 
-/// Defaults of further options. `MIN_DIFFERENCE` is a fraction, `FOOTPRINT` is in bytes.
+/// Defaults of other options. `MIN_DIFFERENCE` is a fraction, and `FOOTPRINT` is in bytes.
 const CONFIDENCE: f64 = 0.95;
 const MIN_DIFFERENCE: f64 = 0.02;
 const WARM_UP: usize = 1;
@@ -79,8 +80,8 @@ fn options(args: &CompareArgs) -> Result<CompareOptions, Failure> {
     })
 }
 
-/// Returns what is run under each configuration: the given command, or the workloads of
-/// `--workload`.
+/// Returns what is run under each configuration: the command of the command line, or the workloads
+/// of `--workload`.
 fn workloads(args: &CompareArgs) -> Result<Vec<Compared>, Failure> {
     if !args.command.is_empty() {
         support::reject_given(

@@ -1,8 +1,8 @@
 //! `interleaf extend --monitor` without a command: shows the statistics of a running session.
 //!
-//! The processes of a session keep their statistics in a shared file, the ledger. The monitor reads
-//! this file and sends no request to the processes. On a terminal it draws the statistics;
-//! otherwise it prints a line each second.
+//! The processes of a session keep their statistics in a file of shared memory, the ledger. The
+//! monitor reads this file, and sends the processes no request. On a terminal it draws the
+//! statistics. Otherwise it prints a line each second.
 
 mod view;
 
@@ -19,11 +19,10 @@ use view::StatisticsView;
 /// Interval between reads of the ledger.
 const TICK: Duration = Duration::from_millis(500);
 
-/// Number of ticks between two printed lines if stdout is not a terminal. A line is printed each
-/// second.
+/// Number of ticks between two printed lines if stdout is not a terminal: a line each second.
 const LINE: u32 = 2;
 
-/// Watches the session of process `pid`, or the only session of the user, until the session ends.
+/// Watches the session of process `pid`, or without `pid` the user's only session, until it ends.
 pub(super) fn monitor(pid: Option<u32>, json: bool) -> Result<(), Failure> {
     let session = find(pid)?;
     let watch = SessionSampler::new(&session);
@@ -34,7 +33,7 @@ pub(super) fn monitor(pid: Option<u32>, json: bool) -> Result<(), Failure> {
     terminal::show(&mut live, TICK, "interleaf extend --monitor")
 }
 
-/// Finds the session to which the process `pid` belongs, or without `pid` the only running session.
+/// Finds the running session of process `pid`, or without `pid` the only running session.
 fn find(pid: Option<u32>) -> Result<Session, Failure> {
     let base = Session::base().map_err(session_failure)?;
     let mut sessions = Session::all(&base).map_err(session_failure)?;
@@ -84,13 +83,13 @@ impl<'a> SessionSampler<'a> {
         Self { session, seen: SessionProcesses::default(), since: Instant::now() }
     }
 
-    /// Reads the statistics of the session; `None` when the session has ended.
+    /// Reads the statistics of the session. Returns `None` if the session has ended.
     fn poll(&mut self) -> Option<ExtendDocument> {
         if !self.session.is_running() {
             return None;
         }
-        // Remember the processes, because the `interleaf extend` of the session removes ended
-        // processes from the ledger.
+        // Keep the list of processes: when a process has ended, the session's `interleaf extend`
+        // removes it from the ledger.
         self.seen.update(&self.session.ledger);
         let (settings, ledger) = (&self.session.settings, &self.session.ledger);
         let mut document = ExtendDocument::new(settings, ledger, &self.seen);
@@ -99,7 +98,7 @@ impl<'a> SessionSampler<'a> {
     }
 }
 
-/// Prints the statistics of the session as a line each second, until the session ends or a signal
+/// Prints the statistics of the session in a line each second, until the session ends or a signal
 /// arrives.
 fn plain(mut watch: SessionSampler<'_>, json: bool) -> Result<(), Failure> {
     let signals = Signals::hold().map_err(system::signal_failure)?;
@@ -118,7 +117,7 @@ fn plain(mut watch: SessionSampler<'_>, json: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The view on a terminal, and the sampler from which the view gets its data.
+/// The view on a terminal, and the sampler that reads the statistics for the view.
 struct LiveStatistics<'a> {
     watch: SessionSampler<'a>,
     view: StatisticsView,

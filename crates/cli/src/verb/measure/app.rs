@@ -53,7 +53,7 @@ pub(super) fn run(args: &AppArgs, root: Option<&Path>) -> Result<ExitCode, Failu
     let wanted = args.demand.as_deref().map(|path| (path, args));
     let demand =
         wanted.map(|(path, args)| demand::write(path, args, &mut document, arrived_signal));
-    // Write the record even if the demand cannot be written.
+    // Write the record even if the demand file could not be written.
     if let Some(target) = &args.output {
         output::file(target, &interleaf_record::json(&document))?;
     }
@@ -65,15 +65,15 @@ pub(super) fn run(args: &AppArgs, root: Option<&Path>) -> Result<ExitCode, Failu
     page::write(args.report.as_deref(), || Document::Profile(Box::new(document)))?;
     match demand.transpose() {
         Err(failure) if status.success() => return Err(failure),
-        // The command and the demand both failed. The exit status of this process reports the
-        // failure of the command, so the failure of the demand is only printed.
+        // The command failed too. The exit status of this process must be that of the command, so
+        // the failure of the demand is only printed.
         Err(failure) => drop(output::print_failure(failure)),
         Ok(_) => {}
     }
     Ok(exit(status))
 }
 
-/// Rejects options that cannot be satisfied, before the command starts.
+/// Rejects, before the command starts, options that cannot be satisfied.
 fn check(args: &AppArgs) -> Result<(), Failure> {
     let targets = [
         ("-o", &args.output),
@@ -97,7 +97,7 @@ fn check(args: &AppArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Creates the document before the command runs, without its samples.
+/// Creates the document of the run, before the command starts. It has no samples yet.
 fn document(
     args: &AppArgs,
     root: &Root,
@@ -137,8 +137,8 @@ fn document(
     }
 }
 
-/// Runs the command and samples it until its end. Returns the command's exit status and the first
-/// signal that arrived.
+/// Runs the command, and samples it until it ends. Returns the command's exit status and the signal
+/// that arrived first, if any.
 fn measured(
     args: &AppArgs,
     root: &Root,
@@ -147,7 +147,7 @@ fn measured(
     document: &mut ProfileDocument,
 ) -> Result<(ExitStatus, Option<i32>), Failure> {
     let (program, arguments) = args.command.split_first().unwrap_or_else(|| unreachable!());
-    // With `--json`, stdout is reserved for the document, so the command's stdout goes to stderr.
+    // With `--json`, stdout is for the document only, so the command's stdout goes to stderr.
     let stderr = match args.json {
         true => Some(File::from(
             io::stderr().as_fd().try_clone_to_owned().map_err(system::signal_failure)?,
@@ -171,7 +171,7 @@ fn measured(
         }
         bar.set_message(interleaf_report::measure_app::line(running.age(), watch.last()));
         watch.save(args, running.age(), document)?;
-        // Samples are due at multiples of `every`, however long a sample takes.
+        // Samples are due at multiples of `every`, whatever time the last sample took.
         let age = running.age().as_nanos();
         pause = every - Duration::from_nanos((age % every.as_nanos()) as u64);
     }
@@ -183,9 +183,10 @@ fn measured(
     Ok((status, running.arrived_signal()))
 }
 
-/// Creates a progress line on stderr with the time of the run. The line is hidden with `--quiet`,
-/// and if stderr is not a terminal. It is also hidden where the command's output would disturb it:
-/// if stdout is a terminal, and with `--json`, which sends the command's stdout to stderr.
+/// Creates a progress line on stderr with the run time of the command. The line is hidden with
+/// `--quiet`, and if stderr is not a terminal. It is also hidden if the command may write to the
+/// same terminal: if stdout is a terminal, and with `--json`, where the command's stdout goes to
+/// stderr.
 fn live_line(args: &AppArgs) -> indicatif::ProgressBar {
     let is_free = !args.json && !output::is_terminal();
     match io::stderr().is_terminal() && is_free && !args.quiet {
@@ -199,7 +200,7 @@ fn exit(status: ExitStatus) -> ExitCode {
     ended.exit_code()
 }
 
-/// Writes a document to the file of `-o`, and to stdout as JSON or as `text`.
+/// Writes the document to the file of `-o`. Prints it to stdout, as JSON or as `text`.
 fn write_document(
     args: &AppArgs,
     document: &ProfileDocument,

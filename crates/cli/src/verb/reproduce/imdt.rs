@@ -1,5 +1,5 @@
-//! The runs of `interleaf reproduce imdt` on this machine: the study's workloads at several
-//! footprints on DRAM, the pager, swap and mapped files, with several numbers of threads.
+//! The runs of `interleaf reproduce imdt` on this machine: the study's workloads on DRAM, the
+//! pager, swap and mapped files, at several footprints and numbers of threads.
 
 use crate::{
     args::{BenchCompareArgs, OutputArgs, ReproduceArgs},
@@ -16,34 +16,33 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The budget of DRAM of each run, bytes: by default, and with `--quick`.
+/// The DRAM budget of each run, bytes. `QUICK_DRAM` is the budget with `--quick`.
 const DRAM: u64 = 256 << 20;
 const QUICK_DRAM: u64 = 24 << 20;
 
-/// Footprints as multiples of the budget, in the order of the runs. The footprint of twice the
-/// budget comes first, because the runs at this footprint are the basis of the predictions for the
-/// others.
+/// Footprints as multiples of the budget, in the order of the runs. Twice the budget comes first:
+/// the predictions for the other footprints are based on the runs at this footprint.
 const RATIOS: [f64; 6] = [2.0, 0.25, 0.5, 1.0, 1.5, 4.0];
 const QUICK_RATIOS: [f64; 4] = [2.0, 0.5, 4.0, 1.5];
 
-/// With `--quick`, only the first `QUICK` workloads of [`STUDY_WORKLOADS`] are run.
+/// With `--quick`, only the first `QUICK` workloads of [`STUDY_WORKLOADS`] run.
 const QUICK: usize = 7;
 
 /// Numbers of threads, as multiples of this machine's CPUs. The published study also doubles the
-/// number of threads twice: 22, 44 and 88 threads on two sockets of 22 cores.
+/// threads twice: it has 22, 44 and 88 threads on two sockets of 22 cores.
 const THREADS: [u32; 3] = [1, 2, 4];
 
-/// Time after which the current run is ended and no further run begins: half a day. With `--quick`
-/// it is shorter, so that the whole study takes about three minutes.
+/// Time limit of all runs together: half a day. At this time the current run is ended, and no other
+/// run begins. With `--quick` it is `QUICK_DEADLINE`: the whole study takes about three minutes.
 const DEADLINE: Duration = Duration::from_secs(12 * 3600);
 const QUICK_DEADLINE: Duration = Duration::from_secs(150);
 
-/// Time limit of a single run, s: by default, and with `--quick`.
+/// Time limit of a single run, s. `QUICK_LIMIT_S` is the limit with `--quick`.
 const LIMIT_S: f64 = 600.0;
 const QUICK_LIMIT_S: f64 = 10.0;
 
-/// Measures this machine, and adds the results to the study. If the machine cannot be measured, a
-/// remark with the reason is added to the study. Returns the signal that ended the measurement.
+/// Measures this machine, and adds the results to `study`. If the machine cannot be measured, adds
+/// a remark with the reason. Returns the signal that ended the measurement, if any.
 pub(super) fn measure(
     args: &ReproduceArgs,
     study: &mut StudyDocument,
@@ -87,15 +86,15 @@ pub(super) fn measure(
     Ok(found.signal)
 }
 
-/// Returns the arguments of `bench compare`, one set for each number of threads.
+/// Returns the arguments of `bench compare`: one element for each number of threads.
 fn comparisons(args: &ReproduceArgs) -> Vec<BenchCompareArgs> {
     let cores = std::thread::available_parallelism().map_or(1, |it| it.get() as u32);
     let threads = match args.quick {
         true => vec![1],
         false => THREADS.map(|times| times * cores).to_vec(),
     };
-    // `swap` and `mmap` need a control group with a memory limit, and `swap` a swap file. Only root
-    // can create a control group or a swap file.
+    // `swap` and `mmap` need a control group with a memory limit, and `swap` needs a swap file.
+    // Only root can create them.
     let ways: &[&str] = match rustix::process::geteuid().is_root() {
         true => &["dram", "pager", "swap", "mmap"],
         false => &["dram", "pager"],

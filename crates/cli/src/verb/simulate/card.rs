@@ -1,4 +1,4 @@
-//! `interleaf simulate card`: simulates NVRAM cards under a load of fio.
+//! `interleaf simulate card`: simulates NVRAM cards under a load that fio would generate.
 
 mod cost;
 mod curves;
@@ -21,7 +21,7 @@ pub(crate) fn card(args: &CardArgs) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Simulates the load that the options or the job files of fio describe, on each card.
+/// Simulates a load on each card. The options or fio's job files describe the load.
 fn load(args: &CardLoadArgs) -> Result<ExitCode, Failure> {
     if args.card.iter().any(|name| name == "list") {
         output::data(&(card::names().join("\n") + "\n"))?;
@@ -30,8 +30,8 @@ fn load(args: &CardLoadArgs) -> Result<ExitCode, Failure> {
     if let Some(socket) = &args.serve {
         return serve::run(args, socket);
     }
-    // The options below need --serve. clap does not report a missing --serve if another given
-    // option conflicts with --serve.
+    // These options need --serve. clap does not reject them without --serve if another given option
+    // conflicts with --serve.
     let of_served = [
         (args.latency.is_some(), "--latency"),
         (args.slow_down.is_some(), "--slow-down"),
@@ -67,7 +67,7 @@ fn load(args: &CardLoadArgs) -> Result<ExitCode, Failure> {
     Ok(if harmed { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }
 
-/// Creates the job (cards, load and power failures) that the options describe.
+/// Creates the job that the options describe: cards, load and power failures.
 fn job(args: &CardLoadArgs) -> Result<CardJob, Failure> {
     let cards = cards(&args.card)?;
     Ok(CardJob {

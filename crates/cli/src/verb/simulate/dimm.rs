@@ -1,4 +1,4 @@
-//! `interleaf simulate dimm`: simulates memory modules command by command.
+//! `interleaf simulate dimm`: simulates memory modules, DRAM command by DRAM command.
 
 mod drawing;
 mod traced;
@@ -41,7 +41,7 @@ pub(crate) fn dimm(args: &DimmArgs) -> Result<(), Failure> {
     }
     let parquet = [(args.parquet.is_some(), "--parquet")];
     support::reject_given(&parquet, "goes with --sweep", "give --sweep FILE")?;
-    // clap does not report a missing --trace if another given option conflicts with --trace.
+    // clap does not reject these options without --trace if another option conflicts with --trace.
     let of_trace = [
         (args.trace_out.is_some(), "--trace-out"),
         (args.trace_format.is_some(), "--trace-format"),

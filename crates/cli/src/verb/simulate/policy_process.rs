@@ -1,4 +1,4 @@
-//! `interleaf simulate machine --policy exec:COMMAND`: runs a command that decides as the policy.
+//! `interleaf simulate machine --policy exec:COMMAND`: the process of a command is the policy.
 
 use crate::{args::MachineArgs, verb::progress::Bar};
 use core::time::Duration;
@@ -12,20 +12,20 @@ use interleaf_model::machine::TierLayout;
 use interleaf_policy_process::{PolicyCommand, PolicyProcessError, PolicyProcesses, TIME_LIMIT};
 use interleaf_record::simulate_machine::SimulateDocument;
 
-/// The command of a policy, and the time limit for each answer of the command.
+/// The command that serves as the policy, and the time limit for each of its answers.
 pub(super) struct LimitedCommand {
     command: PolicyCommand,
     limit: Duration,
 }
 
-/// The way in which a simulation ended: with a document, or by a signal.
+/// The way in which a simulation ended: with a document, or early after a signal.
 pub(super) enum SimulationEnd {
     Done(Box<SimulateDocument>),
-    /// The signal that this process received.
+    /// This process received this signal.
     Signal(i32),
 }
 
-/// Returns the command that the options name as the policy, or `None` if they name a built-in
+/// Returns the command that serves as the policy. Returns `None` if the options name a built-in
 /// policy.
 pub(super) fn command(args: &MachineArgs) -> Result<Option<LimitedCommand>, Failure> {
     let command = PolicyCommand::parse(&args.policy).transpose().map_err(failure)?;
@@ -39,16 +39,16 @@ pub(super) fn command(args: &MachineArgs) -> Result<Option<LimitedCommand>, Fail
     };
     only(args.weights.is_some(), "--weights", "static")?;
     let limit = args.policy_limit.map_or(TIME_LIMIT, |time| {
-        // Reduce the limit to `LIMIT_MAX`. A longer limit would have no effect in practice.
+        // A limit above `LIMIT_MAX` makes no difference in practice, so reduce it to `LIMIT_MAX`.
         Duration::try_from_secs_f64(time.seconds()).map_or(LIMIT_MAX, |it| it.min(LIMIT_MAX))
     });
     Ok(Some(LimitedCommand { command, limit }))
 }
 
-/// The maximum of `--policy-limit`: a day.
+/// The longest time limit of an answer (`--policy-limit`): a day.
 const LIMIT_MAX: Duration = Duration::from_secs(86_400);
 
-/// Simulates `job` with the command as the policy. The record calls this policy `name`.
+/// Simulates `job` with the command as the policy. `name` is the policy's name in the record.
 pub(super) fn run(
     job: &MachineJob,
     name: &str,
@@ -76,8 +76,8 @@ fn failure(why: PolicyProcessError) -> Failure {
     Failure::new(why.to_string(), why.hint())
 }
 
-/// The progress bar of a job, and the policy processes: the job ends early when one of them fails,
-/// or when a signal arrives.
+/// Shows the progress of a job, and ends the job early when a policy process fails or a signal
+/// arrives.
 struct Watched<'a> {
     bar: Bar,
     processes: &'a PolicyProcesses,

@@ -1,10 +1,10 @@
-//! `interleaf simulate machine|dimm --sweep`: simulates every combination of the lists in a sweep
-//! file. A combination is a *case*.
+//! `interleaf simulate machine|dimm --sweep`: simulates each combination of the values in a sweep
+//! file's lists. A combination is a *case*.
 //!
-//! Each case has one row in the output file. Rows are computed on all cores and recorded in order
-//! of completion, each with the number of its case. At the end the rows are sorted, so the file
-//! does not depend on the number of cores. If an interrupted sweep is started again, rows that are
-//! already in the file are kept.
+//! The output file has a row for each case. All cores compute rows, and each row is recorded when
+//! it is complete, with the number of its case. At the end the rows are sorted, so the file does
+//! not depend on the number of cores. An interrupted sweep that is started again keeps the rows
+//! that are already in the file.
 
 mod progress;
 
@@ -17,21 +17,21 @@ use std::{path::Path, time::Instant};
 
 /// The files that a sweep writes.
 pub(super) struct Outputs<'a> {
-    /// The CSV file with a row for each case; `None` for stdout.
+    /// The CSV file with a row for each case. With `None`, the rows go to stdout.
     pub(super) rows: Option<&'a Path>,
     pub(super) parquet: Option<&'a Path>,
     pub(super) report: Option<&'a Path>,
 }
 
-/// Simulates the cases of the sweep file `path`, and writes the outputs.
+/// Simulates the cases of the sweep file `path`, and writes the output files.
 pub(super) fn run(
     path: &Path,
     cases: &mut dyn Cases,
     outputs: &Outputs<'_>,
 ) -> Result<(), Failure> {
     support::check_outputs(outputs.rows, outputs.report, &[outputs.parquet])?;
-    // Only a regular file is continued: a device has no earlier rows, and reading from it might not
-    // end.
+    // Only the rows in a regular file are kept and continued. A device has no earlier rows, and
+    // reading from it might never end.
     let stream = |target: &Path| target == Path::new("-") || target.exists() && !target.is_file();
     let to_file = outputs.rows.filter(|target| !stream(target));
     progress::say_cases(cases.count(), to_file.is_some());
@@ -80,8 +80,8 @@ pub(super) fn run(
     page::write(outputs.report, || document)
 }
 
-/// Splits `cases` into a sample of at most `count` cases at equal distances, and the remaining
-/// cases. The sample is simulated first, to estimate the time of the remaining cases.
+/// Splits `cases` into at most `count` cases at equal distances, the sample, and the other cases.
+/// The sample is simulated first, to estimate the time of the other cases.
 fn sampled(cases: &[usize], count: usize) -> (Vec<usize>, Vec<usize>) {
     let step = cases.len().div_ceil(count.max(1)).max(1);
     let (sample, others): (Vec<_>, Vec<_>) =

@@ -1,13 +1,13 @@
-//! The last periods that a daemon has reported, kept for the charts of the monitor.
+//! The last periods of a daemon, kept for the charts of the monitor.
 
 use interleaf_record::balance::BalancePeriod;
 use std::collections::VecDeque;
 
-/// Maximum number of kept periods of a domain: 15 minutes of periods of 6 s.
+/// Maximum number of periods that are kept for a domain: 15 minutes if a period is 6 s.
 const KEPT: usize = 150;
 
-/// The last periods of each domain. The domains are in the order of their first reports, the
-/// periods of a domain from oldest to newest.
+/// The last periods of each domain, from oldest to newest. The domains are in the order in which
+/// they were first reported.
 #[derive(Debug, Default)]
 pub(super) struct History {
     domains: Vec<VecDeque<BalancePeriod>>,
@@ -23,8 +23,8 @@ impl History {
             self.domains.len() - 1
         });
         let domain = &mut self.domains[at];
-        // If the nodes of a period differ from those of the period before, a tier was added or
-        // removed. The older periods are then dropped, because their curves have other nodes.
+        // If the period has other nodes than the period before, a tier was added or removed. Drop
+        // the older periods: the charts find a tier by its index, which has changed.
         if domain.back().is_some_and(|last| last.nodes != period.nodes) {
             domain.clear();
         }
@@ -38,7 +38,7 @@ impl History {
         self.domains.len()
     }
 
-    /// Returns the periods of a domain, the oldest first. `domain` is an index in the order in
+    /// Returns the periods of domain `domain`, oldest first. `domain` is an index in the order in
     /// which the domains were first reported.
     pub(super) fn periods(&self, domain: usize) -> Option<&VecDeque<BalancePeriod>> {
         self.domains.get(domain)

@@ -20,7 +20,7 @@ use std::collections::VecDeque;
 pub(super) const GONE: &str = "the daemon has gone; waiting for it to come back";
 pub(super) const STRANGE: &str = "the daemon sends a message that this version does not understand";
 
-/// A colour for each tier, the fastest first. Further tiers repeat the colours.
+/// The colours of the tiers, fastest tier first. A seventh tier begins again with the first colour.
 const COLOURS: [Color; 6] =
     [Color::Cyan, Color::Yellow, Color::Magenta, Color::Green, Color::Blue, Color::Red];
 
@@ -29,7 +29,7 @@ const COLOURS: [Color; 6] =
 pub(super) enum Link {
     Connected,
     Disconnected,
-    /// A line that the daemon sent on this connection was not a valid period.
+    /// The daemon sent a line on this connection that was not a valid period.
     Unreadable,
 }
 
@@ -80,7 +80,7 @@ impl BalanceView {
         frame.render_widget(Line::from(format!("q quit{tab}")), keys);
     }
 
-    /// Returns the message that is shown before the first period.
+    /// Returns the text that the view shows until the first period arrives.
     fn waiting(&self) -> Line<'_> {
         match self.link {
             Link::Connected => {
@@ -136,11 +136,11 @@ fn table(last: &BalancePeriod) -> Table<'_> {
         .header(head.style(Style::new().add_modifier(Modifier::BOLD)))
 }
 
-/// A line of a chart: its name, style and points, and the way in which the points are drawn.
+/// A line of a chart: its name, its style, its points as (time, value), and the way to draw it.
 type Curve = (String, Style, Vec<(f64, f64)>, GraphType);
 
-/// Draws a chart of lines over time. The vertical axis ends at `top`, which has the label
-/// `top_text`.
+/// Draws lines over time in one chart. `top` is the upper end of the vertical axis, and `top_text`
+/// is the label at this end.
 fn draw_chart(
     frame: &mut Frame<'_>,
     area: Rect,
@@ -212,7 +212,7 @@ fn draw_moved(frame: &mut Frame<'_>, area: Rect, periods: &Periods) {
     frame.render_widget(line, area);
 }
 
-/// Lists the decisions of the last periods with their reasons, newest first.
+/// Returns a list of the last decisions and their reasons, newest first.
 fn list(periods: &Periods, area: Rect) -> Paragraph<'_> {
     let rows = usize::from(area.height.saturating_sub(2));
     let text = |period: &BalancePeriod| {
@@ -287,8 +287,8 @@ mod tests {
         assert!(text.contains('•'), "no dots\n{text}");
     }
 
-    /// Compares views whose last periods have different target weights of node0, 95 % and 20 %:
-    /// their charts differ. Views with equal periods have equal charts.
+    /// The test draws views whose last period has a target weight of node0 of 95 or 20. It asserts
+    /// that the charts of the two weights differ, and that equal periods give equal charts.
     #[test]
     fn charts_follow_their_numbers() {
         let draw = |last: u16| {
@@ -334,7 +334,7 @@ mod tests {
         has(&drawn(&view, 100, 24), &[GONE]);
     }
 
-    /// Drawing does not panic at any size of the terminal.
+    /// Drawing must not panic at any size of the terminal.
     #[test]
     fn any_size_will_do() {
         let mut view = BalanceView::new(String::new());

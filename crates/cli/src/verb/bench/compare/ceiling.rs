@@ -1,5 +1,5 @@
-//! Computes the ceiling of a pattern: the speed that the drive allows if it transfers only the
-//! bytes that an optimal cache of the same memory would transfer.
+//! Computes the ceiling of a pattern: the speed at which the drive transfers only the bytes that an
+//! optimal cache of the same memory would transfer.
 
 use super::{child::Comparison, drive};
 use crate::comparison::pattern::Pattern;
@@ -14,12 +14,12 @@ use interleaf_workload::{
     trace::{rounds, trace},
 };
 
-/// Computes the ceiling of a pattern at a footprint from `rows`, the runs at this footprint.
-/// Returns `None` if there is no run on DRAM, or if the traffic of the pattern is unknown. At the
-/// ceiling, a round takes the larger of two times: the time without waits for the drive, and the
-/// time in which the drive transfers the bytes that optimal replacement moves. `measured` is the
-/// best fio rate of the earlier rounds. If the footprint exceeds the budget, and without
-/// `--no-drive`, this function measures with fio again, and keeps the better rate in `measured`.
+/// Computes the ceiling of a pattern at one footprint. `rows` are the pattern's results at this
+/// footprint. At the ceiling, a round takes the larger of two times: the time without waits for the
+/// drive, and the time in which the drive transfers the bytes that optimal replacement moves.
+/// Returns `None` if no run on DRAM succeeded, or if the pattern's traffic is unknown. `measured`
+/// is the best rate of fio in the earlier rounds. If the footprint exceeds the budget, and unless
+/// `--no-drive` is given, this function runs fio again, and keeps the better rate in `measured`.
 pub(super) fn find(
     bench: &Comparison<'_>,
     pattern: &Pattern,
@@ -32,16 +32,16 @@ pub(super) fn find(
     let footprint = dram.footprint_bytes;
     let memory = memory(bench, rows);
     let least = least(pattern, footprint, memory);
-    // The order of accesses of some patterns, such as kernels on graphs, is not modelled, so
-    // `least` is `None`. The mix of reads and writes is then that of the counted traffic of the
-    // pager or of swap.
+    // If the pattern's order of accesses is not modelled (as with kernels on graphs), `least` is
+    // `None`. Then take the mix of reads and writes from the counted traffic of the pager, or of
+    // swap.
     let seen = row("pager")
         .or_else(|| row("swap"))
         .and_then(|row| Some(BlockTraffic { read: row.read_bytes?, written: row.written_bytes? }));
     let Some(mix) = least.or(seen) else { return Ok(None) };
     let total = mix.read + mix.written;
-    // The time of a round without waits for the drive, estimated by the time of the fastest round
-    // on any kind of memory. The fastest round is on DRAM, unless noise makes another kind faster.
+    // The fastest round on any kind of memory estimates the time of a round without waits for the
+    // drive. It is a round on DRAM, unless noise makes another kind faster.
     let loops_s = rows.iter().filter_map(|row| row.round_s).reduce(f64::min);
     let ceiling = |drive| {
         let ceiling = document(pattern, ratio, memory, least, loops_s, drive);
@@ -61,8 +61,8 @@ pub(super) fn find(
     Ok(Some(ceiling(Some(drive::at_least_reached(pattern, best, rows)))))
 }
 
-/// Returns the largest peak memory of the runs with extended memory (pager, swap, mapped files), at
-/// least the budget. With this memory, optimal replacement transfers no more bytes than any of the
+/// Returns the largest peak memory of the runs on the pager, swap and mapped files, but at least
+/// the budget. With this memory, optimal replacement transfers at most as many bytes as each of the
 /// runs.
 fn memory(bench: &Comparison<'_>, rows: &[BenchRow]) -> u64 {
     let budget = bench.args().dram.get();
@@ -80,7 +80,7 @@ fn document(
 ) -> CeilingDocument {
     let carried = |least: BlockTraffic| match pattern.moves_bytes() {
         true => least.read + least.written,
-        // Write-back overlaps with the reads of the next blocks, so only the reads take time.
+        // Write-back overlaps with the next reads, so only the reads take time.
         false => least.read,
     };
     let drive_s = match (least, &drive) {
@@ -101,8 +101,8 @@ fn document(
     }
 }
 
-/// Returns the bytes that optimal replacement moves in a round with `memory` bytes of DRAM; `None`
-/// for a pattern whose order of accesses is not modelled.
+/// Returns the bytes that optimal replacement moves in a round with `memory` bytes of DRAM, or
+/// `None` if the pattern's order of accesses is not modelled.
 fn least(pattern: &Pattern, footprint: u64, memory: u64) -> Option<BlockTraffic> {
     let block = match pattern.kind {
         Kind::Stride | Kind::Random => 4 << 10,

@@ -1,4 +1,4 @@
-//! Runs a pattern of `interleaf bench compare` once, in a separate process.
+//! Runs a pattern of `interleaf bench compare` once, in a child process.
 
 use crate::{
     args::BenchCompareArgs,
@@ -29,18 +29,18 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A shell script that enters a control group and then executes the command `$@`. `$0` is the path
-/// of the group's `cgroup.procs`.
+/// The shell script that starts a run in a control group: it enters the group and then executes the
+/// command `$@`. `$0` is the path of the group's file `cgroup.procs`.
 const ENTER: &str = "echo $$ > \"$0\" && exec \"$@\"";
 
-/// The value of `extend --min-alloc`, in a run on the pager. The arrays of a pattern are at least
-/// this large.
+/// The value of `extend --min-alloc` for a run on the pager: all arrays of the patterns are at
+/// least as large.
 const MIN_ALLOC: &str = "2MiB";
 
-/// Interval between checks whether a run has started or ended.
+/// Interval at which a run is checked for its start and its end.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Footprints are multiples of this size, bytes.
+/// All footprints are multiples of this size, bytes.
 const UNIT: u64 = 1 << 20;
 
 pub(super) struct Comparison<'a> {
@@ -48,9 +48,9 @@ pub(super) struct Comparison<'a> {
     signals: &'a Signals,
     args: &'a BenchCompareArgs,
     program: PathBuf,
-    /// The time at which a run is ended, even if the run's own time limit is later.
+    /// The time at which every run is ended, even if the run has not reached its own time limit.
     deadline: Option<Instant>,
-    /// The signal that arrived during the last run, if any.
+    /// The signal that arrived during a run, if any.
     signal: Cell<Option<i32>>,
 }
 
@@ -58,14 +58,14 @@ pub(super) struct Comparison<'a> {
 pub(crate) enum RunOutcome {
     /// The run finished and wrote its document.
     Done(Box<Done>),
-    /// The run exceeded its time limit or the deadline of all runs.
+    /// The run exceeded its time limit, or the deadline of all runs passed.
     TooLong,
-    /// The run failed, with this error message.
+    /// The run failed. The text is its error message.
     Failed(String),
-    /// The OOM killer ended the run. While all pages of a small group are being written to swap,
-    /// the kernel finds no page to evict. It may then kill the run although swap has room.
+    /// The OOM killer ended the run. If all pages of a small control group are under write-back to
+    /// swap, the kernel finds no page to evict, and may kill the run although swap has room.
     OomKilled,
-    /// This signal stopped the run.
+    /// The run was stopped because this signal arrived.
     Signal(i32),
 }
 
@@ -102,7 +102,8 @@ impl<'a> Comparison<'a> {
         Ok(Self { root, signals, args, program, deadline: None, signal: Cell::new(None) })
     }
 
-    /// Sets the time at which every run is ended, even if the run's own time limit is later.
+    /// Sets the deadline of all runs. It ends a run before the run's own time limit, if it is
+    /// earlier.
     pub(super) fn until(self, deadline: Instant) -> Self {
         Self { deadline: Some(deadline), ..self }
     }
@@ -111,20 +112,20 @@ impl<'a> Comparison<'a> {
         self.args
     }
 
-    /// Returns the signal that arrived during a run.
+    /// Returns the signal that arrived during a run, if any.
     pub(super) fn signal(&self) -> Option<i32> {
         self.signal.get()
     }
 
-    /// Returns the footprint of `ratio` times the budget, in whole multiples of `UNIT`, bytes.
+    /// Returns a footprint of `ratio` times the budget, bytes, as a multiple of `UNIT`.
     fn footprint(&self, ratio: f64) -> u64 {
         let bytes = (self.args.dram.get() as f64 * ratio) as u64;
         (bytes / UNIT * UNIT).max(UNIT)
     }
 
-    /// Runs a pattern once on the kind of memory `way`, at a footprint of `ratio` times the budget.
+    /// Runs a pattern once on the kind of memory `way`. The footprint is `ratio` times the budget.
     /// `hint` is the advice (`madvise`) for a mapped file. `memory` is the peak memory of the
-    /// pager's last run. For a kind of memory with a limit, the limit is `memory` if the footprint
+    /// pager's last run. If `way` has a memory limit, the limit is `memory` when the footprint
     /// exceeds the budget, and otherwise the budget plus `--slack`.
     pub(super) fn run(
         &self,
@@ -136,30 +137,30 @@ impl<'a> Comparison<'a> {
     ) -> Result<RunOutcome, Failure> {
         let footprint = self.footprint(ratio);
         let budget = self.args.dram.get();
-        // A footprint within the budget does not fill the budget, so `memory`, the peak memory of
-        // the pager's run, may be below the budget. `memory` is then not used.
+        // A footprint within the budget does not fill the budget, so the peak memory of the pager's
+        // run may be below the budget. It is then no fair limit.
         let memory = memory.filter(|_| footprint > budget);
         let limit = memory.unwrap_or(budget + self.args.slack.get());
         let limit = way.is_bounded().then_some(limit);
         let group = match MemoryCgroup::new(self.root, limit) {
             Ok(group) => Some(group),
-            // A run without a limit needs no group. Without a group, the peak memory of the run is
-            // unknown, and if the run exceeds its time, the processes of its tree are killed one by
+            // A run without a limit needs no control group. Without a group, the run's peak memory
+            // is unknown, and a run that exceeds its time is ended by killing its processes one by
             // one.
             Err(_) if limit.is_none() => None,
             Err(why) => return Err(no_group(&why)),
         };
         let run = PlannedRun { pattern, footprint, way, hint, limit };
         if !way.is_swapping() {
-            // A run without swap changes no setting of the kernel, so it needs no journal. (Only
-            // root can write a journal.)
+            // A run without swap changes no kernel setting, so it needs no journal. (Only root can
+            // write a journal.)
             return self.in_group(&run, group.as_ref());
         }
         let (mut journal, undone) = Journal::open(self.root).map_err(|why| no_setting(&why))?;
         tell(false, &undone);
         let ended = self.with_swap(&run, &mut journal, group.as_ref());
-        // Remove the group before swapoff. Otherwise swapoff would read the group's pages from the
-        // swap file.
+        // Remove the group before swapoff: otherwise swapoff reads the group's pages from the swap
+        // file into DRAM.
         drop(group);
         let closed = journal.close();
         if let Ok(undone) = &closed {
@@ -170,8 +171,8 @@ impl<'a> Comparison<'a> {
         Ok(ended)
     }
 
-    /// Runs a pattern with a swap file and with the kernel settings of its kind of memory. The
-    /// journal records the swap file and the settings.
+    /// Runs a pattern with a swap file, and with the kernel settings for its kind of memory.
+    /// `journal` records the swap file and the settings.
     fn with_swap(
         &self,
         run: &PlannedRun<'_>,
@@ -183,7 +184,7 @@ impl<'a> Comparison<'a> {
         let bytes = run.footprint + run.footprint / 8 + UNIT;
         let _swap = match SwapFile::new(self.root, journal, &self.args.store, bytes) {
             Ok(swap) => swap,
-            // A swap file of an earlier run cannot be switched off. Only runs with swap fail then:
+            // swapoff failed for the swap file of an earlier run. Only runs on swap fail then: the
             // other kinds of memory can still be measured.
             Err(why @ SwapError::Leftover { .. }) => {
                 return Ok(RunOutcome::Failed(why.to_string()));
@@ -199,12 +200,12 @@ impl<'a> Comparison<'a> {
         self.in_group(run, group)
     }
 
-    /// Tries again to restore the settings that the journal still has.
+    /// Tries again to restore the settings that are still in the journal.
     ///
     /// # Errors
-    /// When a setting still cannot be restored. Such a setting stays in the journal.
+    /// When a setting cannot be restored. It stays in the journal.
     pub(super) fn check_restored(&self) -> Result<(), Failure> {
-        // A user who cannot write to the journal has changed no setting.
+        // A user who cannot open the journal has changed no setting.
         let Ok((journal, undone)) = Journal::open(self.root) else { return Ok(()) };
         if journal.changes().is_empty() {
             tell(false, &undone);
@@ -285,17 +286,18 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// Returns the outcome of an interrupted run, and remembers the signal; `None` if no signal has
-    /// arrived.
+    /// If a signal has arrived, stores it in `self.signal`, and returns it as the outcome of the
+    /// run; otherwise returns `None`.
     fn interrupted(&self, running: &Running<'_>) -> Option<RunOutcome> {
         let signal = running.arrived_signal()?;
         self.signal.set(Some(signal));
         Some(RunOutcome::Signal(signal))
     }
 
-    /// Waits for the end of a run. Returns `None` if the run exceeded its time limit or the
-    /// deadline of all runs. Both are checked only after the run has entered its control group, and
-    /// the time limit counts from then, because a launcher (`--by`) may queue the run before.
+    /// Waits for the end of a run. Returns `None` if the run exceeded its time limit, or if the
+    /// deadline of all runs passed. A launcher (`--by`) may queue the run before it starts, so the
+    /// time limit counts from the run's entry in its control group. The deadline, too, is checked
+    /// only from then on.
     fn waited(
         &self,
         running: &mut Running<'_>,
@@ -315,8 +317,8 @@ impl<'a> Comparison<'a> {
         Ok(None)
     }
 
-    /// Returns the command of the run without `-o`. A run on the pager writes its statistics to
-    /// `stats`.
+    /// Returns the command line of the run without `-o`. The file `stats` receives the statistics
+    /// of a run on the pager.
     fn command(&self, run: &PlannedRun<'_>, stats: &Path) -> Vec<OsString> {
         let PlannedRun { pattern, footprint, way, hint, .. } = *run;
         let mut words: Vec<OsString> = vec![];
@@ -357,8 +359,8 @@ fn no_setting(why: &JournalError) -> Failure {
     Failure::new(why.to_string(), NOT_ROOT)
 }
 
-/// Reports the settings in `undone` that were restored, unless `quiet`. Always reports the settings
-/// that could not be restored.
+/// Reports the settings of `undone`: those that could not be restored, and unless `quiet` also
+/// those that were restored.
 fn tell(quiet: bool, undone: &[Undone]) {
     let undone: Vec<PutBackDocument> = undone.iter().map(PutBackDocument::from).collect();
     interleaf_launch::restore::report_restored(quiet, &undone);

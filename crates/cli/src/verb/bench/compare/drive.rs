@@ -1,4 +1,4 @@
-//! The drive's bandwidth for a pattern's mix of reads and writes, measured with `fio`.
+//! Measures with `fio` the drive's bandwidth for a pattern's mix of reads and writes.
 
 use super::child::Comparison;
 use crate::{args::BenchCompareArgs, comparison::pattern::Pattern};
@@ -11,25 +11,25 @@ use std::{
     process::{Command, Output},
 };
 
-/// Transfer sizes and numbers of outstanding transfers, for patterns that stream. The values are
-/// similar to those of the pager and of mapped files. The pager joins neighbouring pages to
-/// transfers of at most 1 MiB, and keeps several transfers outstanding. Mapped files are read ahead
+/// Pairs of (transfer size, number of outstanding transfers) that fio tries for patterns that
+/// stream. They resemble the transfers of the pager, which joins neighbouring pages to transfers of
+/// at most 1 MiB and keeps several outstanding, and of mapped files, which the kernel reads ahead
 /// in pieces of several MiB.
 const STREAMING: [(&str, u32); 4] = [("256k", 16), ("1m", 8), ("1m", 16), ("4m", 4)];
 
-/// Transfer sizes and numbers of outstanding transfers, for patterns whose pages are predictable.
+/// Pairs of (transfer size, number of outstanding transfers) for patterns with predictable pages.
 const PAGES: [(&str, u32); 2] = [("4k", 32), ("4k", 128)];
 
-/// Duration of each fio run in a round, s. On a virtual machine, other load changes the rate of a
-/// drive by a factor of two within seconds. A fio run is therefore short, and close in time to the
-/// runs of the pattern with which it is compared.
+/// Duration of a fio run, s. On a virtual machine, the load of other programs changes the rate of a
+/// drive by a factor of two within seconds. So a fio run is short, and close in time to the runs of
+/// the pattern with which it is compared.
 const SECONDS: &str = "2";
 
-/// Minimum traffic of a round, bytes. From a round with less traffic, the rate of the drive is not
-/// computed, because most of its time is spent on other work than transfers.
+/// Minimum traffic of a round, bytes. A round with less traffic spends most of its time on other
+/// work than transfers, so the rate of the drive is not computed from it.
 const REACHED_MIN: u64 = 16 << 20;
 
-/// The path of the file that fio reads and writes. Dropping the value deletes the file.
+/// The path of the file that fio reads and writes. Dropping this value deletes the file.
 struct Scratch(PathBuf);
 
 impl Drop for Scratch {
@@ -38,7 +38,7 @@ impl Drop for Scratch {
     }
 }
 
-/// The fields of fio's JSON output that are used here.
+/// The part of fio's JSON output that is read.
 #[derive(Deserialize)]
 struct Printed {
     #[serde(rename = "fio version")]
@@ -57,9 +57,9 @@ struct Direction {
     bw_bytes: f64,
 }
 
-/// Measures the best rate of the drive for a pattern, in a file of `footprint` bytes. For a pattern
-/// that streams, fio mixes reads and writes with the given `read_share`. For other patterns, fio
-/// only reads.
+/// Measures with fio the best rate of the drive for `pattern`, in a file of `footprint` bytes. If
+/// the pattern streams, fio mixes reads and writes, with the share `read_share` of reads. For other
+/// patterns, fio only reads.
 pub(super) fn rate(
     bench: &Comparison<'_>,
     pattern: &Pattern,
@@ -69,14 +69,14 @@ pub(super) fn rate(
     let name = format!("interleaf-bench-fio-{}", std::process::id());
     let file = Scratch(bench.args().store.join(name));
     let size = format!("--size={footprint}");
-    // Write all blocks first, because reads of unwritten blocks would not reach the drive.
+    // Write all blocks first: reads of unwritten blocks would not reach the drive.
     fio(bench, &file, &[&size, "--rw=write", "--bs=1m", "--iodepth=8"])?;
     let share = format!("--rwmixread={:.0}", 100.0 * read_share);
     let threads = bench.args().threads;
     let ways: Vec<(&str, &str, u32)> = match pattern.is_predictable() {
         _ if pattern.is_streaming => STREAMING.map(|(bytes, depth)| ("rw", bytes, depth)).into(),
         true => PAGES.map(|(bytes, depth)| ("randread", bytes, depth)).into(),
-        // The next access is unpredictable, so each thread has a single outstanding read.
+        // The next access is unpredictable, so each thread has only one outstanding read.
         false => vec![("randread", "4k", threads)],
     };
     let mut best: Option<DriveRateDocument> = None;
@@ -99,11 +99,10 @@ pub(super) fn rate(
     best.ok_or_else(|| Failure::new("fio was not run", "report it"))
 }
 
-/// Raises `measured`, the rate that fio measured, to the rate of the fastest kind of memory (way).
-/// If the runs of a way moved more bytes per second than fio, the drive can sustain this rate. The
-/// field `by` of the result then names the way. Patterns of unpredictable single pages are
-/// excluded: a way that reads several pages at a time moves more bytes without completing more
-/// requests.
+/// Returns `measured`, the rate of fio, or a higher rate that the runs of a kind of memory (way)
+/// reached: the drive can sustain that rate too. The field `by` of the result then names the way.
+/// For patterns of unpredictable single pages, always returns `measured`: a way that reads several
+/// pages at a time moves more bytes, but does not complete more requests.
 pub(super) fn at_least_reached(
     pattern: &Pattern,
     measured: DriveRateDocument,
@@ -131,11 +130,11 @@ pub(super) fn at_least_reached(
     }
 }
 
-/// The hint in the error message for a user without a working fio.
+/// The hint of an error message for a user without a working fio.
 const HINT: &str = "install fio, or leave the drive out with --no-drive";
 
-/// Fails before the first run if the folder of the store is absent, or if fio is needed and cannot
-/// be run.
+/// Fails, before the first run, if the folder of the store does not exist, or if fio is needed and
+/// does not run.
 pub(super) fn check(args: &BenchCompareArgs) -> Result<(), Failure> {
     if !args.store.is_dir() {
         return Err(Failure::new(
@@ -155,7 +154,7 @@ fn fio(bench: &Comparison<'_>, file: &Scratch, words: &[&str]) -> Result<Printed
     let all = [&fixed[..], &[&filename], words].concat();
     let Output { status, stdout, stderr } = output(bench.args(), &all)?;
     let text = String::from_utf8_lossy(&stdout);
-    // fio may print warnings before the JSON document.
+    // fio may print warnings before its JSON document.
     let json = text.find('{').map_or("", |at| &text[at..]);
     serde_json::from_str(json).map_err(|why| {
         let said = String::from_utf8_lossy(&stderr);
@@ -164,7 +163,8 @@ fn fio(bench: &Comparison<'_>, file: &Scratch, words: &[&str]) -> Result<Printed
     })
 }
 
-/// Runs fio with the arguments `words`. If `--by` names a wrapper command, this command starts fio.
+/// Runs fio with the arguments `words`. If `--by` gives a launcher command, the launcher starts
+/// fio.
 fn output(args: &BenchCompareArgs, words: &[&str]) -> Result<Output, Failure> {
     let by = args.by.as_deref().unwrap_or("").split_whitespace();
     let all: Vec<&str> = by.chain(["fio"]).chain(words.iter().copied()).collect();

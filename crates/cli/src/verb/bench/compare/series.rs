@@ -1,4 +1,4 @@
-//! The runs of one pattern on one kind of memory (way), and their summary.
+//! All runs of one pattern on one kind of memory (way), and the summary of the runs.
 
 use super::child::{Done, RunOutcome};
 use crate::comparison::{memory_kind::MemoryKind, pattern::Pattern};
@@ -9,7 +9,7 @@ use interleaf_record::{
     rounded,
 };
 
-/// The error message of a run that the OOM killer ended.
+/// The error message for a run that the OOM killer ended.
 pub(super) const OOM_KILLED: &str = "the kernel killed it: its control group had no memory left";
 
 #[derive(Debug)]
@@ -18,7 +18,7 @@ pub(super) struct Series {
     ratio: f64,
     way: MemoryKind,
     runs: Vec<MeasuredRun>,
-    /// The errors of failed runs, each with the advice (`madvise`) of the run.
+    /// The errors of the failed runs, as pairs of (advice (`madvise`) of the run, message).
     problems: Vec<(Option<&'static str>, String)>,
 }
 
@@ -40,9 +40,10 @@ impl Series {
         self.way
     }
 
-    /// Returns the advice (`madvise`) for the runs of the next round. In the first round of a
-    /// mapped file this is each advice of the pattern, afterwards the advice of the fastest run, or
-    /// no run if all runs failed. Other kinds of memory have one run without advice.
+    /// Returns the advice (`madvise`) for each run of the next round. On a mapped file, the first
+    /// round has a run for each advice of the pattern. Each later round has one run, with the
+    /// advice of the fastest run, or no run if all runs failed. Other kinds of memory have one run
+    /// without advice.
     pub(super) fn hints(&self) -> Vec<Option<&'static str>> {
         let all: Vec<Option<&'static str>> = match self.way {
             MemoryKind::Mmap => self.pattern.hints.iter().map(|hint| Some(*hint)).collect(),
@@ -51,7 +52,8 @@ impl Series {
         if self.runs.is_empty() && self.problems.is_empty() {
             return all;
         }
-        // If all runs of the first round failed, no run is repeated, because it would fail again.
+        // If all runs of the first round failed, later runs would fail too: there is no advice
+        // then.
         self.best().into_iter().collect()
     }
 
@@ -68,7 +70,7 @@ impl Series {
         }
     }
 
-    /// Returns the advice of the fastest run; the outer `None` if no run has succeeded.
+    /// Returns the advice of the fastest run. The outer option is `None` if no run has succeeded.
     fn best(&self) -> Option<Option<&'static str>> {
         let rate = |run: &&MeasuredRun| run.document.rate;
         let best = self.runs.iter().max_by(|a, b| rate(a).total_cmp(&rate(b)));
@@ -123,12 +125,12 @@ impl Series {
     }
 }
 
-/// Returns the peak memory of the pager's last run, bytes, including the program's own memory.
+/// Returns the peak memory of the pager's last run, bytes. It includes the program's own memory.
 pub(super) fn memory_of_pager(all: &[Series]) -> Option<u64> {
     all.iter().find(|series| series.way == MemoryKind::Pager)?.runs.last()?.used_max
 }
 
-/// Returns the median of `values`; `None` without values.
+/// Returns the median of `values`, or `None` if there are no values.
 fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;

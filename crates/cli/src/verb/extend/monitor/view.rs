@@ -1,4 +1,4 @@
-//! The view that `interleaf extend --monitor` draws of a session: the budget, the DRAM of each
+//! The view that `interleaf extend --monitor` draws: the budget of a session, the DRAM of each
 //! process, and the traffic of the drive over time.
 
 use interleaf_model::units::Bytes;
@@ -13,8 +13,8 @@ use ratatui::{
 };
 use std::collections::VecDeque;
 
-/// Maximum number of kept samples. A chart shows one sample per column, and few terminals have more
-/// columns than this.
+/// Maximum number of kept samples. A chart shows a sample per column, and a terminal rarely has
+/// more columns.
 const KEPT: usize = 1000;
 
 /// The last samples of the session's statistics, newest last.
@@ -57,8 +57,8 @@ impl StatisticsView {
         frame.render_widget(Line::from("q quit"), keys);
     }
 
-    /// Draws the rate of a counter over time. `count` returns the value of the counter, `what` is
-    /// its name in the title, and `text` formats a rate.
+    /// Draws how the rate of a counter changes over time. `count` returns the counter's value,
+    /// `what` is its name in the title, and `text` formats a rate.
     fn draw_rate(
         &self,
         frame: &mut Frame<'_>,
@@ -206,7 +206,7 @@ mod tests {
         assert!(text.contains("12 GiB of 8 GiB (node0 8 GiB, node2 2 GiB)"), "{text}");
     }
 
-    /// Drawing does not panic at any size of the terminal.
+    /// Drawing must not panic at any size of the terminal.
     #[test]
     fn any_size_will_do() {
         let mut view = StatisticsView::default();

@@ -1,4 +1,4 @@
-//! Converts a profile of a command to a demand file.
+//! Converts a profile of a command (`measure app`) to a demand file.
 
 use crate::args::AppArgs;
 use interleaf_console::{Failure, output};
@@ -12,17 +12,17 @@ use interleaf_model::{
 use interleaf_record::measure_app::{AppDocument, PhaseDocument, ProfileDocument};
 use std::path::Path;
 
-/// Minimum share of the command's memory on the first tier. Below this share no demand is written,
-/// because a demand describes runs with all pages on the first tier.
+/// Minimum share of the command's memory on the first tier. If the share is lower, no demand is
+/// written: a demand describes runs with all pages on the first tier.
 const LOCAL_LEAST: f64 = 0.95;
 
-/// The read share and its range that are assumed if no source counted reads and writes. Most
-/// programs are within this range.
+/// The read share, and its range, that are assumed if reads and writes were not counted. The range
+/// includes most programs.
 const READ_SHARE: f64 = 0.75;
 const READ_SHARE_RANGE: (f64, f64) = (0.5, 1.0);
 
-/// Minimum bandwidth of a phase, GB/s. A lower bandwidth is raised to this value, because a demand
-/// file requires a positive bandwidth, even of an idle phase.
+/// Minimum bandwidth of a phase, GB/s. The bandwidth of an idle phase is raised to this value,
+/// because a demand file requires a positive bandwidth.
 const GBPS_LEAST: f64 = 0.001;
 
 /// Writes the demand of the profiled run to the file `path`. `arrived_signal` is the signal that
@@ -39,8 +39,8 @@ pub(super) fn write(
     Ok(())
 }
 
-/// Returns the TOML comments at the head of the demand file: the origin of its figures, the
-/// assumptions, and the warnings.
+/// Returns the TOML comments at the head of the demand file: the origin of its figures, its
+/// assumptions, and the run's warnings.
 fn head(document: &ProfileDocument) -> String {
     let app = &document.app;
     let whole = app.whole.clone().unwrap_or_default();
@@ -67,8 +67,8 @@ fn head(document: &ProfileDocument) -> String {
     lines.extend(app.warnings.iter().map(|warning| format!("Warning: {warning}.")));
     lines.push("Hotness was not measured: without [hotness] all pages are equally hot.".into());
     lines.push("[[local]] runs with other threads make a prediction more certain.".into());
-    // Each line becomes one comment of the TOML text. An argument of the command may contain a line
-    // break, which would end the comment.
+    // Each line becomes one TOML comment. Replace line breaks, which an argument of the command may
+    // contain: they would end the comment.
     let text: String = lines
         .iter()
         .map(|line| line.replace(['\n', '\r'], " "))
@@ -131,9 +131,9 @@ fn demand(
     })
 }
 
-/// Converts the phases of a profile to those of a demand; none if the profile has a single phase.
-/// The share of time of each phase is rounded to millionths. The last phase gets the rest, so that
-/// the shares sum to 1, as a demand file requires.
+/// Converts the phases of a profile to the phases of a demand; a single phase is left out. The
+/// share of time of a phase is rounded to millionths. The last phase gets the rest, because a
+/// demand file requires that the shares sum to 1.
 fn phases(found: &[PhaseDocument]) -> Vec<Phase> {
     const WHOLE: f64 = 1e6;
     if found.len() < 2 {
@@ -151,14 +151,14 @@ fn phases(found: &[PhaseDocument]) -> Vec<Phase> {
     phases.collect()
 }
 
-/// Returns the file name of the command's program.
+/// Returns the file name of the program that the command runs.
 fn program(app: &AppDocument) -> String {
     let first = app.command.first().map(String::as_str).unwrap_or_default();
     let name = Path::new(first).file_name().map(|name| name.to_string_lossy().into_owned());
     name.filter(|name| !name.trim().is_empty()).unwrap_or_else(|| "command".into())
 }
 
-/// Returns the text that names the origin of the demand's figures: the CPU and the kernel.
+/// Returns the origin of the demand's figures in words: the CPU and the kernel.
 fn source(document: &ProfileDocument) -> String {
     let machine = &document.machine;
     let parts = [machine.cpu.clone(), machine.kernel.clone().map(|it| format!("Linux {it}"))];
@@ -172,8 +172,7 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// However a run is divided into phases, the shares sum to 1, so that a demand file accepts
-        /// the phases.
+        /// A demand file accepts the phases of any profile, because their shares of time sum to 1.
         #[test]
         fn shares_sum_to_1(parts in prop::collection::vec(0.001f64..1.0, 2..16)) {
             let sum: f64 = parts.iter().sum();

@@ -1,5 +1,5 @@
-//! The sources of the counts in a profile (traffic, pipeline slots, energy), and the reasons why
-//! sources are missing.
+//! The sources of the figures in a profile (traffic, pipeline slots, energy), and the reasons why a
+//! source is missing.
 
 use crate::args::AppArgs;
 use interleaf_console::{Failure, output, system};
@@ -26,17 +26,17 @@ use interleaf_record::{
 };
 use std::path::Path;
 
-/// The available sources of counts, except `/proc`.
+/// The sources of figures that are available, in addition to `/proc`.
 pub(super) struct Sources<'a> {
-    /// Counts traffic for each domain and each tier. `None` if there is no such source, and in a
-    /// dry run without `--replay`.
+    /// Counts the traffic of each domain with each tier. `None` if this machine has no such source,
+    /// and in a dry run without `--replay`.
     pub(super) traffic: Option<Box<dyn Source + 'a>>,
-    /// Counts the command's traffic of all tiers together. Used only if no source counts traffic by
-    /// tier.
+    /// Counts the command's traffic with all tiers together. Used only if no source counts the
+    /// traffic of each tier.
     pub(super) monitor: Option<Monitor<'a>>,
     pub(super) topdown: Option<Topdown>,
     pub(super) energy: Option<Meter>,
-    /// For each tier of the source `traffic`, its index in `tiers`.
+    /// The index in `tiers` of each tier of the source `traffic`.
     pub(super) tier_of: Vec<usize>,
     pub(super) tiers: Vec<ProfileTier>,
     /// The nodes with memory, as pairs of (node, index of its tier in `tiers`).
@@ -44,8 +44,8 @@ pub(super) struct Sources<'a> {
     pub(super) quantities: Vec<QuantityDocument>,
 }
 
-/// A source for [`Sources::traffic`]. `tier_of` has, for each tier of the source, its index in
-/// [`Sources::tiers`]. `quantities` are the entries of the document for bandwidth and latency.
+/// A source for [`Sources::traffic`]. `tier_of` has the index in [`Sources::tiers`] of each tier of
+/// the source. `quantities` are the document's entries for bandwidth and latency.
 struct Traffic<'a> {
     source: Option<Box<dyn Source + 'a>>,
     tier_of: Vec<usize>,
@@ -53,7 +53,8 @@ struct Traffic<'a> {
 }
 
 impl<'a> Sources<'a> {
-    /// Finds the available sources and opens them. A dry run opens no counters, monitor or socket.
+    /// Finds and opens the available sources. A dry run opens no counters, no monitor and no
+    /// socket.
     pub(super) fn find(args: &AppArgs, root: &'a Root, machine: &Machine) -> Result<Self, Failure> {
         let layout = rough_layout(machine);
         let (tiers, nodes) = tiers(machine, &layout);
@@ -90,8 +91,8 @@ impl<'a> Sources<'a> {
     }
 }
 
-/// Returns the tiers of a machine, the fastest first, and pairs of (node, index of its tier). A
-/// machine without NUMA has a single tier.
+/// Returns the tiers of a machine, fastest first, and the nodes as pairs of (node, index of its
+/// tier). A machine without NUMA has one tier.
 fn tiers(machine: &Machine, layout: &Layout) -> (Vec<ProfileTier>, Vec<(u32, usize)>) {
     let by_speed = machine.memory_by_speed();
     let with_kinds = by_speed.iter().zip(&layout.tiers);
@@ -115,8 +116,8 @@ fn missing(why: &str, remedy: &str) -> [QuantityDocument; 2] {
     ["bandwidth", "latency"].map(|name| QuantityDocument::missing(name, why, remedy))
 }
 
-/// Opens the hardware counters of the memory controllers. A dry run only plans which counters to
-/// open.
+/// Opens the hardware counters of the memory controllers. A dry run only plans which counters it
+/// would open.
 fn counted<'a>(root: &Root, machine: &Machine, layout: &Layout, dry_run: bool) -> Traffic<'a> {
     let tier_of: Vec<usize> = (0..layout.tiers.len()).collect();
     let without = |quantities| Traffic { source: None, tier_of: vec![], quantities };
@@ -134,10 +135,9 @@ fn counted<'a>(root: &Root, machine: &Machine, layout: &Layout, dry_run: bool) -
     }
 }
 
-/// Opens the cache monitoring (resctrl) of the kernel, to which the command is added after its
-/// start. A dry run only checks that the kernel has cache monitoring. `quantity` is the entry of
-/// the document for bandwidth: it receives the name of the source, or the reason why the source is
-/// missing.
+/// Opens the kernel's cache monitoring (resctrl). The command is added to it after the command's
+/// start. A dry run only checks that the kernel has cache monitoring. `quantity`, the document's
+/// entry for bandwidth, receives the name of the source, or the reason why the source is missing.
 fn monitor<'a>(
     root: &'a Root,
     quantity: &mut QuantityDocument,
@@ -161,8 +161,8 @@ fn monitor<'a>(
     }
 }
 
-/// Returns the entries of the document for bandwidth and memory latency: the number of hardware
-/// counters in `plan` that measure each, and the counters that are missing.
+/// Returns the document's entries for bandwidth and memory latency. Each names the number of
+/// hardware counters in `plan` that measure the quantity, and the counters that are missing.
 fn quantities_of(plan: &Plan) -> [QuantityDocument; 2] {
     let events =
         |of: &[Quantity]| plan.events.iter().filter(|event| of.contains(&event.quantity)).count();
@@ -188,7 +188,7 @@ fn quantities_of(plan: &Plan) -> [QuantityDocument; 2] {
     [counted("bandwidth", bytes, "bytes"), counted("latency", waited, "latency")]
 }
 
-/// Opens the socket `path`, to which programs write their traffic. A dry run opens no socket.
+/// Opens the socket `path`, to which programs report their traffic. A dry run does not open it.
 fn fed<'a>(path: &Path, layout: &Layout, dry_run: bool) -> Result<Traffic<'a>, Failure> {
     let tier_of: Vec<usize> = (0..layout.tiers.len()).collect();
     let source = format!("traffic that programs write to the socket {}", path.display());
@@ -204,8 +204,8 @@ fn fed<'a>(path: &Path, layout: &Layout, dry_run: bool) -> Result<Traffic<'a>, F
     Ok(Traffic { source: Some(Box::new(feed)), tier_of, quantities })
 }
 
-/// Opens a recording of traffic by tier. A recording has either the tiers in `tiers`, or, if
-/// `balance` made it, a tier for each node in the order of the nodes' speed.
+/// Opens a recording of the traffic of each tier. Its tiers are either `tiers`, or, if `balance`
+/// made the recording, a tier for each node, fastest node first.
 fn replayed<'a>(
     path: &Path,
     tiers: &[ProfileTier],
@@ -235,7 +235,7 @@ fn replayed<'a>(
     Ok(Traffic { source: Some(Box::new(replay)), tier_of, quantities })
 }
 
-/// Wraps a source so that its readings are also recorded.
+/// Wraps `source` so that its readings are also written to the recording `path`.
 fn recorded<'a>(
     source: Box<dyn Source + 'a>,
     path: &Path,
@@ -247,7 +247,8 @@ fn recorded<'a>(
     }
 }
 
-/// Opens the counters of the cores' pipeline slots. A dry run only plans which counters to open.
+/// Opens the counters of the cores' pipeline slots. A dry run only plans which counters it would
+/// open.
 fn slots(root: &Root, dry_run: bool) -> (Option<Topdown>, QuantityDocument) {
     let name = "top-down";
     let planned = match topdown::plan(root) {
@@ -276,8 +277,8 @@ fn energy(root: &Root) -> Result<(Option<Meter>, QuantityDocument), Failure> {
     let name = "energy";
     let zones = Meter::zones(root).map_err(system::read_failure)?;
     let text = |zones: &[String]| format!("RAPL: {}", zones.join(", "));
-    // The energy of a run is the difference of two readings of a meter. A captured machine has a
-    // single reading, so no meter is opened.
+    // The energy of a run is the difference of two readings of a meter. A captured machine has only
+    // one reading, so no meter is opened on it.
     if !root.is_live() && !zones.is_empty() {
         return Ok((None, QuantityDocument::available(name, text(&zones))));
     }
@@ -297,8 +298,8 @@ fn energy(root: &Root) -> Result<(Option<Meter>, QuantityDocument), Failure> {
     Ok((None, QuantityDocument::missing(name, why, remedy)))
 }
 
-/// Returns the entries of the document for the quantities that are read from the command's
-/// processes.
+/// Returns the document's entries for the quantities that are read from the command's processes in
+/// `/proc`.
 pub(super) fn of_processes(root: &Root, machine: &Machine) -> Vec<QuantityDocument> {
     let has_numa_maps = !root.is_live() || root.has("/proc/self/numa_maps");
     let one_node = machine.memory_nodes().len() <= 1;

@@ -19,26 +19,24 @@ use interleaf_record::{
 };
 use std::time::{Duration, Instant};
 
-/// The first sample is taken no later than this time after the start, so that a short command is
-/// sampled too.
+/// The latest time of the first sample, after the start of the command: a short command is sampled
+/// too.
 pub(super) const FIRST_SAMPLE: Duration = Duration::from_millis(30);
 
 /// Samples of the placement take at most 1 / `SAMPLE_COST` of the command's run time, because they
-/// can stall the command. The same limit holds for samples of the command's processes, which use
-/// CPU time.
+/// can stall the command. So do samples of the command's processes, because they use CPU time.
 const SAMPLE_COST: u32 = 20;
 
-/// Interval between writes of the interim record.
+/// Interval between writes of the interim record to the file of `-o`.
 const SAVE: Duration = Duration::from_secs(10);
 
-/// Fractions of the machine's CPU time. A warning reports the CPU time of other programs if it
-/// exceeds `OTHERS_REPORTED`, and the time that the hypervisor took if it exceeds
-/// `STOLEN_REPORTED`.
+/// Fractions of the machine's CPU time. A warning reports the CPU time of other programs above
+/// `OTHERS_REPORTED`, and the CPU time that the hypervisor took above `STOLEN_REPORTED`.
 const OTHERS_REPORTED: f64 = 0.05;
 const STOLEN_REPORTED: f64 = 0.01;
 
-/// Minimum fraction of the run time in which pipeline slots were counted. Below this fraction, a
-/// warning says that the counts are extrapolated to the whole run.
+/// A fraction of the run time. If pipeline slots were counted for less, a warning says that the
+/// counts are extrapolated to the whole run.
 const COUNTED_LEAST: f64 = 0.5;
 
 pub(super) struct AppSampler<'a> {
@@ -47,12 +45,12 @@ pub(super) struct AppSampler<'a> {
     samples: Samples,
     last: SampleDocument,
     usage: Usage,
-    /// The age of the command (its run time so far) at the last sample (`sampled`), and at the last
-    /// sample of the command's processes (`usage_sampled`).
+    /// The age of the command (its run time so far) when it was last sampled (`sampled`), and when
+    /// its processes were last sampled (`usage_sampled`).
     sampled: Duration,
     usage_sampled: Duration,
-    /// The age of the command at which the next sample of its processes (`usage_due`) and the next
-    /// sample of its mappings (`maps_due`) are due.
+    /// The age of the command at which the next sample of its processes (`usage_due`) and of its
+    /// mappings (`maps_due`) is due.
     usage_due: Duration,
     maps_due: Duration,
     saved: Duration,
@@ -61,14 +59,14 @@ pub(super) struct AppSampler<'a> {
 }
 
 impl<'a> AppSampler<'a> {
-    /// Creates the sampler right before the command starts.
+    /// Creates the sampler. Call it right before the command starts.
     pub(super) fn new(
         args: &AppArgs,
         root: &'a Root,
         mut sources: Sources<'a>,
     ) -> Result<Self, Failure> {
-        // Drop the traffic and the energy that were counted before the command. The readings of a
-        // recording are from another run, so none of them is dropped.
+        // Drop the traffic and the energy before the command's start. A recording (`--replay`) is
+        // of another run, so none of its readings is dropped.
         if let Some(traffic) = sources.traffic.as_mut().filter(|_| args.replay.is_none()) {
             let _ = traffic.read();
         }
@@ -92,7 +90,7 @@ impl<'a> AppSampler<'a> {
         })
     }
 
-    /// Adds the started command `pid` to the cache monitoring.
+    /// Adds the started command, process `pid`, to the cache monitoring.
     pub(super) fn attach(&mut self, pid: u32) {
         let Some(Err(why)) = self.sources.monitor.as_ref().map(|monitor| monitor.add_process(pid))
         else {
@@ -106,9 +104,9 @@ impl<'a> AppSampler<'a> {
         &self.last
     }
 
-    /// Samples the sources that are due at `age`, the run time of the command so far. `ended` is
-    /// true for the sample after the end of the command. If a source fails, the record gets a
-    /// warning, and sampling continues.
+    /// Samples the sources that are due at `age`, the command's run time so far. `ended` is true
+    /// for the last sample, after the end of the command. If a source other than the energy meter
+    /// fails, the record gets a warning. Sampling continues.
     pub(super) fn sample(&mut self, pid: u32, age: Duration, ended: bool) {
         let mut sample = SampleDocument {
             time_s: interleaf_record::rounded(age.as_secs_f64()),
@@ -144,8 +142,8 @@ impl<'a> AppSampler<'a> {
             }
             self.maps_due = age + start.elapsed() * SAMPLE_COST;
         }
-        // The progress line shows `last`. If this sample has not read the command's processes,
-        // their figures are kept from the last sample that did.
+        // The progress line shows `last`. If this sample did not read the command's processes, keep
+        // the figures of the last sample that did.
         let processes = if sample.looked_s > 0.0 { &sample } else { &self.last };
         self.last = SampleDocument {
             looked_s: processes.looked_s,
@@ -195,8 +193,8 @@ impl<'a> AppSampler<'a> {
     fn take_usage(&mut self, sample: &mut SampleDocument, pid: u32) -> Result<(), RootError> {
         let now = Usage::of_tree(self.root, pid)?;
         let before = std::mem::replace(&mut self.usage, now);
-        // The CPU time of the tree may fall: if a process is reparented out of the tree, its CPU
-        // time no longer counts.
+        // The CPU time of the tree can fall: a process that is reparented out of the tree takes its
+        // CPU time with it.
         sample.cpu_s = now.cpu.saturating_sub(before.cpu).as_secs_f64();
         sample.major_faults = now.major_faults.saturating_sub(before.major_faults);
         sample.threads = now.threads;
@@ -234,7 +232,8 @@ impl<'a> AppSampler<'a> {
         Ok(())
     }
 
-    /// Writes the interim record every [`SAVE`], so that a killed run leaves its samples.
+    /// Writes the interim record every [`SAVE`], so that the samples survive if this process is
+    /// killed.
     pub(super) fn save(
         &mut self,
         args: &AppArgs,
@@ -247,7 +246,7 @@ impl<'a> AppSampler<'a> {
         self.saved = age;
         document.app.samples = self.samples.list().to_vec();
         document.app.summarise(age.as_secs_f64(), RunTotals::default());
-        // If the file cannot be written, the final write reports the error.
+        // Ignore an error: the final write to the file reports it.
         let _ = output::interim(target, &interleaf_record::json(document));
         Ok(())
     }
@@ -275,8 +274,8 @@ fn source_failed(subject: &'static str, error: &impl ToString) -> Warning {
     Warning::SourceFailed { subject, error: error.to_string() }
 }
 
-/// Adds the warnings that follow from the figures of the whole run. If the run has no count of a
-/// quantity although its source is available, the quantity is marked as missing.
+/// Adds the warnings that follow from the figures of the whole run. Marks a quantity as missing if
+/// its source is available but has counted nothing.
 fn add_warnings(document: &mut ProfileDocument) {
     let app = &mut document.app;
     let Some(whole) = &app.whole else { return };
@@ -322,8 +321,7 @@ fn add_warnings(document: &mut ProfileDocument) {
     app.warnings.extend(warnings.iter().map(ToString::to_string));
 }
 
-/// Marks the available quantity `name` as missing, with `why` as the reason why nothing was
-/// counted.
+/// Marks the available quantity `name` as missing. `why` says why nothing was counted.
 fn not_counted(quantities: &mut [QuantityDocument], name: &str, why: &str) {
     let quantity = quantities.iter_mut().find(|it| it.name == name && it.is_available);
     if let Some(quantity) = quantity {

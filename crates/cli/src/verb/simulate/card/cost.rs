@@ -7,7 +7,7 @@ use interleaf_job::card::cards;
 use interleaf_record::card_cost::CardCostDocument;
 use std::process::ExitCode;
 
-/// The text of the price file that `--example-prices` prints.
+/// The price file that `--example-prices` prints.
 const EXAMPLE: &str = include_str!("../../../../../../devices/prices/example.toml");
 
 pub(super) fn run(args: &CardCostArgs) -> Result<ExitCode, Failure> {

@@ -1,11 +1,11 @@
-//! `interleaf simulate card --curves`: writes the curves of a card to a file that a tier of a
-//! platform can use.
+//! `interleaf simulate card --curves`: writes the curves of a card to a file, which a platform's
+//! tier can name.
 
 use interleaf_console::{Failure, output};
 use interleaf_record::card::CardDocument;
 use std::path::Path;
 
-/// Rejects a file of curves for several cards, before the cards are simulated.
+/// Rejects `--curves` with several cards, because the file has the curves of one card.
 pub(super) fn check(cards: usize) -> Result<(), Failure> {
     match cards {
         0..=1 => Ok(()),
@@ -16,8 +16,8 @@ pub(super) fn check(cards: usize) -> Result<(), Failure> {
     }
 }
 
-/// Writes the curves of the card in `document`. `commands` has the command line that simulates each
-/// point.
+/// Writes the curves of the card in `document` to the file `target`. `commands` are the command
+/// lines that simulate the points again.
 pub(super) fn write(
     target: &Path,
     document: &CardDocument,

@@ -1,5 +1,5 @@
 //! `interleaf simulate card --serve`: presents a simulated card to the NVMe driver of a virtual
-//! machine.
+//! machine's guest.
 
 use crate::args::{CardLoadArgs, LatencyChoice};
 use interleaf_card_server::{
@@ -9,7 +9,7 @@ use interleaf_console::{Failure, output};
 use interleaf_job::card::cards;
 use std::{io::ErrorKind, path::Path, process::ExitCode, sync::Arc};
 
-/// Serves the card on `socket` until a signal ends the process.
+/// Serves the simulated card on `socket` until a signal ends this process.
 pub(super) fn run(args: &CardLoadArgs, socket: &Path) -> Result<ExitCode, Failure> {
     let [card] = &cards(&args.card)?[..] else {
         return Err(Failure::new(

@@ -1,4 +1,4 @@
-//! `interleaf simulate card test`: the memory test of a card.
+//! `interleaf simulate card test`: simulates a memory test of a card.
 
 use crate::args::CardTestArgs;
 use interleaf_card::memory_test::{self, AccessTimes, MemoryTest};

@@ -1,4 +1,4 @@
-//! `interleaf simulate dimm --command-trace`: draws the first commands of a simulation.
+//! `interleaf simulate dimm --command-trace`: draws the first DRAM commands of a simulation.
 
 use interleaf_console::{Failure, output};
 use interleaf_sim::dimm::{
@@ -7,9 +7,9 @@ use interleaf_sim::dimm::{
 };
 use std::path::Path;
 
-/// Writes a drawing of the first commands of each sub-channel of the first channel. `run` simulates
-/// the sub-channel of the given number a second time. Its commands are the same as before, because
-/// the seed is the same.
+/// Draws the first commands of each sub-channel of the first channel to the file `target`. `run`
+/// simulates one sub-channel again, given its number. Its commands are the same as the first time,
+/// because the seed is the same.
 pub(super) fn write(
     setup: &Setup,
     target: &Path,

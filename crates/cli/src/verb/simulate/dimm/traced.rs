@@ -1,4 +1,4 @@
-//! `interleaf simulate dimm --trace`: simulates the requests of a trace.
+//! `interleaf simulate dimm --trace`: simulates the requests of a trace file.
 
 use super::drawing;
 use crate::args::DimmArgs;
@@ -13,7 +13,7 @@ use interleaf_sim::dimm::{
 use rayon::prelude::*;
 use std::path::Path;
 
-/// The text that stands for the mix and for the pattern in the document of a simulated trace.
+/// The document of a simulated trace has this text in place of a mix and a pattern.
 const TRACE: &str = "trace";
 
 pub(super) fn document(
@@ -25,7 +25,7 @@ pub(super) fn document(
     let hint = "name a file of requests, with one such as \"12.5 R 0x1f40\" in each line";
     let bytes = interleaf_catalog::trace(file, hint)?;
     let trace = Trace::new(&name, &bytes, args.trace_format, setup.memory())?;
-    // Parse the whole trace first, so that an error near its end is reported before the simulation.
+    // Parse the whole trace before the simulation, so that an error near its end is found at once.
     let requests = trace.clone().count_all()?;
     if let Some(target) = &args.trace_out {
         let mut writer = Writer::default();

@@ -1,5 +1,5 @@
-//! The progress of a sweep: a progress bar, and the advice to use several machines if the sweep
-//! takes long.
+//! Shows the progress of a sweep as a bar. If the sweep takes long, advises the user to use several
+//! machines.
 
 use indicatif::ProgressBar;
 use interleaf_console::{Failure, output, system};
@@ -12,34 +12,34 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Time limit of one wait for a signal. The thread then waits again.
+/// Time limit of one wait for a signal. The thread waits repeatedly.
 const WAIT: Duration = Duration::from_secs(3600);
 
-/// Time after which the rate of a sweep (cases per second) is considered known.
+/// After this time, the rate of a sweep (cases per second) counts as known.
 const KNOWN_AFTER: Duration = Duration::from_secs(30);
 
-/// A sweep whose remaining time exceeds this is long. Only a long sweep gets the advice to use
+/// A sweep is long if its remaining time exceeds this. Only users of long sweeps are advised to use
 /// several machines, because the start of a cluster is assumed to take about as long.
 const LONG: Duration = Duration::from_secs(1800);
 
-/// Counts the cases of a sweep as they end.
+/// The progress of a sweep, counted in completed cases.
 pub(super) struct Progress {
     bar: ProgressBar,
     began: Instant,
-    /// Number of cases that an earlier run computed.
+    /// Number of cases that an earlier run of the sweep computed.
     before: u64,
-    /// Makes sure that the advice to use several machines is printed only once.
+    /// Prints the advice to use several machines only once.
     told: Once,
     file: String,
 }
 
 impl Progress {
-    /// Begins to show the progress of the sweep in the file `file`. `name` is the name of the
-    /// sweep. An earlier run has computed `done` of the `cases` cases.
+    /// Begins to show the progress of the sweep `name` in the sweep file `file`. An earlier run has
+    /// computed `done` of the `cases` cases.
     pub(super) fn begin(file: &Path, name: &str, cases: usize, done: usize) -> Self {
         let bar = output::progress(cases as u64, name);
         bar.inc(done as u64);
-        // The rows of an earlier run must not count in the estimated rate of this run.
+        // The cases of an earlier run must not count in the estimated rate of this run.
         bar.reset_eta();
         Self {
             bar,
@@ -50,8 +50,8 @@ impl Progress {
         }
     }
 
-    /// Starts a thread that ends this process at once when a signal arrives, with a message about
-    /// the cases in the file `rows`.
+    /// Starts a thread that ends this process at once when a signal arrives. The thread then prints
+    /// how many cases are in the file `rows`.
     pub(super) fn exit_on_signal(&self, rows: &Path) -> Result<(), Failure> {
         let signals = Signals::hold().map_err(system::signal_failure)?;
         let (bar, rows) = (self.bar.clone(), rows.display().to_string());
@@ -73,7 +73,7 @@ impl Progress {
         started.map(|_| ()).map_err(system::signal_failure)
     }
 
-    /// Counts a completed case, and prints the advice if the sweep is found to be long.
+    /// Counts a completed case. Prints the advice to use several machines if the sweep is long.
     pub(super) fn advance(&self) {
         self.bar.inc(1);
         let (done, cases) = (self.bar.position(), self.bar.length().unwrap_or(0));
@@ -84,8 +84,8 @@ impl Progress {
         self.told.call_once(|| self.bar.suspend(|| output::message(&advice(&self.file, left))));
     }
 
-    /// Prints the time that `left` cases will take, estimated from the time `elapsed` of the first
-    /// `done` cases.
+    /// Prints an estimate of the time that `left` more cases will take. The first `done` cases took
+    /// `elapsed`.
     pub(super) fn say_time(&self, elapsed: Duration, done: usize, left: usize) {
         if let Some(time) = time_of(elapsed, done as u64, left as u64).filter(|_| left > 0) {
             let text = format!("about {} for the other {left}", time_text(time));
@@ -93,42 +93,42 @@ impl Progress {
         }
     }
 
-    /// Removes the progress bar, whether the sweep is complete or not.
+    /// Removes the progress bar. The sweep may be incomplete.
     pub(super) fn end(&self) {
         self.bar.finish_and_clear();
     }
 }
 
-/// Prints the number of cases of a sweep. If the rows go to a file (`to_file`), the message adds
-/// that the rows survive an interruption.
+/// Prints the number of cases of a sweep. If the rows go to a file (`to_file`), also prints that
+/// they survive an interruption.
 pub(super) fn say_cases(cases: usize, to_file: bool) {
     let count = if cases == 1 { "1 case".into() } else { format!("{cases} cases") };
     let kept = "; Ctrl-C keeps the rows so far, and the same command computes the others";
     output::message(&format!("{count}{}", if to_file { kept } else { "" }));
 }
 
-/// Prints the number of cases that an earlier run has computed, if there are any.
+/// Prints how many cases an earlier run has computed, if any.
 pub(super) fn say_done(done: usize) {
     if done > 0 {
         output::message(&format!("{done} of them are there"));
     }
 }
 
-/// Estimates the time that `left` cases will take if `done` cases took `elapsed`; `None` if `done`
-/// is 0.
+/// Estimates the time for `left` cases from the time `elapsed` of `done` cases. Returns `None` if
+/// `done` is 0.
 fn time_of(elapsed: Duration, done: u64, left: u64) -> Option<Duration> {
     let seconds = elapsed.as_secs_f64() / done as f64 * left as f64;
     (done > 0).then(|| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
 }
 
-/// Returns the remaining time, estimated by [`time_of`], if it exceeds [`LONG`] and the sweep has
-/// run for [`KNOWN_AFTER`]; otherwise `None`.
+/// Returns the remaining time, estimated by [`time_of`]. Returns `None` if it does not exceed
+/// [`LONG`], or if the sweep has run for less than [`KNOWN_AFTER`].
 fn long(elapsed: Duration, done: u64, left: u64) -> Option<Duration> {
     let time = time_of(elapsed, done, left).filter(|time| *time > LONG)?;
     (elapsed >= KNOWN_AFTER).then_some(time)
 }
 
-/// Formats a time that is known only roughly, in seconds, minutes or hours.
+/// Formats an estimated time in seconds, minutes or hours.
 fn time_text(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     match seconds {
@@ -139,7 +139,7 @@ fn time_text(time: Duration) -> String {
     }
 }
 
-/// The message that advises the user of a long sweep to use several machines.
+/// Returns the advice to use several machines, for a sweep with the remaining time `left`.
 fn advice(file: &str, left: Duration) -> String {
     let left = time_text(left);
     format!(
@@ -155,11 +155,11 @@ mod tests {
     #[test]
     fn a_long_sweep_is_told_of_other_engines() {
         let second = Duration::from_secs(1);
-        // After 29 s the rate is not known yet, because the first cases may be slower than later
-        // cases. Without a completed case the rate is never known.
+        // After 29 s the rate is not known yet: the first cases may be slower than the others.
+        // Without a completed case it is never known.
         assert_eq!(long(29 * second, 1, 1_000_000), None);
         assert_eq!(long(60 * second, 0, 1_000_000), None);
-        // 1800 cases of a second each are not more than [`LONG`].
+        // A rest of 1800 cases of a second each does not exceed [`LONG`].
         assert_eq!(long(60 * second, 60, 1800), None);
         let left = long(60 * second, 60, 9000);
         assert_eq!(left, Some(9000 * second));
