@@ -105,8 +105,8 @@ impl<'a> AppSampler<'a> {
     }
 
     /// Samples the sources that are due at `age`, the command's run time so far. `ended` is true
-    /// for the last sample, after the end of the command. If a source other than the energy meter
-    /// fails, the record gets a warning. Sampling continues.
+    /// for the last sample, after the end of the command. If a source fails, the record gets a
+    /// warning, and sampling continues.
     pub(super) fn sample(&mut self, pid: u32, age: Duration, ended: bool) {
         let mut sample = SampleDocument {
             time_s: interleaf_record::rounded(age.as_secs_f64()),
@@ -117,10 +117,10 @@ impl<'a> AppSampler<'a> {
         };
         self.sampled = age;
         self.take_traffic(&mut sample);
-        if let Some(meter) = &mut self.sources.energy
-            && let Ok(joules) = meter.read_each()
-        {
-            sample.energy_j = joules;
+        match self.sources.energy.as_mut().map(|meter| meter.read_each()) {
+            None => {}
+            Some(Ok(joules)) => sample.energy_j = joules,
+            Some(Err(why)) => self.warn(source_failed("energy", &why)),
         }
         match self.sources.topdown.as_mut().map(|topdown| topdown.read()) {
             None => {}
