@@ -196,7 +196,7 @@ struct InFlight {
     requested: u32,
     /// Bytes of a write that the host has sent.
     sent: u32,
-    /// Bytes of a write that have arrived in buffers.
+    /// Bytes of a write that have arrived in the card's buffers.
     arrived: u32,
     /// For a write, the bytes that the memory channel has received; for a read, the bytes that were
     /// sent to the host.
@@ -348,8 +348,8 @@ impl Engine {
         self.events
     }
 
-    /// Returns the time of the next event, fs; `None` if no event is scheduled, and so all commands
-    /// are complete.
+    /// Returns the time of the next event, fs; `None` if no event is scheduled, which means that
+    /// all commands are complete.
     pub fn next_event(&self) -> Option<u64> {
         self.event_queue.next_at()
     }

@@ -1,12 +1,11 @@
 //! Queues the events of the engine in order of time.
 //!
-//! Most events follow an earlier event after a constant delay, or when a server that works in order
-//! of arrival finishes. Therefore the events of one kind (such as "a doorbell arrives at the card")
-//! are created almost in order of time. Each kind has a *lane*: a queue in order of time. An event
-//! that is earlier than the last entry of its lane is inserted before the later entries. Such
-//! events are rare. A tournament tree over the lanes has the lane with the earliest event at its
-//! root. To queue and remove an event takes some tens of instructions, however many events are
-//! pending.
+//! Most events follow an earlier event after a constant delay, or when a first-in-first-out (FIFO)
+//! server finishes. Therefore the events of one kind (such as "a doorbell arrives at the card") are
+//! created almost in order of time. Each kind has a *lane*: a queue in order of time. An event that
+//! is earlier than the last entry of its lane is inserted before the later entries. Such events are
+//! rare. A tournament tree finds the lane with the earliest event. Queueing and removing an event
+//! takes some tens of instructions, however many events are pending.
 
 use crate::ring::Ring;
 

@@ -130,8 +130,9 @@ impl GuestClock {
 /// suffice even on a busy machine.
 const KIND_LIMIT: Duration = Duration::from_secs(5);
 
-/// Time limit for the plugin to set its timer, long enough for a busy machine. The limit is half of
-/// the time limit of QEMU's requests (`x-msg-timeout`, docs/cards.md).
+/// Time limit for the plugin to set the timer of its next report, long enough for a busy machine.
+/// While the server waits for the plugin, QEMU waits for the server. The limit is half of QEMU's
+/// time limit (`x-msg-timeout`, docs/cards.md), so that the server answers QEMU in time.
 const ARM_LIMIT: Duration = Duration::from_secs(30);
 
 /// Answers each report of the guest's time on `stream` with the result of `tell`, until the plugin

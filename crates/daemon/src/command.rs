@@ -234,8 +234,8 @@ impl<'a> Job<'_, 'a> {
         publish: &mut dyn FnMut(&[BalancePeriod]) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let Self { config, root, setup, source, .. } = self;
-        // No signal ends the steering itself, so the stop flag is never set: signals are passed on
-        // to the command, and the steering ends with the command.
+        // Signals are passed to the command, and steering ends with the command. Therefore nothing
+        // sets this stop flag.
         let actuators = setup.actuators(config, root, journal, StopFlag::default())?;
         let clock = Box::new(CommandClock(child));
         let mut host = Host::new(root, setup.host.clone(), source, clock, actuators)

@@ -3,7 +3,8 @@
 use interleaf_model::units::Time;
 use std::path::PathBuf;
 
-/// The duration of a run of the control loop, and the outputs to which it writes periods.
+/// The duration of a run of the control loop, and the outputs to which it writes a record of each
+/// period.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// The time after which the control loop stops. With `None`, the daemon runs until a signal;

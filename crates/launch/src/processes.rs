@@ -28,7 +28,7 @@ pub struct MoveOptions {
     pub pids: Vec<u32>,
     /// The highest migration rate.
     pub rate: Bandwidth,
-    /// True if no page is migrated, so that the document has only the plan.
+    /// True to report the plan without migrating pages.
     pub dry_run: bool,
 }
 

@@ -15,7 +15,6 @@
 //!   written in place.
 //! - [`kept`]: a file that the program itself keeps, usually as root. The target must be a regular
 //!   file or not exist yet. No symbolic link of another user is followed on the way to it.
-//!   file or not exist yet. No symbolic link of another user is followed on the way to it.
 
 use rustix::{
     fs::{
@@ -56,7 +55,7 @@ const STICKY: u32 = 0o1000;
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 const WRITABLE_BY_ALL: u32 = 0o002;
 
-/// Whether the new contents of a file are on the drive when the call returns.
+/// When the new contents of a file reach the drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Durability {
     /// The contents are written to the drive (`fsync`) before the target is replaced.

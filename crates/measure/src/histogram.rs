@@ -449,8 +449,9 @@ mod tests {
         assert!(off.iter().any(|ns| ns.abs() < 3.0), "{off:?}");
     }
 
-    /// Samples a hundred batches of loads that hit the second-level cache, and returns the samples
-    /// without a tag. Batches during which the overhead of the timer changes are left out.
+    /// Samples a hundred batches of loads that hit the second-level cache. Returns the filtered
+    /// distribution: the samples without a tag, which names an outside cause such as an interrupt.
+    /// Batches during which the overhead of the timer changes are left out.
     fn of_steady_batches(delay: Option<Delay>) -> Distribution {
         let (clock, mut chase) = (Clock::here(), chase(64 << 10));
         let mut calibration = Calibration::new(clock).unwrap();

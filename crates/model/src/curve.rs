@@ -471,9 +471,10 @@ impl Response {
                 // time alone determines the bandwidth.
                 return self.at_bandwidth(bytes / compute_ns);
             }
-            // The compute time exceeds the latency, so a round takes `compute_ns + exposed x
-            // latency`: `exposed` times the sum of the latency and a pause of `compute_ns /
-            // exposed`.
+            // The compute time exceeds the latency, so the time in which the threads request
+            // `bytes` once (a round) is `compute_ns + exposed x latency` = `exposed x (latency +
+            // compute_ns / exposed)`. The bandwidth is therefore that of `bytes / exposed` in
+            // flight with a pause of `compute_ns / exposed`.
             self.with_pause_from(&mut next_computing, bytes / exposed, compute_ns / exposed)
         }
     }

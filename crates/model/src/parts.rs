@@ -36,8 +36,8 @@ pub struct EnergyPrice {
 const HOURS: f64 = 24.0 * 365.25;
 
 impl EnergyPrice {
-    /// Returns the cost, in the currency of the file, of the energy that a constant power of
-    /// `power_w` W takes in all years of operation.
+    /// Returns the cost, in the currency of the file, of the energy that a constant load of
+    /// `power_w` W uses in all years of operation.
     pub fn of(&self, power_w: f64) -> f64 {
         self.per_kwh * power_w * 1e-3 * HOURS * self.years
     }

@@ -17,7 +17,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The odd values. Each of them replaces the whole text of a file, or each number in the text.
+/// Values that replace the whole text of a file, and then each number in it.
 const ODD: [&str; 9] =
     ["", "0", "1", "-1", "500000000", "1000000000", "18446744073709551615", "1e308", "NaN\u{1b}"];
 

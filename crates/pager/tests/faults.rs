@@ -148,9 +148,9 @@ fn start(what: &str, plan: &str, folder: &Path) -> Child {
         .unwrap()
 }
 
-/// Returns what shows the progress of a process: the number of its page faults, and the lines of
-/// `/proc/PID/io` with the bytes that it has read from drives and written to them. CPU time does
-/// not show progress, because a process that hangs may still poll.
+/// Returns the counters that show a process's progress: the number of its page faults, and the
+/// lines of `/proc/PID/io` with the bytes that it has read from drives and written to them. CPU
+/// time does not show progress, because a process that hangs may still poll.
 fn progress(pid: u32) -> (Option<u64>, Vec<String>) {
     let stat = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
     let faults = Stat::parse(&stat).and_then(|stat| stat.field(10)?.checked_add(stat.field(12)?));

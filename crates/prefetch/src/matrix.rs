@@ -207,7 +207,7 @@ impl Matrices {
         }
         let known = self.pitches.entry(fault.region.start).or_insert(pitch);
         // If a program accesses only every second row, its faults are twice the pitch apart.
-        // Therefore a multiple of the known pitch does not replace it.
+        // Therefore a multiple of the known pitch does not replace the known pitch.
         if pitch % *known != 0 {
             *known = pitch;
             self.blocks.retain(|block| block.region != fault.region);

@@ -107,7 +107,8 @@ pub unsafe extern "C" fn munlock(address: *const c_void, bytes: size_t) -> c_int
 
 /// Replaces `mlockall(2)`. With `MCL_CURRENT`, the pager pins all regions, and the kernel locks all
 /// other existing mappings, one by one. With `MCL_ONFAULT`, each page becomes resident at its first
-/// access, otherwise at once. The call fails if the budget is too small to pin the regions.
+/// access. Without it, all readable pages become resident before the call returns. The call fails
+/// if the budget is too small to pin the regions.
 ///
 /// # Safety
 /// The caller must meet the conditions of `mlockall(2)`.

@@ -8,8 +8,8 @@ pub struct Mount<'a> {
     pub kind: &'a str,
     /// The mount point. Special characters are escaped: see [`unescaped`].
     pub at: &'a str,
-    /// The folder of the file system that is mounted at `at`, escaped like `at`; `/` if the whole
-    /// file system is mounted.
+    /// The folder, inside the file system, that is mounted at `at`. It is escaped like `at`. `/` if
+    /// the whole file system is mounted.
     pub top: &'a str,
     /// The options of the file system, separated by commas. For control groups of version 1, they
     /// include the controllers.
@@ -30,7 +30,7 @@ impl<'a> Mount<'a> {
     }
 
     /// Parses a line of `/proc/mounts`, such as `cgroup /sys/fs/cgroup/memory cgroup rw,memory 0
-    /// 0`. These lines lack the folder of the file system that is mounted, so `top` is `/`.
+    /// 0`. These lines do not tell which folder of the file system is mounted, so `top` is `/`.
     pub fn of_mounts(line: &'a str) -> Option<Self> {
         let mut words = line.split(' ').skip(1);
         Some(Self { at: words.next()?, kind: words.next()?, top: "/", options: words.next()? })

@@ -90,15 +90,14 @@ pub struct Recipe {
     /// The smallest problem size that the application accepts.
     #[serde(default = "one")]
     least: f64,
-    /// The pattern of the result: the result is the first group of the pattern's last match in the
-    /// output.
+    /// A regular expression. The result is capture group 1 of its last match in the output.
     result: String,
     /// The unit of the result.
     pub result_unit: String,
     /// The direction in which the result is better: higher or lower.
     pub better: Better,
-    /// The pattern of the checksum, which is equal in every run of the same problem: the checksum
-    /// is the first group of the pattern's last match in the output.
+    /// A regular expression. The checksum is capture group 1 of its last match in the output. The
+    /// checksum is equal in every run of the same problem.
     check: String,
     /// The pattern of the message by which the application reports that it verified its result. A
     /// run without this message in its output fails.
@@ -147,8 +146,7 @@ impl Better {
 struct FigurePattern {
     /// The name of the figure.
     name: String,
-    /// The pattern of the figure: the figure is the first group of the pattern's last match in the
-    /// output.
+    /// A regular expression. The figure is capture group 1 of its last match in the output.
     pattern: String,
     /// The unit of the figure.
     unit: String,

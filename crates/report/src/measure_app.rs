@@ -44,8 +44,8 @@ pub fn line(age: Duration, last: &SampleDocument) -> String {
     parts.join(", ")
 }
 
-/// Formats the result of a dry run: for each quantity, whether it can be counted. If so, the text
-/// says how, and otherwise why not.
+/// Formats the result of a dry run: for each quantity, how it is counted or why it cannot be; then
+/// warnings, hints, the tiers and the command.
 pub fn dry_run(document: &ProfileDocument) -> String {
     let app = &document.app;
     let mut text = String::new();

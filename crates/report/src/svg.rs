@@ -373,7 +373,9 @@ impl Sheet {
     }
 
     /// Draws invisible circles around points. A circle shows the values of its point on hover.
-    /// `series` has the positions of the points, and `figure` the values.
+    /// `series` has the positions of the points, and `figure` the values. If a logarithmic axis
+    /// leaves out points, their numbers differ, and no value can be assigned to a position. The
+    /// positions are then shown.
     fn draw_hints(&self, svg: &mut String, series: &Series, figure: &Series) {
         if !self.with_hints {
             return;

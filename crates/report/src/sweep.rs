@@ -1,4 +1,5 @@
-//! Renders a report on a sweep of the simulated machine, which compares the sweep's policies.
+//! Renders the report on a sweep of simulated machines. The report compares the policies of the
+//! sweep.
 
 pub mod dimm;
 

@@ -127,7 +127,8 @@ pub(super) fn reproduce(progress: &dyn Progress) -> Result<StudyDocument, Failur
     Ok(study)
 }
 
-/// Makes the rows of section III of the white paper: the bandwidth of each mix on each tier alone.
+/// Makes the comparison rows for section III of the white paper: the bandwidth of each read/write
+/// mix on one tier alone.
 fn tier_rows(platform: &Platform) -> Result<Vec<ReproduceRow>, Failure> {
     let published: Vec<TierRow> = table("tiers.csv", TIERS)?;
     let row = |row: TierRow| {

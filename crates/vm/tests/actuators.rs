@@ -69,7 +69,8 @@ fn stayed(record: &Record, step: &str) -> f64 {
 /// brings the pages from 60:40 to 20:80. All settings are restored.
 #[test]
 fn vaddr_reaches_and_keeps() {
-    // The scope is process 1 and its children: the guest's init starts all programs.
+    // The argument 1 is the process ID of the guest's init. Init starts all programs, so the
+    // actuator steers all of them.
     let actuate = "run actuate 1 --way vaddr --weights 60:40 --then 20:80 --leave";
     let first = "start first actuate 1 --way vaddr --weights 60:40 --leave --stay 999\n\
                  await first reached\n\

@@ -254,9 +254,8 @@ fn nanoseconds(pause: f64) -> Duration {
     Duration::from_nanos(pause.clamp(0.0, 1e9).round() as u64)
 }
 
-/// Measures the latency of the chase while the threads of `team` load the memory, and the bandwidth
-/// of these threads. If `team` is `None`, only the chase runs. The measurement stops when `stop` is
-/// set.
+/// Measures the chase's latency and the bandwidth of `team`'s threads, which load the memory
+/// meanwhile. If `team` is `None`, only the chase runs. The measurement stops when `stop` is set.
 fn at_load(
     chase: &mut Chase,
     team: Option<&Team>,

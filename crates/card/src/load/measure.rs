@@ -96,7 +96,7 @@ impl Latencies {
     }
 }
 
-/// The measurements of one direction (reads or writes), or of both together.
+/// The measurements of the reads, of the writes, or of all reads and writes.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DirectionResult {
     /// The number of I/Os that completed during the measurement.
@@ -116,7 +116,7 @@ pub struct DirectionResult {
 }
 
 impl DirectionResult {
-    /// Returns the mean latency (lat) of the I/Os of two directions together, ns.
+    /// Returns the mean total latency (fio's `lat`) of all I/Os of two directions, ns.
     pub(crate) fn mean_ns(both: [&Self; 2]) -> f64 {
         let [ios, sum] = both.into_iter().fold([0.0, 0.0], |[ios, sum], of| {
             [ios + of.ios as f64, sum + of.lat.mean_ns() * of.ios as f64]
@@ -156,7 +156,7 @@ pub enum Bound {
 }
 
 impl Bound {
-    /// Returns the name of the bound in records: the name of the component, `depth` or `rate`.
+    /// Returns the name of the bound in records: a component's name, or `depth`, or `rate`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Component(component) => component.name(),
@@ -197,12 +197,12 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Returns the rate of reads and writes together, I/Os per second.
+    /// Returns the rate of all reads and writes, I/Os per second.
     pub fn iops(&self) -> f64 {
         self.read.iops + self.write.iops
     }
 
-    /// Returns the mean latency (lat) of all reads and writes together, ns.
+    /// Returns the mean total latency (fio's `lat`) of all reads and writes, ns.
     pub fn mean_ns(&self) -> f64 {
         DirectionResult::mean_ns([&self.read, &self.write])
     }

@@ -12,8 +12,8 @@ use crate::{
 /// The cause of a lost or torn block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cause {
-    /// The block has older data than an acknowledged write: the data of this write were not yet
-    /// durable, or an older write has overwritten them. The card does not report the loss.
+    /// The block contains data older than an acknowledged write: that write was not yet durable, or
+    /// an older write has overwritten its data. The card does not report the loss.
     NotDurable,
     /// Only a part of the write is on the medium. The card does not report the loss.
     Torn,

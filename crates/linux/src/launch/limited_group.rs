@@ -30,8 +30,8 @@ pub enum LimitedGroupError {
     /// The machine has no control groups with the memory controller.
     #[error("no cgroup with the controller `memory`")]
     Missing,
-    /// The journal cannot be written. No group is created, because nothing would remove the group
-    /// after SIGKILL.
+    /// The journal cannot be written. No group is created: if SIGKILL ended this process, nothing
+    /// would remove the group.
     #[error(transparent)]
     Journal(#[from] JournalError),
     #[error(transparent)]

@@ -1,8 +1,8 @@
 //! An actuator migrates the pages of a scope to the nodes of a goal, in the ratio of the goal's
 //! weights, and keeps this ratio while processes start and end.
 //!
-//! [`mod@choose`] ranks the four kinds of actuators, of which a kernel and a scope may support only
-//! some:
+//! [`mod@choose`] ranks the four kinds of actuators. A kernel or a scope may support only some of
+//! them:
 //!
 //! | kind | since Linux | pages are found by | the ratio is kept by |
 //! | --- | --- | --- | --- |
@@ -23,14 +23,13 @@
 //! 1. `numa_balancing` to 0, if permitted, because NUMA balancing would migrate pages back;
 //! 2. `enabled` of the kernel's DAMON modules to N, if permitted, because such a module and
 //!    Interleaf's thread exclude each other;
-//! 3. `nr_kdamonds` to 1, which creates the DAMON thread and all its files; restoring removes them;
-//! 4. `state` of the thread to on.
+//! 3. `nr_kdamonds` to 1, which creates the files of the DAMON thread; restoring 0 removes them;
+//! 4. `state` in these files to on, which starts the thread; restoring off stops it.
 //!
-//! Settings are restored from the last to the first. No other order works, because a running thread
-//! cannot be removed, and a module does not start while a thread runs. `interleaf run --restore`
-//! restores the settings of a killed process. A thread that monitors processes ends with the last
-//! monitored process: its `state` is then off, as before the change.
-//! the last monitored process: its `state` is then off, as before the change.
+//! Settings are restored from the last to the first. No other order works, because the files of a
+//! running thread cannot be removed, and a module does not start while a thread runs. `interleaf
+//! run --restore` restores the settings of a killed process. A thread that monitors processes ends
+//! with the last monitored process: its `state` is then off, as before the change.
 
 pub mod choose;
 pub mod context;

@@ -216,8 +216,9 @@ impl<'a> Journal<'a> {
             Some((_, held)) => held.was.clone(),
             None => now.to_string(),
         };
-        // Write the journal before the setting. If this process is killed between these two writes,
-        // the setting is unchanged.
+        // Save the journal before the setting is written. If the process is killed in between, the
+        // journal lists a change that was not made, which is harmless. In the other order, a change
+        // could be missing from the journal.
         self.document.changes.push(Change { path: path.into(), was, set: text.into() });
         if let Err(why) = self.document.save(self.root) {
             self.document.changes.pop();
@@ -459,8 +460,8 @@ pub fn restore(root: &Root) -> Result<Vec<Undone>, JournalError> {
     restore_dead(root)
 }
 
-/// Does what [`restore`] does, with the lock held. A journal that is damaged, or whose changes
-/// cannot be undone, does not prevent the changes of other journals from being undone.
+/// Like [`restore`], but the caller holds the lock. If a journal is damaged or its changes cannot
+/// be undone, the changes of the other journals are still undone.
 fn restore_dead(root: &Root) -> Result<Vec<Undone>, JournalError> {
     let (mut undone, mut failed) = (vec![], None);
     for found in files::read_all(root)? {

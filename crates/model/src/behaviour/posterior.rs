@@ -123,7 +123,7 @@ struct Evidence<'a> {
 }
 
 /// The number of equal steps into which the range of an uncertain read share is divided. `Evidence`
-/// has the response of the first tier at the ends of all steps.
+/// stores the first tier's response at each step boundary.
 const READ_SHARE_STEPS: usize = 16;
 
 impl<'a> Evidence<'a> {

@@ -97,7 +97,7 @@ fn text_of<'v>(value: &'v DeValue<'_>, key: &str) -> Option<&'v str> {
     value.as_table()?.get(key)?.get_ref().as_str()
 }
 
-/// Returns the entry of the list of tables `list` whose key `identity` (such as `name`) has the
+/// Returns the entry of the array `list` of `table` whose key `identity` (such as `name`) has the
 /// text `wanted`.
 pub fn entry<'v, 'i>(
     table: &'v Table<'i>,
@@ -110,7 +110,7 @@ pub fn entry<'v, 'i>(
     found?.get_ref().as_table()
 }
 
-/// Returns the text of the key `identity` in each entry of the list of tables `list`. Leaves out
+/// Returns the text of the key `identity` in each entry of the array `list` of `table`. Leaves out
 /// entries without such a text.
 pub fn identities_of(table: &Table<'_>, list: &str, identity: &str) -> Vec<String> {
     let entries = table.get(list).and_then(|list| list.get_ref().as_array());
@@ -118,8 +118,8 @@ pub fn identities_of(table: &Table<'_>, list: &str, identity: &str) -> Vec<Strin
     texts.filter_map(|entry| text_of(entry.get_ref(), identity)).map(String::from).collect()
 }
 
-/// Searches the list of tables `list` for the first entry whose text for the key `identity` is also
-/// in an earlier entry, and returns this text. `None` if all texts differ.
+/// Searches the array `list` of `table` for the first entry whose text for the key `identity` is
+/// also in an earlier entry, and returns this text. `None` if all texts differ.
 pub fn repeated(table: &Table<'_>, list: &str, identity: &str) -> Option<Spanned<String>> {
     let entries = table.get(list)?.get_ref().as_array()?;
     let texts = entries.iter().filter_map(|entry| {
@@ -136,9 +136,9 @@ pub fn repeated(table: &Table<'_>, list: &str, identity: &str) -> Option<Spanned
     None
 }
 
-/// Merges each entry of the list of tables `list` over `base`, a table with the values that all
-/// entries inherit. `base` must not have the key that identifies an entry: an entry without this
-/// key would inherit it.
+/// Merges each table in the array `list` of `table` over `base`, a table with the values that all
+/// entries of the array inherit. `base` must not have the key that identifies an entry: an entry
+/// without this key would inherit it.
 pub fn overlay_entries<'i>(table: &mut Table<'i>, list: &str, base: &Table<'i>) {
     let Some(entries) = table.get_mut(list) else { return };
     if let DeValue::Array(entries) = entries.get_mut() {

@@ -44,7 +44,7 @@ struct PlatformFile {
     /// Couplings: traffic on a tier that reduces the bandwidth of another tier.
     #[serde(default)]
     coupling: Vec<CouplingFile>,
-    /// Properties of pages interleaved over tiers.
+    /// The number of page streams, for pages interleaved over tiers.
     interleaving: Option<InterleavingFile>,
     /// Power of the server, for the energy of a task.
     power: Option<PowerFile>,

@@ -25,8 +25,8 @@ impl<'a> Table<'a> {
         required: &[&str],
         optional: Option<&[&str]>,
     ) -> Result<Self, FileError> {
-        // A comment line is appended to the text, to detect a quoted field without an end: such a
-        // field then contains the line break before the comment. It is reported below.
+        // Append a comment line to detect a quoted field without a closing quote: such a field
+        // contains the line break before the comment. The code below reports the field.
         let ended = format!("{text}\n#\n");
         let mut reader = csv::ReaderBuilder::new()
             .comment(Some(b'#'))

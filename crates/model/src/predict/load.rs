@@ -1,5 +1,5 @@
-//! Predictions for a mix at a given load. The load is generated as MLC does it: each thread
-//! requests a line as soon as one returns, or after a pause.
+//! Predictions for a traffic mix at a given load. As in Intel MLC, each thread requests the next
+//! line when a line returns, or after a pause.
 
 use super::{Estimate, Prediction, Row, platform_provenance};
 use crate::{

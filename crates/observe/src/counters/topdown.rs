@@ -302,8 +302,8 @@ pub struct CoreSlots {
 }
 
 impl CoreSlots {
-    /// Adds the slots of two spans of time. A kind that is unknown in one span is unknown in the
-    /// sum. A span in which no thread ran is ignored.
+    /// Adds the slots of two spans of time. A kind of slot that is unknown (`None`) in one span is
+    /// unknown in the sum. A span in which no thread ran is ignored.
     pub fn plus(self, other: Self) -> Self {
         if self.enabled_ns == 0.0 {
             return other;

@@ -1,9 +1,9 @@
 //! Eviction: the choice of the victim among mapped extents, and the reserve of free frames.
 //!
 //! The pager cannot see touches of mapped pages. Therefore the order of replacement is first in,
-//! first out with a second chance. The victim is the oldest mapped extent, which is unmapped, and
-//! written back if dirty. The victim then stays resident as *inactive* until its frames are needed.
-//! A fault on an inactive extent is a *refault*, which shows that the extent belongs to the working
+//! first out with a second chance. The victim is the oldest mapped extent. The pager unmaps it, and
+//! writes it back if dirty. The extent stays resident as *inactive* until its frames are needed. A
+//! fault on an inactive extent is a *refault*, which shows that the extent belongs to the working
 //! set.
 //!
 //! In a loop over more pages than the budget (see [`super::loop_detector`]), this order evicts each

@@ -36,8 +36,8 @@ const PATIENCE_MAX: i32 = 8;
 /// would decide that late use counts.
 const PATIENCE_MIN: i32 = -24;
 
-/// Number that a probe subtracts from `patience` if it was watched for late use and had none. The
-/// number is above 1, because random accesses also use many pages late.
+/// Number by which `patience` falls when a probe was watched for late use and had none. It exceeds
+/// 1 because random accesses also cause late use, and each late use adds 1.
 const DISUSE_WEIGHT: i32 = 6;
 
 /// Maximum number of probes of a region that are watched for late use at the same time. Also the

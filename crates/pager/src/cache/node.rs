@@ -50,7 +50,7 @@ pub struct Division {
 }
 
 impl Division {
-    /// All frames belong to one node.
+    /// A division with one node, which has all `frames`.
     pub fn single(frames: u32) -> Self {
         Self { max: vec![frames], is_by_use: false }
     }
@@ -59,7 +59,8 @@ impl Division {
     /// the whole budget has, but not more than its `available` frames of memory.
     pub fn by_use(frames: u32, available: &[u32]) -> Self {
         let available = &available[..available.len().min(NODES_MAX)];
-        // The frame numbers of all nodes must fit `u32`.
+        // The frame numbers of all nodes must fit in a `u32`. Round down to a huge page, because
+        // `stride` rounds up to one.
         let numbers = u32::MAX / (available.len() as u32).max(1);
         let numbers = numbers >> ORDER_MAX << ORDER_MAX;
         let max = available.iter().map(|available| frames.min(*available).min(numbers));

@@ -287,7 +287,9 @@ impl PrefetchQueue {
 struct NextBlock {
     page: Page,
     order: u8,
-    /// True if the block belongs to the fault-around of a single page.
+    /// True if the block belongs to the fault-around of a queued page: a queued range of at most
+    /// this length is replaced by the fault-around (`Cache::next_block`). False if the block is a
+    /// part of a longer queued range.
     is_fault_around: bool,
 }
 
@@ -411,7 +413,7 @@ impl Cache {
         self.prefetch.remove_frames(extent.stream, node, extent.frames());
     }
 
-    /// Notes that an extent is being loaded as fault-around of a single page, for the last prefetch
+    /// Notes that an extent is being loaded as fault-around of a queued page, for the last prefetch
     /// in the queue. Makes the extent a probe if a probe is due. Removes the pages of the extent
     /// from that prefetch, so that they are not loaded again if they are evicted untouched.
     fn note_fault_around(&mut self, id: ExtentId) {

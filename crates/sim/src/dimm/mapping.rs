@@ -32,7 +32,7 @@ pub struct Layout {
     /// whole row.
     pub neighbours_log2: u32,
     /// True if bank bits are below rank bits: consecutive lines use all banks of a rank before the
-    /// next rank, so the data bus changes between ranks less often.
+    /// next rank, so the data bus switches ranks less often.
     pub banks_first: bool,
 }
 

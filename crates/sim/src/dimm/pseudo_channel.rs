@@ -33,8 +33,9 @@ pub(super) struct PseudoChannel {
     row_policy: RowPolicyState,
     /// The first clock at which a command of this pseudo-channel finds the command bus free.
     bus_free: u64,
-    /// Clocks for which an activation, and an access, occupy the command bus.
+    /// Clocks for which an activate command occupies the command bus.
     activate_slots: u64,
+    /// Clocks for which a column command (read or write) occupies the command bus.
     access_slots: u64,
 }
 

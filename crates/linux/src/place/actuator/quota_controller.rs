@@ -104,9 +104,10 @@ pub struct Push {
     pub is_hot: bool,
     /// The least and the greatest access count in an aggregation interval that a region may have.
     pub accesses: (u32, u32),
-    /// The minimum age of a region: the number of aggregation intervals for which its access count
-    /// has been in `accesses`. One interval does not show that pages are cold: a region of hot
-    /// pages may have a count of 0 in one interval, above all in the first.
+    /// The minimum age of a region. DAMON's age is the number of aggregation intervals for which
+    /// the access count has hardly changed. One interval with the count 0 does not show that a
+    /// region is cold: a region of hot pages may have this count in one interval, above all in the
+    /// first interval of monitoring.
     pub age_min: u32,
     /// The level of escalation: 0 at first, higher while pushes have no effect. From level 1 on,
     /// pages with other access counts are allowed too.

@@ -54,7 +54,8 @@ pub struct Currents {
     pub termination_mohm: u32,
     /// Termination resistance of each other rank on the same pins, milliohm; 0 for none.
     pub termination_other_mohm: u32,
-    /// Power of the register of a module that is not multiplexed, mW.
+    /// Power of the register (RCD) of a module that is not multiplexed (RDIMM), mW; 0 for a module
+    /// without a register.
     pub register_mw: u32,
     /// Constant power of the register and the data buffers of a multiplexed module, mW.
     pub multiplexer_mw: u32,
