@@ -177,13 +177,13 @@ impl Sheet {
                     SeriesKind::Line => {
                         self.draw_line(&mut svg, series, dash(&figure.series, at));
                         self.draw_labels(&mut svg, series, &mut labels);
-                        self.draw_hints(&mut svg, series, &figure.series[at]);
+                        self.draw_hints(&mut svg, series, &figure.series[at], figure.scale);
                     }
                     SeriesKind::Points => {
                         if names_points(series) {
                             self.draw_labels(&mut svg, series, &mut labels);
                         }
-                        self.draw_hints(&mut svg, series, &figure.series[at]);
+                        self.draw_hints(&mut svg, series, &figure.series[at], figure.scale);
                     }
                 }
                 svg.push_str("</g>\n");
@@ -373,18 +373,17 @@ impl Sheet {
     }
 
     /// Draws invisible circles around points. A circle shows the values of its point on hover.
-    /// `series` has the positions of the points, and `figure` the values. If a logarithmic axis
-    /// leaves out points, their numbers differ, and no value can be assigned to a position. The
-    /// positions are then shown.
-    fn draw_hints(&self, svg: &mut String, series: &Series, figure: &Series) {
+    /// `series` has the positions of the points, and `figure` the values. A logarithmic `scale`
+    /// leaves out points of `figure`, which have no position.
+    fn draw_hints(&self, svg: &mut String, series: &Series, figure: &Series, scale: Scale) {
         if !self.with_hints {
             return;
         }
         let stride = series.x.len().div_ceil(HINTS).max(1);
         svg.push_str("<g fill=\"none\" pointer-events=\"all\">");
-        let is_same = figure.x.len() == series.x.len();
-        for (at, (x, y)) in pairs(series).enumerate().step_by(stride) {
-            let values = if is_same { (figure.x[at], figure.y[at]) } else { (x, y) };
+        let is_log = scale.is_x_log() || scale.is_y_log();
+        let values = pairs(figure).filter(|point| !is_log || scale.position(*point).is_some());
+        for (at, ((x, y), values)) in pairs(series).zip(values).enumerate().step_by(stride) {
             let label = series.labels.get(at).map_or(String::new(), |label| format!(" {label}"));
             let hint =
                 format!("{}{label}: {} at {}", series.name, number(values.1), number(values.0));
@@ -651,6 +650,19 @@ mod tests {
         let of = |scale| picture(&Figure { scale, ..figure(vec![points.clone()], &[]) });
         let zeros = |scale| of(scale).unwrap_or_default().matches(">0</text>").count();
         assert_eq!((zeros(Scale::Linear), zeros(Scale::LinearFromZero)), (0, 1));
+    }
+
+    #[test]
+    fn hints_have_the_values_beside_points_that_a_logarithmic_axis_leaves_out() {
+        let points =
+            Series::new("s", SeriesKind::Points, 0, [(0.0, 1.0), (10.0, 2.0), (100.0, 3.0)]);
+        let figure = Figure { scale: Scale::LogX, ..figure(vec![points], &[]) };
+        let svg = picture(&figure).unwrap_or_default();
+        let hints: Vec<&str> = svg.split("<title>").skip(1).collect();
+        assert_eq!(hints.len(), 2, "{svg}");
+        assert!(
+            hints[0].starts_with("s: 2.000 at 10.00") && hints[1].starts_with("s: 3.000 at 100.0")
+        );
     }
 
     #[test]
