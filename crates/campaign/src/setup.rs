@@ -52,7 +52,8 @@ pub(crate) struct NodeCpus {
     pub(crate) cpus: Vec<u32>,
 }
 
-/// The setup of a measurement: its options, resolved on this machine.
+/// The setup of a measurement. Its fields are the options of the campaign, resolved on this
+/// machine.
 #[derive(Debug)]
 pub(crate) struct Setup<'a> {
     pub(crate) measurement: Measurement,

@@ -1,16 +1,13 @@
-//! Arbitrates among submission queues (NVMe 1.1, 4.11): chooses the queue whose commands are
-//! fetched next. The engine of the simulated card and the NVMe controller of an emulated card both
-//! use the arbiter.
+//! Arbitrates among submission queues (NVMe 1.1, 4.11): chooses the queue to fetch from next. The
+//! engine of the simulated card and the NVMe controller of an emulated card use the arbiter.
 
 use crate::settings::{Arbitration, Priority};
 
-/// The state of the arbitration among submission queues. The queues of a priority class get their
-/// turns one after the other. Plain round robin is the special case in which all queues are in one
-/// class, the urgent class.
+/// The state of the arbitration. The queues of a priority class take turns. Plain round robin is
+/// the special case in which all queues are in one class, the urgent class.
 #[derive(Clone, Debug)]
 pub(crate) struct Arbiter {
-    /// The indices of the queues in each class. The classes are, by descending priority: urgent,
-    /// high, medium, low.
+    /// The indices of the queues in each class, by descending priority: urgent, high, medium, low.
     classes: [Vec<u16>; 4],
     /// For each class: the position in the list `classes[class]` at which the next search for a
     /// queue with commands begins.
@@ -41,9 +38,8 @@ impl Arbiter {
     }
 
     /// Chooses the next queue with commands. Returns the index of the queue, and the number of
-    /// commands to take from it, at most `burst` (the arbitration burst); `None` if no queue has
-    /// commands. `pending` returns the number of commands that wait in the queue with a given
-    /// index.
+    /// commands to take, at most `burst` (the arbitration burst); `None` if no queue has commands.
+    /// `pending` returns the number of commands that wait in the queue with a given index.
     #[inline]
     pub(crate) fn next(
         &mut self,

@@ -50,17 +50,14 @@ pub struct CapacitorSpec {
     pub leakage_a: f64,
 }
 
-/// Fraction of the capacitance that a capacitor has lost at the end of its life (see "Ageing" in
-/// the documentation of the module).
+/// Fraction of the capacitance that is lost at the end of the life (see "Ageing" in the module).
 const CAPACITANCE_LOSS: f64 = 0.3;
 
-/// Growth of the ESR up to the end of the life, as a fraction of the ESR when new (see "Ageing" in
-/// the documentation of the module).
+/// Growth of the ESR up to the end of the life, as a fraction of the ESR when new (see "Ageing").
 const ESR_GROWTH: f64 = 1.0;
 
-/// Number of steps into which [`CapacitorSpec::usable_j`] divides the range of the voltage to
-/// integrate the delivered energy. With 256 steps the error is below 0.1 % (test
-/// `resistance_costs_energy_with_power`).
+/// Number of voltage steps in which [`CapacitorSpec::usable_j`] integrates the delivered energy.
+/// With 256 steps the error is below 0.1 % (test `resistance_costs_energy_with_power`).
 const STEPS: u32 = 256;
 
 impl CapacitorSpec {
@@ -93,8 +90,7 @@ impl CapacitorSpec {
     /// the terminals drops below the cut-off at once.
     pub fn usable_j(&self, watts: f64) -> f64 {
         let drawn = watts / self.efficiency;
-        // The inner voltage (before the ESR) at which the terminals are at the cut-off voltage, in
-        // volts.
+        // The inner voltage (before the ESR) when the terminals are at the cut-off voltage, V.
         let stop = self.cut_off_v + drawn / self.cut_off_v * self.esr_ohms;
         if stop >= self.charged_v {
             return 0.0;
@@ -115,8 +111,7 @@ impl CapacitorSpec {
         if watts > 0.0 { self.usable_j(watts) / watts } else { f64::INFINITY }
     }
 
-    /// Returns the power that the converter draws to replace the leakage of the charged capacitor,
-    /// W.
+    /// Returns the power that the converter draws to replace the leakage of the capacitor, W.
     pub fn leakage_w(&self) -> f64 {
         self.leakage_a * self.charged_v / self.efficiency
     }

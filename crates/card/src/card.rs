@@ -1,9 +1,7 @@
-//! Describes a card: its link, NVMe front end, controller and memory, and the host in which the
-//! card is used.
+//! Describes a card: its link, NVMe front end, controller and memory, and the host that uses it.
 //!
 //! The built-in cards are files in `devices/cards/` with the schema `interleaf.card/1`; a user's
-//! card file has the same schema. Each number in a built-in file has a source. All times in this
-//! module are in femtoseconds.
+//! card file has the same schema. Each number in a built-in file has a source. Times are in fs.
 
 mod file;
 
@@ -79,8 +77,7 @@ pub struct LinkSpec {
     pub non_posted_headers: u32,
 }
 
-/// The properties of the NVMe front end: the part of the card that exchanges commands, completions
-/// and interrupts with the host.
+/// The NVMe front end: it exchanges commands, completions and interrupts with the host.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NvmeSpec {
     /// Major and minor version of the NVMe specification.
@@ -95,8 +92,7 @@ pub struct NvmeSpec {
     pub arbitration_burst: u32,
     /// Maximum number of completions of a queue that share one interrupt.
     pub coalescing_threshold: u32,
-    /// Maximum time for which a completion waits for others that share its interrupt, fs; 0 for no
-    /// coalescing.
+    /// Maximum time for which a completion waits for others to share its interrupt, fs; 0: no wait.
     pub coalescing_time_fs: u64,
     /// Atomic write unit at power failure (AWUPF), bytes.
     pub atomic_write: u32,
@@ -159,15 +155,13 @@ pub struct HostSpec {
     /// Time from the arrival of an MSI-X write to the start of its handler on an idle processor,
     /// fs.
     pub interrupt_fs: u64,
-    /// Time from the arrival of a read request at the root complex until the root complex has the
-    /// data, fs.
+    /// Time from the arrival of a read request at the root complex until it has the data, fs.
     pub memory_read_fs: u64,
     /// Time from the arrival of a write at the root complex to the release of its credits, fs.
     pub memory_write_fs: u64,
 }
 
-/// Size of a row segment, bytes. A row segment is the unit of transfers between the buffers of the
-/// card and its memory.
+/// Size of a row segment, the unit of transfers between the card's buffers and memory, bytes.
 pub const SEGMENT_BYTES: u32 = 512;
 
 /// Size of a logical block, bytes.
@@ -182,8 +176,7 @@ impl Card {
         by_name(name)
     }
 
-    /// Returns the size of a DMA chunk, bytes: the unit in which data cross the link, and in which
-    /// the card allocates its buffers.
+    /// Returns the size of a DMA chunk, bytes: the unit of data on the link and of the buffers.
     pub fn chunk_bytes(&self) -> u32 {
         self.link.max_read_request.min(SEGMENT_BYTES)
     }

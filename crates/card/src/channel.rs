@@ -1,5 +1,4 @@
-//! Simulates the memory channels of a card. Converts addresses to row segments, and femtoseconds to
-//! clocks.
+//! Simulates a card's memory channels. Converts addresses to row segments, and fs to clocks.
 
 use crate::card::{Durable, MemorySpec, SEGMENT_BYTES};
 use interleaf_sim::dimm::{
@@ -10,8 +9,7 @@ use interleaf_sim::dimm::{
 };
 
 /// Returns the layout of the addresses of one channel. Consecutive row segments are in consecutive
-/// banks of a rank. After the last bank of a rank, they continue in the first bank of the next
-/// rank.
+/// banks of a rank; after the last bank they continue in the first bank of the next rank.
 const fn layout(burst_bytes: u32) -> Layout {
     Layout { neighbours_log2: (SEGMENT_BYTES / burst_bytes).trailing_zeros(), banks_first: true }
 }
@@ -19,8 +17,7 @@ const fn layout(burst_bytes: u32) -> Layout {
 /// The times of a transfer between the controller and the memory, fs since the start of the run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Transfer {
-    /// The time at which the data of a read are at the controller, or the data of a write are in
-    /// the row buffers or the cells.
+    /// The time at which the data are at the controller (read), or in row buffers or cells (write).
     pub(crate) data: u64,
     /// The time at which the precharge of the row is complete.
     pub(crate) closed: u64,
@@ -154,8 +151,7 @@ impl Memory {
         self.clock.to_fs(self.counts().occupied_clocks) / self.channels.len() as u64
     }
 
-    /// Ends a run: reports to `observer` those commands that the channels have scheduled and not
-    /// yet reported.
+    /// Ends a run: reports to `observer` the scheduled commands that are not yet reported.
     pub(crate) fn finish<O: Observer>(&mut self, observer: &mut O) {
         self.channels.iter_mut().for_each(|channel| channel.finish(observer));
     }

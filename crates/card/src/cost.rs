@@ -7,8 +7,7 @@
 //!   evenly spread over 1 GiB, write each cell about once a second, so the memory lasts 34 years. A
 //!   log that rewrites one row of 512 bytes 10,000 times a second wears out the row in 28 hours,
 //!   unless the controller moves the row from time to time (wear levelling).
-//! - *Price*: the price of a card, from prices of its parts that the user gives with source and
-//!   date.
+//! - *Price*: from prices of a card's parts, which the user gives with source and date.
 //!
 //! [`compare`] makes one table of the energy, endurance and price of several cards.
 

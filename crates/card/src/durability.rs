@@ -132,8 +132,7 @@ pub struct Timeline {
     /// Element `i` is the latest end of the damage intervals `0..=i`. The elements are in ascending
     /// order, so a binary search finds the intervals that have not ended.
     latest_ends: Vec<u64>,
-    /// For each write, the moment from which FLUSH or FUA promises its durability, fs; `u64::MAX`
-    /// if neither does.
+    /// For each write, the moment from which FLUSH or FUA promises durability, fs; or `u64::MAX`.
     promised: Vec<u64>,
     submissions: Vec<u64>,
     acknowledgements: Vec<u64>,
@@ -182,9 +181,8 @@ impl TimelineBuilder {
         self.flushes.push(times);
     }
 
-    /// Ends the timeline at `limit` fs. A caller that leaves out writes, such as writes without
-    /// completion, must call this function. The `limit` must be earlier than the arrival of the
-    /// first data of these writes.
+    /// Ends the timeline at `limit` fs. A caller that leaves out writes (such as writes without
+    /// completion) must call this function, with a `limit` before the first data of these writes.
     pub fn end_at(&mut self, limit: u64) {
         self.limit = self.limit.min(limit);
     }
@@ -271,8 +269,7 @@ impl Timeline {
     }
 
     /// Returns the end of the run, fs: the latest of the acknowledgements and of the times from
-    /// which a piece survives a power failure as a whole; at most the limit of
-    /// [`TimelineBuilder::end_at`].
+    /// which pieces survive as a whole; at most the limit of [`TimelineBuilder::end_at`].
     pub fn end(&self) -> u64 {
         self.end
     }
@@ -335,9 +332,8 @@ impl Timeline {
     }
 
     /// Returns the newest acknowledged write of each block that overlaps `range` (bytes of the
-    /// medium), as pairs of the 0-based index of the block and the 1-based number of the write. The
-    /// newest write is the one that was submitted last, among the writes acknowledged up to
-    /// `moment` (fs).
+    /// medium): pairs of the 0-based index of the block and the 1-based number of the write. Newest
+    /// is the write submitted last, among the writes acknowledged up to `moment` (fs).
     pub fn acknowledged_in(&self, range: core::ops::Range<u64>, moment: u64) -> Vec<(u64, u32)> {
         let first = self
             .entries

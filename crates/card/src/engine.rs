@@ -74,9 +74,8 @@ pub trait WriteObserver {
     }
 
     /// Observes that the controller sent the completion of a command at the time `at` (fs). The
-    /// host submitted the command at the time `submitted`. The data of the command survive a power
-    /// failure from the time `safe` on. `safe` is at most `at`, except on a card that acknowledges
-    /// early.
+    /// host submitted the command at `submitted`. The data survive a power failure from `safe` on;
+    /// `safe` is at most `at`, except on a card that acknowledges early.
     fn acknowledged(&mut self, command: &IoCommand, submitted: u64, safe: u64, at: u64) {
         let _ = (command, submitted, safe, at);
     }
@@ -221,8 +220,7 @@ struct Queue {
     /// The completion queue entries that are in host memory or on the way to it: the arrival time
     /// of each entry (fs), and the index of its command in `Engine::flights`.
     entries: VecDeque<(u64, u32)>,
-    /// The number of completion queue entries that are written and for which no interrupt was sent
-    /// yet.
+    /// The number of completion queue entries that are written and have no interrupt yet.
     coalesced: u32,
     interrupts: u64,
     /// The time from which the host's processor of this queue is free, fs.
@@ -252,9 +250,8 @@ pub struct Engine {
     commands: Pool,
     dma: Pool,
     waiting_dma: VecDeque<u32>,
-    /// The slots of the commands whose DMA engines have chunks left to request. The first queue has
-    /// reads and Write Zeroes commands, which need no read tags; the second queue has writes. Each
-    /// queue is served in round robin.
+    /// The slots of the commands whose DMA engines have chunks left to request: reads and Write
+    /// Zeroes, which need no read tags; then writes. Each queue is served in round robin.
     active: [VecDeque<u32>; 2],
     /// The index in `active` of the queue that used the last turn. `request_data` serves the other
     /// queue first. That queue has used its turn when it got a burst, or when it is empty.
@@ -348,8 +345,7 @@ impl Engine {
         self.events
     }
 
-    /// Returns the time of the next event, fs; `None` if no event is scheduled, which means that
-    /// all commands are complete.
+    /// Returns the time of the next event, fs; `None` if all commands are complete.
     pub fn next_event(&self) -> Option<u64> {
         self.event_queue.next_at()
     }
@@ -444,8 +440,7 @@ impl Engine {
         self.now = self.now.max(until);
     }
 
-    /// Ends a run: reports to `observer` those commands that the memory channels have scheduled and
-    /// not yet reported.
+    /// Ends a run: reports to `observer` the scheduled memory commands that are not yet reported.
     pub fn finish<O: WriteObserver>(&mut self, observer: &mut O) {
         self.memory.finish(&mut MemoryObserver(observer));
     }

@@ -15,8 +15,7 @@ pub(crate) const LANES: usize = 16;
 /// The time in `EventQueue::first` that marks an empty lane.
 const NEVER: u64 = u64::MAX;
 
-/// An event: its time, the lane (kind of event) to which it belongs, and the payload that the
-/// engine stored with it.
+/// An event: its time, its lane (kind of event), and the payload that the engine stored with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Event {
     pub(crate) at: u64,

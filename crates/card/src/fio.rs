@@ -143,8 +143,7 @@ pub struct FioOptions {
     pub runtime_ns: Option<u64>,
     /// The part of the card, from the card's first byte on, that a job covers (`size`).
     pub size: Option<Size>,
-    /// True for random offsets without fio's map of used blocks. With the map, every block is used
-    /// once before any block is used twice.
+    /// True for random offsets without fio's map, which uses every block once before any twice.
     pub norandommap: Option<bool>,
     /// Seed of all random numbers (`randseed`).
     pub seed: Option<u64>,
@@ -304,8 +303,7 @@ pub struct Job {
     pub runtime_ns: Option<u64>,
     /// The part of the card that the job covers.
     pub size: Size,
-    /// True for random offsets without fio's map of used blocks: a block may be used twice before
-    /// all blocks are used once.
+    /// True for random offsets without fio's map: a block may repeat before all are used once.
     pub norandommap: bool,
     /// Seed of all random numbers (`randseed`); `None` for the default seed.
     pub seed: Option<u64>,

@@ -1,6 +1,5 @@
 //! Defines the commands of a host to a card, and their completions: the interface between sources
-//! of I/O (a simulated load, a real driver) and the engine, which computes the times of the
-//! commands.
+//! of I/O (a simulated load, a real driver) and the engine, which computes their times.
 //!
 //! Times are femtoseconds since the start of a run. 64 bits hold 5 hours of femtoseconds.
 
@@ -28,8 +27,7 @@ pub struct IoCommand {
     pub queue: u16,
     /// The operation of the command.
     pub operation: Operation,
-    /// The first byte of the range of the command, counted from the first byte of the card's
-    /// memory.
+    /// The first byte of the range of the command, from the start of the card's memory.
     pub offset: u64,
     /// The length of the range, bytes; 0 for a flush.
     pub bytes: u32,
@@ -37,8 +35,7 @@ pub struct IoCommand {
     pub force_unit_access: bool,
 }
 
-/// A completed command, with times in femtoseconds since the start of the run. `submitted <=
-/// fetched <= completed` holds.
+/// A completed command, with times in fs since the start: `submitted <= fetched <= completed`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IoCompletion {
     /// The tag of the completed command (`IoCommand::tag`).

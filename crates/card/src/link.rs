@@ -54,8 +54,7 @@ pub(crate) fn byte_fs(link: &LinkSpec) -> f64 {
     1e6 / bytes_per_ns
 }
 
-/// Computes the number of packets of a transfer, and the number of bytes of the DLLPs that answer
-/// these packets.
+/// Computes the packets of a transfer, and the bytes of the DLLPs that answer these packets.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packets {
     max_payload: u32,
@@ -93,9 +92,8 @@ impl Packets {
     }
 }
 
-/// One direction of a link. The direction is idle from the time `free` (fs) on. A byte takes
-/// `byte_fs` fs. `busy` is the total time of all TLPs and DLLPs, fs; `bytes` and `packets` count
-/// TLPs only.
+/// One direction of a link, idle from the time `free` (fs) on. A byte takes `byte_fs` fs. `busy` is
+/// the time of all TLPs and DLLPs, fs; `bytes` and `packets` count TLPs only.
 #[derive(Clone, Debug)]
 pub(crate) struct Direction {
     free: u64,
@@ -112,8 +110,7 @@ impl Direction {
         Self { free: 0, byte_fs, busy: 0, bytes: 0, packets: 0 }
     }
 
-    /// Returns the first time at or after `at` at which the direction is idle, so that a packet can
-    /// start, fs.
+    /// Returns the first time at or after `at` at which a packet can start, fs.
     #[inline]
     pub(crate) fn starts(&self, at: u64) -> u64 {
         self.free.max(at)

@@ -91,8 +91,7 @@ pub struct Group {
     pub read_percent: u32,
     /// `offset`: the first byte of the range that the group uses. Default: 0.
     pub offset: u64,
-    /// `size`: the length of the range that the group uses, bytes. Default: up to the end of the
-    /// card.
+    /// `size`: the length of the range of the group, bytes. Default: up to the end of the card.
     pub size: Option<u64>,
     /// `norandommap`: random offsets with repetition. Without this option each block is used once
     /// before any block is used again. Default: false.
@@ -124,8 +123,7 @@ impl Default for Group {
 pub enum Stop {
     /// The run ends when this time (fio's `runtime`) has passed since the end of the ramp time, fs.
     Time(u64),
-    /// The run ends when this number of I/Os, summed over all groups, has completed after the ramp
-    /// time.
+    /// The run ends when this number of I/Os of all groups has completed after the ramp time.
     Ios(u64),
 }
 
@@ -165,8 +163,7 @@ impl fmt::Display for LoadError {
 
 impl std::error::Error for LoadError {}
 
-/// Maximum number of threads of a load, summed over its groups. The limit bounds the memory that
-/// the simulation takes.
+/// Maximum number of threads of all groups of a load, which bounds the memory of the simulation.
 const JOBS_MAX: u32 = 4096;
 
 /// Maximum ramp time or run time, fs: an hour. 64 bits hold five hours of femtoseconds.

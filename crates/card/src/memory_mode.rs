@@ -66,8 +66,7 @@ impl Initiator {
     }
 }
 
-/// A load on the card's memory: the kind, the size and the addresses of its accesses, and the times
-/// of its run.
+/// A load on the card's memory: kind, size and addresses of its accesses, and times of its run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemoryLoad {
     /// The device that reads and writes the card's memory.
@@ -174,8 +173,7 @@ impl MemoryOutcome {
 /// Minimum and maximum size of an access, bytes: a register, and a page.
 pub const ACCESS_BYTES: [u32; 2] = [8, 4096];
 
-/// Maximum number of outstanding accesses of all threads together. The limit bounds the memory that
-/// the simulation takes.
+/// Maximum number of outstanding accesses of all threads, which bounds the simulation's memory.
 const OUTSTANDING_MAX: u64 = 1 << 16;
 
 impl MemoryLoad {

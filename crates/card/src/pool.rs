@@ -161,8 +161,7 @@ mod tests {
         // 5 ticks (at tick 35) or 10 ticks (at tick 40).
         assert_eq!(pool.busy(at(35)), at((20 + 20 + 20) / 4));
         assert_eq!(pool.busy(at(40)), at((20 + 20 + 40) / 4));
-        // The request at tick 11 fails, and the request at tick 15 succeeds at tick 30: one wait
-        // from 11 to 30.
+        // The request at tick 11 fails, and that at tick 15 succeeds at 30: one wait from 11 to 30.
         assert_eq!(pool.waited(at(40)), at(30 - 11));
         assert_eq!((pool.in_use(at(39)), pool.in_use(at(40))), (4, 0));
         assert_eq!(pool.busy(at(40)), at((20 + 20 + 40) / 4));

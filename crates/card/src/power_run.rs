@@ -35,8 +35,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug)]
 pub struct WriteRecorder {
     builder: TimelineBuilder,
-    /// The segments of each write that is not acknowledged. The key is the tag of the write
-    /// command.
+    /// The segments of each write that is not acknowledged, by the tag of the write command.
     outstanding: BTreeMap<u32, Vec<SegmentTimes>>,
 }
 

@@ -1,8 +1,6 @@
-//! Defines the choices of a run that are not properties of the card: the host, the arbitration, and
-//! ablations.
+//! Defines choices of a run that are not properties of the card: host, arbitration, ablations.
 
-/// The kind of host: its processors wait for interrupts, poll for completions, or are outside of
-/// the simulation.
+/// The kind of host: its processors wait for interrupts, poll, or are not simulated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum HostMode {
     /// The processor of each queue waits for interrupts.
@@ -63,8 +61,7 @@ pub enum Component {
     Buffers,
     /// Tags of outstanding read requests for the data of writes.
     ReadTags,
-    /// Flow control credits of the port that receives data: the host's port for NVMe commands, the
-    /// card's port for stores to the BAR.
+    /// Flow control credits of the receiving port: the host's for NVMe, the card's for BAR stores.
     Credits,
     /// The memory channels.
     Memory,

@@ -301,7 +301,7 @@ fn card_drive(card: &Card) -> Result<Drive, Failure> {
 
 /// Returns the platform on which the runs of `demand` were measured: the platform that `demand`
 /// names, or `asked` if it names none. Fails if an interleaved run of `demand` does not have one
-/// weight for each tier of this platform.
+/// weight for each tier of this platform, or if a local run has more bandwidth than its first tier.
 pub fn measured_on(asked: &Platform, demand: &Demand) -> Result<Platform, Failure> {
     let measured_on = match &demand.platform {
         Some(name) if *name != asked.name => {
@@ -316,7 +316,14 @@ pub fn measured_on(asked: &Platform, demand: &Demand) -> Result<Platform, Failur
             Failure::new(problem, format!("write one weight for each tier of {}", measured_on.name))
         })?;
     }
-    Ok(measured_on)
+    let counted = demand.local.iter().filter_map(|run| run.bandwidth_gbps);
+    let mut problems = counted.filter_map(|gbps| demand_toml::too_high(gbps, demand, &measured_on));
+    match problems.next() {
+        None => Ok(measured_on),
+        Some((problem, hint)) => {
+            Err(Failure::new(format!("{}: local.bandwidth_gbps: {problem}", demand.name), hint))
+        }
+    }
 }
 
 /// The text of a demand file, not parsed yet.

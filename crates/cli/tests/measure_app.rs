@@ -5,11 +5,12 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use interleaf_linux::launch::command::with_default_signals;
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 use std::{
     fs,
     io::{BufRead as _, BufReader, Write as _},
-    os::unix::net::UnixStream,
+    os::unix::{net::UnixStream, process::CommandExt as _},
     path::Path,
     process::{Command, Output, Stdio},
     thread,
@@ -382,4 +383,31 @@ fn signals_are_passed_on_and_samples_so_far_are_written() {
         fs::remove_file(&record).unwrap();
         fs::remove_file(&demand).unwrap();
     }
+}
+
+/// Ctrl-C signals the whole process group of a terminal: the command ends by the signal, and
+/// `measure app` may learn of this end before it receives the signal itself.
+#[test]
+fn a_signal_to_the_process_group_ends_the_command_and_the_demand_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let demand = folder.path().join("demand.toml");
+    let mut command = interleaf(&["-q", "--demand", demand.to_str().unwrap()], &["sleep", "100"]);
+    let mut tool = command.process_group(0).stderr(Stdio::piped()).spawn().unwrap();
+    let group = Pid::from_child(&tool);
+    let children = format!("/proc/{0}/task/{0}/children", tool.id());
+    let is_asleep = || {
+        let children = fs::read_to_string(&children).unwrap_or_default();
+        children.split_whitespace().any(|child| {
+            fs::read_to_string(format!("/proc/{child}/comm")).is_ok_and(|name| name == "sleep\n")
+        })
+    };
+    let until = Instant::now() + LONG;
+    while !is_asleep() {
+        assert!(tool.try_wait().unwrap().is_none() && Instant::now() < until, "sleep runs");
+        thread::sleep(Duration::from_millis(10));
+    }
+    kill_process_group(group, Signal::INT).unwrap();
+    let output = tool.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    assert!(demand.exists(), "{output:?}");
 }

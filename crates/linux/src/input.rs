@@ -16,8 +16,7 @@ use std::{
     path::{Component, Path},
 };
 
-/// `PIPEFS_MAGIC` of magic.h: the type of file system that fstatfs(2) returns for an anonymous
-/// pipe.
+/// The file system type of an anonymous pipe in fstatfs(2): `PIPEFS_MAGIC` of magic.h.
 const PIPE_FILE_SYSTEM: i64 = 0x5049_5045;
 
 /// Flags to open a file for reading. With `NONBLOCK`, opening a FIFO does not wait for a writer;
@@ -25,8 +24,7 @@ const PIPE_FILE_SYSTEM: i64 = 0x5049_5045;
 const READ: OFlags =
     OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
-/// Flags to open a descriptor that serves only to read the type of a file. `PATH` does not open the
-/// device behind a device file.
+/// Flags to open a file only to read its type. `PATH` does not open the device of a device file.
 const TYPE_ONLY: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
 /// Maximum number of `openat2` calls for one file. A call fails with `EAGAIN` if a folder of the
@@ -91,9 +89,8 @@ fn without_byte_order_mark(mut content: Vec<u8>) -> Vec<u8> {
     content
 }
 
-/// Reads the whole of `file`; fails if it has more than `limit` bytes. If the size in the inode
-/// exceeds `limit`, nothing is read. Pipes and files of procfs have the size 0 in the inode, so
-/// they are read up to the limit.
+/// Reads the whole of `file`; fails if it has more than `limit` bytes. Reads nothing if the inode's
+/// size exceeds `limit`. It is 0 for pipes and procfs, which are read up to the limit.
 pub(crate) fn content(file: File, limit: u64) -> io::Result<Vec<u8>> {
     if file.metadata()?.len() > limit {
         return Err(Refused::Size(limit).into());
@@ -119,17 +116,15 @@ fn regular(open: impl Fn(OFlags) -> io::Result<OwnedFd>) -> io::Result<File> {
     Ok(file.into())
 }
 
-/// Reads the kernel file at `path`; fails if it has more than `limit` bytes. A byte order mark is
-/// kept. The name of a kernel file does not come from a user, so the file type is checked only
-/// after opening.
+/// Reads the kernel file at `path`; fails if it has more than `limit` bytes. Keeps a byte order
+/// mark. No user names a kernel file, so the file type is checked only after opening.
 pub(crate) fn read_kernel_file(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let file = rustix::fs::open(path, READ, Mode::empty())?;
     check(file.as_fd())?;
     content(file.into(), limit)
 }
 
-/// Opens the regular file or anonymous pipe at `path` below `folder`. Fails if a symlink in `path`
-/// leads out of `folder`.
+/// Opens the regular file or anonymous pipe `path`. Fails if a symlink leads out of `folder`.
 pub(crate) fn open_below(folder: &Path, path: &str) -> io::Result<File> {
     regular(|flags| below(folder, path, flags))
 }
@@ -180,8 +175,7 @@ fn check(file: BorrowedFd<'_>) -> io::Result<()> {
     Err(Refused::Kind(kind).into())
 }
 
-/// Opens `path` below `folder` with openat2(2), which fails if a symlink in `path` leads out of
-/// `folder`.
+/// Opens `path` with openat2(2), which fails if a symlink in `path` leads out of `folder`.
 fn below(folder: &Path, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
     let path = match path.trim_start_matches('/') {
         "" => ".",
@@ -281,8 +275,7 @@ mod tests {
         assert!(bytes(&b"123456"[..], 5).is_err());
     }
 
-    /// Both `below` and `open_by_components` open symlinks that stay in `top`, and refuse symlinks
-    /// that lead out of `top`.
+    /// `below` and `open_by_components` open symlinks that stay in `top`, and refuse all others.
     #[test]
     fn no_symlink_leaves_the_folder() {
         let folder = tempfile::tempdir().unwrap();

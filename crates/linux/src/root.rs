@@ -342,9 +342,14 @@ impl Root {
     /// [`Self::peek_names`], [`Self::bytes`] and [`Self::read_at`] are left out.
     ///
     /// # Errors
-    /// When the folder exists already or cannot be written.
+    /// When the folder exists already or cannot be written. Nothing is left of a folder that cannot
+    /// be written.
     pub fn capture(&self, target: &Path) -> io::Result<()> {
         fs::create_dir(target)?;
+        self.write_capture(target).inspect_err(|_| drop(fs::remove_dir_all(target)))
+    }
+
+    fn write_capture(&self, target: &Path) -> io::Result<()> {
         for (path, seen) in self.found.iter().flat_map(|found| found.borrow().clone()) {
             let at = target.join(path.trim_start_matches('/'));
             match seen {

@@ -127,8 +127,7 @@ pub fn names() -> Vec<&'static str> {
     FILES.iter().filter_map(|(file, _)| file.strip_suffix(".toml")).collect()
 }
 
-/// Returns the file name and the text of the built-in card with the name `name`; `None` if no
-/// built-in card has the name.
+/// Returns the file name and the text of the built-in card `name`; `None` for any other name.
 pub fn text_of(name: &str) -> Option<(&'static str, &'static str)> {
     FILES.into_iter().find(|(file, _)| file.strip_suffix(".toml") == Some(name))
 }

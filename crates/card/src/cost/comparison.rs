@@ -101,8 +101,7 @@ pub struct ComparisonRow {
     pub name: String,
     /// The unit of the values.
     pub unit: String,
-    /// A value for each card, in the order of the cards that `compare` got; `None` if the card does
-    /// not have the figure.
+    /// A value for each card, in the order given to `compare`; `None` if a card has no such value.
     pub values: Vec<Option<f64>>,
 }
 

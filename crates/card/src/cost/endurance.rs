@@ -1,6 +1,5 @@
 //! Computes the lifetime of a memory whose cells withstand a limited number of writes.
 
-/// Length of a year, s.
 const YEAR_S: f64 = 365.25 * 86_400.0;
 
 /// The distribution of writes over the addresses of a memory.

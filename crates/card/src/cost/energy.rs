@@ -32,11 +32,9 @@ pub struct CardEnergy {
     /// Time that a core works on a command, including its completion, s.
     command_s: f64,
     segment_bytes: u32,
-    /// Energy that the memory needs to read `segment_bytes` bytes of a row, beyond its standby
-    /// energy, J.
+    /// Energy of the memory to read `segment_bytes` bytes of a row, beyond its standby energy, J.
     read_j: f64,
-    /// Energy that the memory needs to write `segment_bytes` bytes of a row, beyond its standby
-    /// energy, J.
+    /// Energy of the memory to write `segment_bytes` bytes of a row, beyond its standby energy, J.
     write_j: f64,
     /// Power of the memory without accesses and without refresh, W.
     standby_w: f64,
@@ -140,8 +138,7 @@ impl CardEnergy {
         }
     }
 
-    /// Returns the power of link, controller and memory together, without I/O and without refresh,
-    /// W.
+    /// Returns the power of link, controller and memory, without I/O and without refresh, W.
     pub fn idle_w(&self) -> f64 {
         self.spec.link_w + self.spec.controller_w + self.standby_w
     }

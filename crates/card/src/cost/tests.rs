@@ -24,8 +24,7 @@ fn card(name: &str) -> Card {
 #[test]
 fn memory_energy_is_that_of_the_data_sheet_method() {
     let energy = CardEnergy::new(&card("flashtec-dram").energy, &device("ddr3-1600"), 1, 0, 512);
-    // The module has 9 devices at 1.5 V. In a burst of 5 ns, a read draws 109 mA more than IDD3N,
-    // and a write draws 80 mA more.
+    // 9 devices at 1.5 V. In a burst of 5 ns, a read draws 109 mA above IDD3N, a write 80 mA.
     let burst = |ma: f64| 9.0 * ma * 1e-3 * 1.5 * 5e-9;
     let difference = energy.of_io(4096, false).memory - energy.of_io(4096, true).memory;
     let bursts = 64.0 * (burst(109.0) - burst(80.0));
@@ -61,8 +60,7 @@ fn wear_follows_rate_and_locality() {
     let expected = years(1e9 * GIB as f64 / 1e9);
     assert!((wear.levelled_years(1e9) / expected - 1.0).abs() < 1e-12);
     assert!((wear.unlevelled_years(1e9, Locality::Uniform) / expected - 1.0).abs() < 1e-12);
-    // If a row of 512 bytes is written 10,000 times a second, it withstands 10^9 writes for 10^5
-    // seconds.
+    // A row that is written 10,000 times a second withstands 10^9 writes for 10^5 seconds.
     let hot = Locality::Hot { part: 1.0, bytes: 512 };
     let row = wear.unlevelled_years(512.0 * 10_000.0, hot);
     assert!((row / years(1e5) - 1.0).abs() < 1e-12);
@@ -157,8 +155,7 @@ fn wrong_prices_name_line_and_field() {
     assert!(error(&mixed).contains("EUR beside another currency"), "{}", error(&mixed));
 }
 
-/// Counts the commands of the memory channel in a run. The second field is the clock of the last
-/// command.
+/// Counts the commands of the memory channel. The second field is the clock of the last command.
 struct Counter(CommandCounts, u64);
 
 impl WriteObserver for Counter {

@@ -7,8 +7,7 @@ use super::{SegmentTimes, Survival, WriteTimes};
 pub enum Damage {
     /// The block contains data older than an acknowledged write.
     Lost,
-    /// The block contains data older than a write whose durability a completed FLUSH or FUA
-    /// promised.
+    /// The block has data older than a write whose durability a completed FLUSH or FUA promised.
     LostAfterFlush,
     /// The block contains a part of a write, or undefined data.
     Torn,
@@ -84,9 +83,8 @@ impl Piece {
         if covered < range.end - range.start {
             whole = u64::MAX;
         }
-        // In the hold-up time after a failure the controller begins no further piece. A piece that
-        // has not begun when the power fails is therefore lost, so `whole` must not be before
-        // `begun`.
+        // In the hold-up time the controller begins no further piece. A piece that has not begun
+        // when the power fails is therefore lost, so `whole` must not be before `begun`.
         if let Survival::Precharged { .. } = survival {
             whole = whole.max(begun);
         }
@@ -178,11 +176,10 @@ pub(super) fn damage_of_block(
     intervals.extend(open);
 }
 
-/// Returns the damage that a power failure at the time `at` does to a block, and the number of the
-/// lost or torn write; `None` if the block is not damaged. `content` is the piece that the block
-/// contains; `None` stands for data from before the run. `last` and `last_promised` are the newest
-/// acknowledged and the newest flushed write of the block, each as a pair of (submission time,
-/// number).
+/// Returns the damage of a power failure at the time `at` to a block, and the number of the lost or
+/// torn write; `None` if there is no damage. `content` is the piece in the block; `None` stands for
+/// data from before the run. `last` and `last_promised` are the newest acknowledged and the newest
+/// flushed write of the block, as pairs of (submission time, number).
 fn damage_of(
     content: Option<&Piece>,
     writes: &[WriteTimes],

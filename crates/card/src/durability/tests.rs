@@ -89,8 +89,7 @@ fn flush_and_fua_promise_more_than_a_volatile_cache_does() {
     // same as without a flush.
     let flush = |submitted, acknowledged| Some(FlushTimes { submitted, acknowledged });
     assert_eq!(lost_after_flush(flush(25, 100), false), volatile);
-    // A flush that was submitted before the write was acknowledged promises nothing about the
-    // write.
+    // A flush that was submitted before the acknowledgement of the write promises nothing.
     assert_eq!(lost_after_flush(flush(19, 50), false), volatile);
     // A flush acknowledged before the data are durable breaks its promise, and so does a write with
     // FUA that is acknowledged before its data are durable.
@@ -117,13 +116,11 @@ fn an_older_write_applied_after_a_newer_acknowledged_one_is_a_loss() {
 #[test]
 fn a_write_larger_than_the_atomic_unit_is_judged_by_units() {
     let mut builder = TimelineBuilder::new(rules(Survival::Buffered));
-    // The second atomic unit arrives much later than the first. Neither unit is torn, because each
-    // of them arrives as a whole.
+    // The second atomic unit arrives much later. Each unit arrives as a whole, so none is torn.
     let units = |index: u64| if index < 8 { (10, 20, 20) } else { (100, 110, 110) };
     timed(&mut builder, (0, 8192), (0, 120), units);
     assert_eq!(builder.finish().damage(), []);
-    // A unit is torn while its first half is in the array (from 20 fs) and its second half has not
-    // arrived (until 100 fs).
+    // A unit is torn from 20 fs (first half in the array) to 100 fs (second half arrives).
     let mut builder = TimelineBuilder::new(rules(Survival::Buffered));
     let halves = |index: u64| if index < 4 { (10, 20, 20) } else { (100, 110, 110) };
     let write = timed(&mut builder, (0, 4096), (0, 120), halves);
@@ -150,9 +147,8 @@ fn data_that_never_arrive_are_never_whole() {
     assert_eq!(timeline.damage(), [torn(0)]);
 }
 
-/// A write of the property test: first block, number of blocks, time of submission, four delays,
-/// and FUA. The delays are: submission to buffer, buffer to array, array to durable, and buffer to
-/// acknowledgement.
+/// A write of the property test: first block, number of blocks, submission time, four delays (to
+/// buffer, buffer to array, array to durable, buffer to acknowledgement), and FUA.
 type Plan = (u64, u32, u64, [u64; 4], bool);
 
 fn plans() -> impl Strategy<Value = (Vec<Plan>, Vec<(u64, u64)>, Option<u64>)> {
@@ -215,8 +211,7 @@ fn naive(
 }
 
 proptest! {
-    /// At every moment, the timeline reports the same damage as [`naive`], which follows the
-    /// definitions of lost and torn.
+    /// At every moment, the timeline reports the same damage as the definitions ([`naive`]).
     #[test]
     fn all_moments_agree_with_the_definitions((plans, flushes, hold_up) in plans()) {
         let survival = hold_up

@@ -59,8 +59,7 @@ impl Engine {
             let bytes = u64::from(part) * READ_REQUEST;
             let time = self.up.time_of(bytes);
             let start = self.up.send(self.now, bytes, part) - time;
-            // A request takes its credit when the link begins to send the request, not when the
-            // request is ready.
+            // A request takes its credit when the link begins to send it, not when it is ready.
             let sent = self.credits[2].take_from(start, part) + time;
             read = sent + link.delay_fs + self.card.host.memory_read_fs;
             // The root complex returns the credits when it has read the data from host memory.
@@ -98,8 +97,7 @@ impl Engine {
         self.fetch();
     }
 
-    /// Gives a piece of work that takes `time` fs to the core that is the first to be free. Returns
-    /// the time at which the work ends, fs.
+    /// Gives work of `time` fs to the core that is free first. Returns the end of the work, fs.
     #[inline]
     fn core_works(&mut self, time: u64) -> u64 {
         if self.settings.ideal.has(Component::Cores) {
@@ -181,9 +179,8 @@ impl Engine {
         }
     }
 
-    /// Sends `packets` posted writes, which have `bytes` bytes together, to the host. Returns the
-    /// time of their arrival, fs. Each packet takes a header credit, and all packets together take
-    /// `data_credits` data credits.
+    /// Sends `packets` posted writes of `bytes` bytes together to the host. Returns their arrival,
+    /// fs. Each packet takes a header credit, all packets together `data_credits` data credits.
     #[inline]
     pub(super) fn post(&mut self, bytes: u64, packets: u32, data_credits: u32) -> u64 {
         let start = self.credits[0].take_from(self.up.starts(self.now), packets);

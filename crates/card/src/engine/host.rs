@@ -35,8 +35,7 @@ impl Engine {
         self.event_queue.push(DOORBELL_ARRIVED, arrives, queue.into());
     }
 
-    /// Sends the write of a doorbell over the link. Returns the time at which the write arrives at
-    /// the card, fs.
+    /// Sends the write of a doorbell over the link. Returns its time of arrival at the card, fs.
     fn ring(&mut self) -> u64 {
         let sent = self.down.send(self.now, DOORBELL, 1);
         self.up.answer(self.now, 1, &self.packets);
@@ -71,9 +70,8 @@ impl Engine {
         queue.processor = queue.processor.max(free);
     }
 
-    /// Completes the command in `slot`, whose completion queue entry the processor has handled. If
-    /// `last` is true, the entry is the last of its batch, so the processor writes the doorbell of
-    /// the completion queue.
+    /// Completes the command in `slot`, whose completion entry the processor has handled. If the
+    /// entry is the `last` of its batch, the processor writes the doorbell of the completion queue.
     pub(super) fn completed(&mut self, slot: u32, last: bool) -> IoCompletion {
         if last {
             self.ring();

@@ -89,11 +89,10 @@ impl Engine {
         self.request_data(observer);
     }
 
-    /// Lets the DMA engines request chunks in round robin, one burst at a time. A burst is
-    /// requested only if buffers and read tags for all its chunks are free. Reads and writes take
-    /// turns to be served first: a direction is served first until it gets a burst or has nothing
-    /// to request. If it lost its turn without a burst, the opposite direction could take every
-    /// buffer that becomes free.
+    /// Lets the DMA engines request chunks in round robin, one burst at a time, if buffers and read
+    /// tags for the whole burst are free. Reads and writes take turns to be served first: a
+    /// direction keeps its turn until it gets a burst or has nothing to request. Otherwise the
+    /// opposite direction could take every buffer that becomes free.
     #[inline]
     pub(super) fn request_data<O: WriteObserver>(&mut self, observer: &mut O) {
         if self.active.iter().all(VecDeque::is_empty) {
@@ -148,11 +147,10 @@ impl Engine {
         has_requested
     }
 
-    /// Returns the length of the next burst of a command, at most `bytes`. For a write (or Write
-    /// Zeroes) that is larger than the atomic write unit, the burst ends at the last end of a unit
-    /// within these bytes, if there is one: only one unit for each DMA engine is certain to fit
-    /// into the buffers, so a burst that also needs buffers for a part of the next unit might wait
-    /// for them for ever.
+    /// Returns the length of the next burst of a command, at most `bytes`. A write (or Write
+    /// Zeroes) larger than the atomic write unit ends its burst at the last end of a unit within
+    /// `bytes`, if any: only one unit for each DMA engine is certain to fit into the buffers, so a
+    /// burst with a part of the next unit might wait for ever.
     fn burst_bytes(&self, slot: u32, bytes: u32) -> u32 {
         let (flight, unit) = (&self.flights[slot as usize], self.card.nvme.atomic_write);
         let io = &flight.io;
@@ -261,8 +259,7 @@ impl Engine {
         let flight = &mut self.flights[slot as usize];
         flight.arrived += bytes;
         let (io, arrived) = (flight.io, flight.arrived);
-        // The end of the last unit that has arrived completely, in bytes from the start of the
-        // command.
+        // The end of the last completely received unit, in bytes from the start of the command.
         let complete = if arrived == io.bytes {
             arrived
         } else if io.bytes <= unit {
@@ -304,8 +301,7 @@ impl Engine {
         });
     }
 
-    /// Returns the time at which a write can be completed, fs. Call this function after the memory
-    /// channel has scheduled all segments of the write.
+    /// Returns the time at which a write, with all its segments scheduled, can be completed, fs.
     fn acknowledges_at(&self, slot: u32) -> u64 {
         if self.settings.acknowledge_early {
             return self.now;
@@ -321,8 +317,7 @@ impl Engine {
         }
     }
 
-    /// Sends `bytes` bytes of a read to the host. The data are in a buffer, and ECC has checked the
-    /// data.
+    /// Sends `bytes` bytes of a read, which are in a buffer and checked by ECC, to the host.
     pub(super) fn data_ready<O: WriteObserver>(&mut self, slot: u32, bytes: u32, observer: &mut O) {
         let packets = self.packets.writes(bytes);
         let wire = u64::from(bytes) + u64::from(packets) * WRITE_REQUEST;
@@ -337,9 +332,8 @@ impl Engine {
         self.request_data(observer);
     }
 
-    /// Handles the end of the transfer of the command in `slot`: the DMA engine has moved all data
-    /// of the command. If `slot` is [`RETRY`], there is no command: a buffer is free again, so
-    /// requests for data are retried.
+    /// Handles the end of the transfer of the command in `slot` by the DMA engine. With [`RETRY`]
+    /// there is no command: a buffer is free again, so requests for data are retried.
     pub(super) fn transferred<O: WriteObserver>(&mut self, slot: u32, observer: &mut O) {
         if u64::from(slot) == RETRY {
             if self.retry != self.now {
@@ -356,6 +350,5 @@ impl Engine {
     }
 }
 
-/// The payload of a `TRANSFERRED` event that only retries the requests for data, because a buffer
-/// is free again.
+/// The payload of a `TRANSFERRED` event that only retries requests, because a buffer is free.
 const RETRY: u64 = u32::MAX as u64;

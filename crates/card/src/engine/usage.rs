@@ -1,5 +1,4 @@
-//! Counts the use of each component, and computes the utilisation between two readings of the
-//! counters.
+//! Counts the use of each component, and computes the utilisation between two readings.
 
 use super::Engine;
 use crate::settings::Component;
@@ -10,17 +9,15 @@ use interleaf_sim::dimm::row_channel::RowCounts;
 pub struct Usage {
     /// The time of the reading, fs.
     pub at: u64,
-    /// The time for which each component was busy, fs, in the order of [`Component::ALL`]. For the
-    /// host: the time of its busiest processor. For the credits: the time of the busiest credit
-    /// pool. For any other component: the mean over its units. A unit of a pool is busy while a
-    /// request holds the unit.
+    /// The time for which each component was busy, fs, in the order of [`Component::ALL`]: for the
+    /// host, of its busiest processor; for the credits, of the busiest pool; else the mean over the
+    /// units. A unit of a pool is busy while a request holds the unit.
     pub busy: [u64; Component::ALL.len()],
     /// The time for which requests waited for a unit of each component, fs, in the order of
     /// [`Component::ALL`]; 0 for components that are not pools. For credits: the time for which the
     /// link was idle while a packet waited for credits.
     pub waited: [u64; Component::ALL.len()],
-    /// Bytes of the TLPs that the card sent (element 0) and that it received (element 1), with
-    /// headers. DLLPs are not counted.
+    /// Bytes of the TLPs that the card sent (0) and received (1), with headers; without DLLPs.
     pub link_bytes: [u64; 2],
     /// The number of TLPs that the card sent (element 0) and that it received (element 1).
     pub link_packets: [u64; 2],

@@ -130,8 +130,7 @@ fn sections(file: &str, text: &str) -> Result<Vec<Section>, FileError> {
     Ok(sections)
 }
 
-/// Returns the name of a section from its header `[name]`. `at` is the number of the line, for
-/// errors.
+/// Returns the name of a section from its header `[name]` in line `at` (for errors).
 fn header<'a>(file: &str, at: usize, line: &'a str) -> Result<&'a str, FileError> {
     let name = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).map(str::trim);
     name.filter(|name| !name.is_empty() && !name.contains(['[', ']'])).ok_or_else(|| {
@@ -179,8 +178,7 @@ impl Section {
     }
 }
 
-/// Returns the hint for an unknown option: the most similar option, or all options if none is
-/// similar.
+/// Returns the hint for an unknown option: the most similar option, or else all options.
 fn advice(name: &str) -> String {
     let without_effect = WITHOUT_EFFECT.iter().map(|(name, _)| *name);
     let known: Vec<&str> = MODELLED.into_iter().chain(without_effect).collect();

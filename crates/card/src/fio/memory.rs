@@ -51,8 +51,7 @@ pub fn load(job: &Job, options: &MemoryOptions, card: &Card) -> Result<MemoryLoa
             hint: "leave it out, or set rw to write, randwrite, rw or randrw".into(),
         });
     }
-    // If `size` is a percentage, it is a percentage of the BAR, the part of the card that loads and
-    // stores reach.
+    // A percentage in `size` is of the BAR, the part of the card that loads and stores reach.
     let size = card.bar.as_ref().map(|bar| job.size.of(bar.bytes));
     let load = MemoryLoad {
         initiator: options.initiator,

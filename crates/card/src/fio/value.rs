@@ -1,5 +1,4 @@
-//! Reads values as fio writes them: sizes (`4k`), times (`500ms`), lists of depths (`1,2,4`,
-//! `1..256`).
+//! Reads values of fio: sizes (`4k`), times (`500ms`), lists of depths (`1,2,4`, `1..256`).
 
 use super::{BLOCK_BYTES, DEPTH_MAX};
 use crate::memory_mode::ACCESS_BYTES;
@@ -150,8 +149,7 @@ pub fn access(text: &str) -> Result<u32, ValueError> {
     }
 }
 
-/// Reads a time, and returns the number of ns. The text is a whole number with a unit. A number
-/// without a unit is in seconds.
+/// Reads a time, a whole number with a unit (none: seconds, as in fio). Returns the number of ns.
 ///
 /// # Errors
 /// When `text` is not a time, or longer than an hour.

@@ -6,7 +6,6 @@ use crate::{
 };
 use hdrhistogram::Histogram;
 
-/// Number of femtoseconds in a nanosecond.
 const FS_PER_NS: u64 = 1_000_000;
 /// Maximum latency that the histogram distinguishes, ns (1000 s). The histogram counts longer
 /// latencies as 1000 s; mean, minimum and maximum stay exact.
@@ -148,8 +147,7 @@ impl DirectionResult {
 pub enum Bound {
     /// A saturated component limits the rate.
     Component(Component),
-    /// The latency limits the rate: with more outstanding I/Os, there would be more I/Os per
-    /// second.
+    /// The latency limits the rate: more outstanding I/Os would give more I/Os per second.
     Depth,
     /// The load itself limits the rate (`rate_iops`).
     Rate,
@@ -173,8 +171,7 @@ pub struct Outcome {
     pub read: DirectionResult,
     /// The measurements of all writes.
     pub write: DirectionResult,
-    /// For each group, in the order of the load: the measurements of its reads, then those of its
-    /// writes.
+    /// For each group, in the order of the load: the measurements of its reads, and of its writes.
     pub groups: Vec<[DirectionResult; 2]>,
     /// The time of the measurement: the run without its ramp time, fs.
     pub span_fs: u64,

@@ -56,8 +56,7 @@ pub(super) struct Threads {
     outstanding_fs: u128,
     outstanding: u64,
     counted_until: u64,
-    /// True if, during the measurement, an I/O of a thread with a rate was due while all tags of
-    /// the thread were in use.
+    /// True if in the measurement an I/O of a paced thread was due while all its tags were in use.
     late: bool,
 }
 
@@ -211,8 +210,7 @@ impl Threads {
         }
     }
 
-    /// Submits an I/O of the thread with the index `number` at the time `at` (fs). Returns false if
-    /// the thread has as many outstanding I/Os as its depth allows.
+    /// Submits an I/O of the thread `number` at `at` (fs). Returns false if its depth is reached.
     fn submit(&mut self, engine: &mut Engine, at: u64, number: u32) -> bool {
         let thread = &mut self.threads[number as usize];
         let Some(tag) = thread.idle.pop() else { return false };
@@ -260,8 +258,7 @@ impl Threads {
         self.counted_until = self.counted_until.max(at);
     }
 
-    /// Counts a completion. The thread of the I/O then submits its next I/O, unless the rate of the
-    /// thread demands a later time.
+    /// Counts a completion. The thread then submits its next I/O, unless its rate demands a wait.
     #[inline]
     fn complete(&mut self, engine: &mut Engine, completion: &IoCompletion) {
         let now = completion.completed;

@@ -130,8 +130,7 @@ impl<'a> Run<'a> {
             }
         }
         let utilisation = Utilisation::between(&first, &self.usage(end));
-        // Stores travel from the host to the card (`LinkDown`), so the credits of this direction
-        // may limit them.
+        // Stores go to the card (`LinkDown`), so credits of this direction may limit them.
         let bound = utilisation.bound_with_credits_of(Component::LinkDown);
         let span_fs = end - start;
         for result in [&mut self.loads, &mut self.stores] {
@@ -207,8 +206,7 @@ impl<'a> Run<'a> {
         self.event_queue.push(READY, ready, slot as u64);
     }
 
-    /// Sends the data of a store for the row segment at `address` to the card. The first packet
-    /// waits until credits for all packets of the segment are free.
+    /// Sends a store's data for the row segment at `address`, once all its packets have credits.
     fn store(&mut self, at: u64, slot: usize, address: u64) {
         let bytes = self.slots[slot].segment;
         let writes = match self.load.initiator {
@@ -246,9 +244,8 @@ impl<'a> Run<'a> {
         self.event_queue.push(DONE, sent + self.card.link.delay_fs + way, slot as u64);
     }
 
-    /// Counts a row segment as complete. `number` is the index of the access in `slots`. The last
-    /// segment completes the access. The latency of the access is recorded if `counted` is true,
-    /// which means that the ramp time is over.
+    /// Counts a row segment of the access `slots[number]` as complete. The last segment completes
+    /// the access. Its latency is recorded if `counted` (the ramp time is over).
     fn done(&mut self, now: u64, number: usize, counted: bool) {
         let slot = &mut self.slots[number];
         slot.pending -= 1;

@@ -34,8 +34,7 @@ fn a_load_costs_a_round_trip_and_a_row() {
 fn stores_are_posted_and_no_faster_than_the_link() {
     for name in ["flashtec-dram", "all-mram"] {
         let one = load(0, 1);
-        // A store takes only the time from the processor to the link. Unlike a load, it does not
-        // wait for an answer of the card.
+        // Unlike a load, a store waits for no answer of the card, only for the way to the link.
         assert!(run(name, &one).stores.lat.percentile_ns(50.0) < 120);
         let many = load(0, 64);
         let found = run(name, &many).bytes_per_s() / 1e9;
@@ -98,8 +97,7 @@ fn threads_are_outstanding_accesses_of_their_own() {
         let [four, one] = [threads, load(percent, 8)].map(|load| run("all-mram", &load));
         let ratio = four.bytes_per_s() / one.bytes_per_s();
         assert!((ratio - 1.0).abs() < 0.05, "{percent}: {ratio}");
-        // By Little's law, rate times latency is the number of outstanding accesses: 4 threads with
-        // 2 accesses each.
+        // Little's law: rate times latency is the outstanding accesses, 4 threads of 2 each.
         let outstanding = (four.loads.iops + four.stores.iops) * four.mean_ns() * 1e-9;
         assert!((outstanding / 8.0 - 1.0).abs() < 0.03, "{percent}: {outstanding}");
     }

@@ -14,11 +14,9 @@ pub enum Algorithm {
     MatsPlus,
     /// The march test March C-. Its elements are in the documentation of the [module](super).
     MarchCMinus,
-    /// Writes to each word its own address, then the inverse of this address, and reads the words
-    /// back.
+    /// Writes to each word its own address, then the inverse of it, and reads the words back.
     AddressInAddress,
-    /// Writes alternating bits, inverted from word to word, then the inverse of this pattern, and
-    /// reads the words back.
+    /// Writes and reads back alternating bits, inverted from word to word; then their inverse.
     Checkerboard,
     /// Writes random values that depend on seed, address and cycle, and reads the words back.
     Random,

@@ -123,7 +123,6 @@ impl TestArray {
         Accessed::One(self.word(address))
     }
 
-    /// Returns true if the cell is in the word with the index `word`.
     fn is_in(&self, cell: MemoryCell, word: usize) -> bool {
         self.word(cell.address) == word
     }
@@ -178,8 +177,7 @@ impl TestArray {
         }
     }
 
-    /// Returns the word with the index `word`, after applying its stuck-at and coupling-state
-    /// faults.
+    /// Returns the word with the index `word`, with its stuck-at and coupling-state faults.
     fn load(&mut self, word: usize) -> u32 {
         for at in 0..self.faults.len() {
             match self.faults[at] {

@@ -11,8 +11,7 @@ use crate::{
 };
 use interleaf_sim::dimm::device::Device;
 
-/// A memory test of a card. The fields are those of the test program on the card's board, and a
-/// seed.
+/// A memory test of a card: the fields of the test program on the card's board, and a seed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemoryTest {
     /// The algorithm ("type of test" in the test program).
@@ -137,8 +136,7 @@ impl MemoryTest {
     pub const LISTED_MAX: usize = 1000;
     /// Maximum number of operations in the log; further operations are only counted.
     pub const LOG_MAX: usize = 10_000;
-    /// Maximum number of words of a test (256 MiB). The limit bounds the memory and the time of the
-    /// simulation.
+    /// Maximum number of words of a test (256 MiB), to bound memory and time of the simulation.
     pub const WORDS_MAX: u64 = 1 << 26;
     /// Maximum number of accesses of a test. The limit bounds the time of the simulation.
     pub const ACCESSES_MAX: u64 = 1 << 36;
@@ -202,9 +200,8 @@ impl MemoryTest {
 }
 
 /// Simulates a power cycle of a card. Returns the effect on the content of the memory, and the time
-/// that the power cycle adds to the test, s. This time is the save, and the start of the card until
-/// it accepts commands, because the test cannot read the memory earlier. A card that needs no save
-/// keeps its content and adds no time.
+/// until the test can read the memory again, s: the save, and the start of the card until it
+/// accepts commands. A card that needs no save keeps its content and adds no time.
 pub fn power_cycle(card: &Card, seed: u64) -> (PowerLoss, f64) {
     let PowerSpec::Save(spec) = &card.power else { return (PowerLoss::Kept, 0.0) };
     let simulator = SaveSimulator::new(spec, card.memory.capacity, seed);
@@ -344,8 +341,7 @@ impl Progress<'_> {
         self.add_entry(LogEntry::Write { address, value });
     }
 
-    /// Reads the word at `expected.address`, and records a mismatch if the word is not
-    /// `expected.expected`.
+    /// Reads the word at `expected.address`. Records a mismatch unless it is `expected.expected`.
     fn read(&mut self, expected: ReadMismatch) {
         let value = self.array.read(expected.address);
         self.result.reads += 1;

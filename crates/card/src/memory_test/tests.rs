@@ -142,8 +142,7 @@ fn a_mismatch_names_address_expected_and_read_value() {
     let result = run(&march, CAPACITY, &[fault], PowerLoss::Kept, &TIMES).expect("valid");
     let first = ReadMismatch { cycle: 0, step: 1, address: 0x90, expected: 0, read: 0x10 };
     assert_eq!(result.first[0], first);
-    // March C- reads 0 three times at each address, so a cell that is stuck at 1 gives 3
-    // mismatches.
+    // March C- reads 0 three times at each address; a cell stuck at 1 gives 3 mismatches.
     assert_eq!((result.mismatches, result.failed_words), (3, 1));
     // The range from 0x80 to 0x9C has 8 words. March C- reads each word 5 times and writes it 5
     // times, and the initialisation of the memory writes each word once.
@@ -171,8 +170,7 @@ fn times_are_those_of_the_medium() {
         let device = Device::by_name(name, &Options::default()).expect("a device");
         AccessTimes::of(&device, 0.0)
     };
-    // A write to STT-MRAM takes tRCD 47 + CWL 6 + burst 4 + tWR 8 + tRP 36 = 101 clocks of 1.875
-    // ns.
+    // A write to STT-MRAM: tRCD 47 + CWL 6 + burst 4 + tWR 8 + tRP 36 = 101 clocks of 1.875 ns.
     let mram = times("stt-mram-ddr3");
     let ps = |fs: u64| (fs + 500) / 1000;
     assert_eq!(ps(mram.write_fs), 101 * 1875);

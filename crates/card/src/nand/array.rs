@@ -28,8 +28,7 @@ pub struct NandArray {
     spec: NandSpec,
     /// Probability that a page that is read back has more bit errors than ECC corrects.
     uncorrectable: f64,
-    /// For each plane, the indices of its bad blocks. The planes of all dies are in the order of
-    /// their indices (`NandArray::lane`).
+    /// The indices of the bad blocks of each plane. Planes are in the order of `NandArray::lane`.
     bad: Vec<BTreeSet<u32>>,
 }
 
@@ -68,8 +67,7 @@ pub struct ProgrammedImage {
     pub time_fs: u64,
     /// Time that the whole image needs, fs. It is above `time_fs` if the energy is used up earlier.
     pub needed_fs: u64,
-    /// The number of planes of all dies together. It is the number of pages that all dies program
-    /// in one step.
+    /// The number of planes of all dies: the number of pages that are programmed in one step.
     lanes: u64,
     /// The number of planes of a die.
     planes: u64,
@@ -81,9 +79,8 @@ pub struct ProgrammedImage {
     exhausted: Vec<u64>,
 }
 
-/// Minimum probability of an event that the simulation draws. An event with a lower probability
-/// never occurs: a card has fewer than 10^15 pages and blocks, so on average fewer than 10^-3 such
-/// events are left out.
+/// Minimum probability of an event that the simulation draws. Rarer events never occur: a card has
+/// fewer than 10^15 pages and blocks, so on average fewer than 10^-3 events are left out.
 const LEAST_PROBABILITY: f64 = 1e-18;
 
 /// Draws the positions in `0..count` at which an event of the probability `probability` occurs.
@@ -265,9 +262,8 @@ impl NandArray {
         steps.div_ceil(u64::from(self.spec.pages))
     }
 
-    /// Returns the time at which the die with the index `die` has programmed the pages of `step`
-    /// for the first time, fs, before any retry of this step. `retries` is the parameter of
-    /// [`Self::finish_fs`].
+    /// Returns the time at which the die `die` has programmed the pages of `step` for the first
+    /// time, fs, before any retry of this step. For `retries` see [`Self::finish_fs`].
     fn first_try_fs(&self, die: usize, step: u64, retries: &[u64]) -> u64 {
         let before = retries.partition_point(|at| *at < step);
         self.finish_fs(die, step + 1, &retries[..before])

@@ -1,7 +1,6 @@
 //! Describes the NAND parts of a card by the figures of their data sheet.
 
-/// The NAND parts of a card, with the figures of a part's data sheet. The fields are those of
-/// section `[save]` of a card's file.
+/// The NAND parts of a card, with data sheet figures. The fields are those of section `[save]`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NandSpec {
     /// The number of NAND channels of the controller.
@@ -79,16 +78,14 @@ impl NandSpec {
         (bytes / self.channel_bytes_per_s * 1e15) as u64
     }
 
-    /// Returns the time from the start of one program of a die to the start of the die's next
-    /// program, fs: the transfer and tPROG, or the transfers of all dies of the channel if these
-    /// take longer.
+    /// Returns the time from the start of one program of a die to that of its next program, fs:
+    /// transfer and tPROG, or the transfers of all dies of the channel if these take longer.
     pub fn program_step_fs(&self) -> u64 {
         let transfer = self.transfer_fs();
         (transfer + self.program_fs).max(u64::from(self.dies) * transfer)
     }
 
-    /// Returns the time that a failed program adds to a save, fs: the transfer and tPROG of the
-    /// retry.
+    /// Returns the time that a failed program adds to a save, fs: transfer and tPROG of the retry.
     pub fn retry_fs(&self) -> u64 {
         self.transfer_fs() + self.program_fs
     }
@@ -110,14 +107,12 @@ impl NandSpec {
         self.all_dies() as f64 * die
     }
 
-    /// Returns the time to read `pages` pages back in order, fs. All planes of all dies work in
-    /// parallel.
+    /// Returns the time to read `pages` pages back in order with all planes in parallel, fs.
     pub fn restore_fs(&self, pages: u64) -> u64 {
         pages.div_ceil(self.pages_in_parallel()).saturating_mul(self.read_step_fs())
     }
 
-    /// Returns the time to erase the blocks that `pages` pages need, fs. All planes of all dies
-    /// work in parallel.
+    /// Returns the time to erase the blocks of `pages` pages with all planes in parallel, fs.
     pub fn erase_all_fs(&self, pages: u64) -> u64 {
         let blocks = pages.div_ceil(self.pages_in_parallel()).div_ceil(u64::from(self.pages));
         blocks.saturating_mul(self.erase_fs)

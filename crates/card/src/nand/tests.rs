@@ -31,8 +31,7 @@ fn small() -> NandSpec {
 #[test]
 fn the_default_parts_program_100_mb_a_second() {
     let spec = micron();
-    // A step is tPROG, 1.3 ms, and the transfer of 16 KiB (a page of each plane) at 200 MB/s, 81.92
-    // us.
+    // A step: tPROG, 1.3 ms, and the transfer of 16 KiB (2 pages) at 200 MB/s, 81.92 us.
     assert_eq!(spec.transfer_fs(), 81_920_000_000);
     assert_eq!(spec.program_step_fs(), 1_381_920_000_000);
     let array = NandArray::new(&spec, 1);
@@ -75,8 +74,7 @@ fn a_plane_without_good_blocks_is_found() {
     for block in 0..8 {
         array.mark_bad(PageAddress { channel: 0, die: 0, plane: 0, block, page: 0 });
     }
-    // The plane has two good blocks of 4 pages each, and the image has 10 pages for this plane. So
-    // the last 2 pages have no block.
+    // A plane has 2 good blocks of 4 pages and gets 10 pages, so the last 2 have no block.
     let image = array.program(80, u64::MAX, 1);
     let missing: Vec<u64> = image.missing().collect();
     assert_eq!(missing, [64, 72]);
@@ -97,8 +95,7 @@ fn a_failed_program_costs_time_and_the_rest_of_its_block() {
     assert!(image.is_complete());
     let again = spec.transfer_fs() + spec.program_fs;
     assert!(image.time_fs >= clean.time_fs + again);
-    // All programs fail: each failure uses up one block, until the 10 blocks of the plane are used
-    // up.
+    // All programs fail, and each failure uses up one of the 10 blocks of the plane.
     let spec = NandSpec { program_failure: 1.0, ..small() };
     let image = NandArray::new(&spec, 1).program(160, u64::MAX, 3);
     assert!(!image.is_complete());
@@ -127,8 +124,7 @@ fn the_energy_limits_the_pages_by_time() {
     let steps = |limit: u64| array.program(80, limit, 1).programmed();
     let first = spec.transfer_fs() + spec.program_fs;
     assert_eq!(steps(first - 1), 0);
-    // At the time `first`, the first die of each channel has completed a step, and the second die
-    // has not.
+    // At `first`, the first die of each channel has completed a step, and the second has not.
     assert_eq!(steps(first), 4);
     assert_eq!(steps(first + spec.transfer_fs()), 8);
     assert_eq!(steps(u64::MAX), 80);

@@ -11,8 +11,7 @@ pub(super) const COMPLETION_BYTES: usize = 16;
 /// A command as it is in a submission queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SubmissionEntry {
-    /// The opcode. In the admin queue it is of the admin command set, in I/O queues of the NVM
-    /// command set.
+    /// The opcode, of the admin command set (admin queue) or the NVM command set (I/O queues).
     pub opcode: u8,
     /// Bits 15:8 of command dword 0: they select fused operations, and PRPs or SGLs.
     pub flags: u8,

@@ -1,5 +1,4 @@
-//! Defines the two memories that a controller accesses: the host's memory, and the contents of the
-//! namespace.
+//! Defines the memories that a controller accesses: host memory, and the namespace's contents.
 
 use std::collections::BTreeMap;
 
@@ -16,20 +15,17 @@ pub trait HostMemory {
     /// Reads `data.len()` bytes from the address `address` on.
     ///
     /// # Errors
-    ///
     /// If not all bytes are in memory that the device may read.
     fn read(&self, address: u64, data: &mut [u8]) -> Result<(), Outside>;
 
     /// Writes `data` from the address `address` on.
     ///
     /// # Errors
-    ///
     /// If not all bytes are in memory that the device may write. Some bytes may have been written.
     fn write(&mut self, address: u64, data: &[u8]) -> Result<(), Outside>;
 }
 
-/// A failed access to the contents of the namespace, for example an error of the file that stores
-/// the contents.
+/// A failed access to the namespace's contents, for example an error of the file with the contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the contents cannot be accessed at byte {offset}")]
 pub struct ContentsFault {
@@ -46,7 +42,6 @@ pub trait Contents {
     /// were deallocated, are zero.
     ///
     /// # Errors
-    ///
     /// If the bytes cannot be read.
     fn read(&mut self, offset: u64, data: &mut [u8]) -> Result<(), ContentsFault>;
 
@@ -54,7 +49,6 @@ pub trait Contents {
     /// returns if `durable` is true, and once the next flush returns otherwise.
     ///
     /// # Errors
-    ///
     /// If the bytes cannot be written.
     fn write(&mut self, offset: u64, data: &[u8], durable: bool) -> Result<(), ContentsFault>;
 
@@ -62,14 +56,12 @@ pub trait Contents {
     /// as in [`Self::write`].
     ///
     /// # Errors
-    ///
     /// If the range cannot be written.
     fn zero(&mut self, offset: u64, bytes: u64, durable: bool) -> Result<(), ContentsFault>;
 
     /// Makes all earlier writes durable.
     ///
     /// # Errors
-    ///
     /// If not all earlier writes are durable.
     fn flush(&mut self) -> Result<(), ContentsFault>;
 }

@@ -60,8 +60,7 @@ pub struct NvmeController {
     /// vector 64 i + b.
     signalled: [u64; 4],
     resets: u64,
-    /// Buffers for the data of commands. They are kept, so that a transfer need not allocate
-    /// memory.
+    /// Buffers for the data of commands, kept so that a transfer need not allocate memory.
     buffers: [Vec<u8>; 2],
 }
 
@@ -81,7 +80,6 @@ impl NvmeController {
     /// Creates a controller in the state after power-on.
     ///
     /// # Errors
-    ///
     /// If a field of the settings is out of its range.
     pub fn new(settings: NvmeSettings) -> Result<Self, SettingsError> {
         settings.check()?;
@@ -119,8 +117,7 @@ impl NvmeController {
         self.resets
     }
 
-    /// Returns true if the controller has failed (`CSTS.CFS`). The host must then reset the
-    /// controller.
+    /// Returns true if the controller has failed (`CSTS.CFS`). The host must then reset it.
     #[must_use]
     pub fn has_failed(&self) -> bool {
         self.registers.status & registers::FATAL != 0
@@ -328,8 +325,7 @@ impl NvmeController {
         }
         let submissions = &self.submissions;
         let fetchable = |at: usize| submissions[at].as_ref().map_or(0, SubmissionRing::fetchable);
-        // With weighted arbitration the admin queue comes before all I/O queues, whatever their
-        // class.
+        // With weighted arbitration the admin queue comes before I/O queues of any class.
         if self.registers.arbitration_is_weighted() && fetchable(0) > 0 {
             return Some(0);
         }

@@ -70,8 +70,7 @@ impl Features {
     }
 
     /// Returns the weights of the high, medium and low priority classes: the maximum number of
-    /// commands of a class in a round, 1 to 256. The fields HPW, MPW and LPW of the feature are 0's
-    /// based.
+    /// commands in a round, 1 to 256. The fields HPW, MPW and LPW are 0's based.
     pub(super) fn arbitration_weights(&self) -> [u32; 3] {
         let value = self.values[usize::from(ARBITRATION)];
         [24, 16, 8].map(|shift| (value >> shift & 0xff) + 1)
@@ -126,8 +125,7 @@ impl Features {
                 if value & 0xffff == 0xffff || value >> 16 == 0xffff {
                     return Err(NvmeStatus::InvalidField);
                 }
-                // The controller always allocates all of its queues, whatever number the host
-                // requests.
+                // The controller always allocates all queues, whatever the host requests.
                 return Ok(self.allocated());
             }
             INTERRUPT_VECTOR => {

@@ -87,8 +87,7 @@ fn controller(settings: &NvmeSettings, page: &mut Page) {
         put(page, 80, &settings.version.register().to_le_bytes());
         // Controller type: an I/O controller.
         page[111] = 1;
-        // Warning and critical temperatures, kelvins: 70 and 85 degrees Celsius. The values are
-        // assumed.
+        // Warning and critical temperatures, kelvins: 70 and 85 degrees Celsius (assumed).
         put(page, 266, &343_u16.to_le_bytes());
         put(page, 268, &358_u16.to_le_bytes());
         // VWC: the flush of all namespaces is supported.

@@ -1,5 +1,4 @@
-//! Reads the entries and lists of physical region pages (PRP), which name the host memory of a
-//! transfer (NVMe 1.4, section 4.3).
+//! Reads physical region pages (PRP): the host memory of a transfer (NVMe 1.4, section 4.3).
 //!
 //! The first PRP entry may have an offset within its page. The second entry is the address of a
 //! page or, if the transfer needs more than two pages, of a list of page addresses. If the
@@ -18,8 +17,7 @@ pub(super) struct Segment {
     pub(super) bytes: usize,
 }
 
-/// Lists the parts of host memory of a transfer of `bytes` bytes in `segments`, which is cleared
-/// first.
+/// Clears `segments`, and lists the host memory of a transfer of `bytes` bytes there.
 ///
 /// Returns [`NvmeStatus::InvalidPrpOffset`] if an address has an offset that is not allowed, or if
 /// the chain of lists is longer than the transfer can need. Returns

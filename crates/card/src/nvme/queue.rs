@@ -1,5 +1,4 @@
-//! Reads submission queues and writes completion queues, which are rings in the host's memory (NVMe
-//! 1.4, section 4.1).
+//! Reads submission and writes completion queues: rings in host memory (NVMe 1.4, section 4.1).
 
 use std::collections::VecDeque;
 
@@ -31,8 +30,7 @@ pub(super) struct SubmissionRing {
     pub(super) priority: Priority,
     /// The identifier of the completion queue for the commands of this queue.
     pub(super) completions: u16,
-    /// The number of commands that were fetched, and whose completions are not in the completion
-    /// queue yet.
+    /// The number of fetched commands that have no entry in the completion queue yet.
     pub(super) outstanding: u16,
 }
 

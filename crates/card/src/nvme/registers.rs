@@ -58,27 +58,23 @@ impl Registers {
         self.configuration >> 14 & 3
     }
 
-    /// Returns true if the host has chosen supported values of CC.CSS, CC.MPS and CC.AMS: the NVM
-    /// command set, pages of 4 KiB, and round robin (0) or weighted round robin with urgent
-    /// priority class (1).
+    /// Returns true if CC.CSS, CC.MPS and CC.AMS are supported: the NVM command set, pages of 4
+    /// KiB, and round robin (0) or weighted round robin with urgent priority class (1).
     pub(super) fn configuration_is_supported(&self) -> bool {
         self.configuration >> 4 & 0x7f == 0 && self.configuration >> 11 & 7 <= 1
     }
 
-    /// Returns true if the host has chosen weighted round robin with urgent priority class (CC.AMS
-    /// is 1).
+    /// Returns true if CC.AMS is 1: weighted round robin with urgent priority class.
     pub(super) fn arbitration_is_weighted(&self) -> bool {
         self.configuration >> 11 & 7 == 1
     }
 
-    /// Returns true if the host has chosen the supported sizes of queue entries: 64 bytes
-    /// (CC.IOSQES) and 16 bytes (CC.IOCQES).
+    /// Returns true if queue entries have 64 bytes (CC.IOSQES) and 16 bytes (CC.IOCQES).
     pub(super) fn entry_sizes_are_supported(&self) -> bool {
         self.configuration >> 16 & 0xff == 0x46
     }
 
-    /// Returns the number of entries of the admin submission queue, and that of the admin
-    /// completion queue.
+    /// Returns the numbers of entries of the admin submission and the admin completion queue.
     pub(super) fn admin_entries(&self) -> (u16, u16) {
         let entries = |field: u32| (field & 0xfff) as u16 + 1;
         (entries(self.admin_attributes), entries(self.admin_attributes >> 16))

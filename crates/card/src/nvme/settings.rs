@@ -3,8 +3,7 @@
 use super::queue::{QUEUE_ENTRIES_MAX, QUEUES_MAX};
 use crate::card::{BLOCK_BYTES, Card};
 
-/// The PCI vendor of the built-in cards: PMC-Sierra, the maker of the controllers of Flashtec
-/// cards.
+/// The PCI vendor of the built-in cards: PMC-Sierra, the maker of Flashtec controllers.
 const VENDOR: u16 = 0x11f8;
 
 /// Minimum and maximum of `NvmeSettings::transfer_bytes`. The field MDTS states a limit of 2^MDTS
@@ -91,11 +90,10 @@ fn power_of_two_within(value: u32, [least, most]: [u32; 2]) -> u32 {
 }
 
 impl NvmeSettings {
-    /// Returns the settings of the controller of `card`, with the serial number `serial`. Each card
-    /// completes a write only when its data are durable, so the controller has no volatile write
-    /// cache. Values of the card that the controller cannot report are replaced: a count above its
-    /// maximum by the maximum, and the largest transfer by a power of two from 8 KiB to 2 MiB,
-    /// rounded down.
+    /// Returns the settings of the controller of `card`, with the serial number `serial`. Completed
+    /// writes are durable on all cards, so there is no volatile write cache. Values of the card
+    /// that the controller cannot report are replaced: a count above its maximum by the maximum,
+    /// and the largest transfer by a power of two from 8 KiB to 2 MiB, rounded down.
     #[must_use]
     pub fn of(card: &Card, serial: &str) -> Self {
         let limited = |value: u32, most: u16| u16::try_from(value).unwrap_or(most).min(most);
@@ -123,7 +121,6 @@ impl NvmeSettings {
     /// Checks that every field has an allowed value.
     ///
     /// # Errors
-    ///
     /// If a field is out of its range; the error names the first such field.
     pub fn check(&self) -> Result<(), SettingsError> {
         let range = |name, value: u64, least: u64, most: u64| {

@@ -212,7 +212,6 @@ impl Driver {
         Some((identifier, if code == (0, 0) { Ok(result) } else { Err(code) }))
     }
 
-    /// Executes a command, and returns its result or status.
     fn execute(&mut self, queue: usize, entry: SubmissionEntry) -> Executed {
         self.identifier += 1;
         self.put(queue, &SubmissionEntry { identifier: self.identifier, ..entry });

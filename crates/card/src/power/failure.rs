@@ -66,8 +66,7 @@ pub struct PowerFailure {
     pub torn_blocks: u64,
     /// The number of lost and torn blocks that the card did not report.
     pub unreported_blocks: u64,
-    /// The damaged blocks in the order of addresses, at most the first
-    /// [`PowerFailures::LISTED_MAX`].
+    /// The damaged blocks in address order, at most the first [`PowerFailures::LISTED_MAX`].
     pub blocks: Vec<DamagedBlock>,
     /// The result of the save; `None` for a card that does not save.
     pub save: Option<SaveOutcome>,

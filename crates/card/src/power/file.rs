@@ -102,7 +102,6 @@ pub(crate) struct PoweredMemory<'a> {
     pub(crate) segment_bytes: u32,
 }
 
-/// Number of femtoseconds in a microsecond.
 const FS_PER_US: f64 = 1e9;
 
 impl PowerSections<'_> {

@@ -139,8 +139,7 @@ impl SaveSimulator {
         grown
     }
 
-    /// Saves the memory; `seed` decides which programs fail. Returns the image in the NAND, and the
-    /// result of the save.
+    /// Saves the memory; `seed` decides which programs fail. Returns the image and the result.
     pub fn save(&self, seed: u64) -> (ProgrammedImage, SaveOutcome) {
         let (switch_s, switch_j) = (self.spec.draw.switch_s, self.spec.switch_j());
         let limit_s = (self.usable_j - switch_j).max(0.0) / self.save_w;

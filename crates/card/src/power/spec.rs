@@ -13,8 +13,7 @@ pub enum SaveOrder {
     DirtyFirst,
 }
 
-/// Power of each component during a save. The fields are those of section `[save.power]` of a
-/// card's file.
+/// Power of each component during a save: section `[save.power]` of a card's file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SaveDraw {
     /// Power of the controller, with its link off, W.
@@ -25,8 +24,7 @@ pub struct SaveDraw {
     pub memory_self_refresh_w: f64,
     /// Bandwidth at which the memory is read, bytes/s.
     pub memory_bytes_per_s: f64,
-    /// Time to leave self-refresh before a page is read from the memory, and to enter self-refresh
-    /// again afterwards, s.
+    /// Time to leave self-refresh before a page is read, and to enter it again afterwards, s.
     pub self_refresh_s: f64,
     /// Time from the failure to the first program: detection, switch to the capacitor, end of
     /// commands, s. During this time the components draw their power of normal work.
@@ -35,8 +33,7 @@ pub struct SaveDraw {
     pub working_w: f64,
 }
 
-/// Power and energy of the link and the controller. The fields are those of section `[power]` of a
-/// card's file.
+/// Power and energy of the link and the controller: section `[power]` of a card's file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EnergySpec {
     /// Power of the link's transceivers in L0, with or without data, W.

@@ -118,8 +118,7 @@ fn half_a_capacitor_loses_data_and_the_card_says_which() {
     assert_eq!(restore.missing, save.pages - save.programmed);
     assert!(end.lost_writes > 100, "{} writes are lost", end.lost_writes);
     assert_eq!(end.unreported_blocks, 0, "the card knows all of them");
-    // If the save programs pages in the order of addresses, the lost blocks are beyond the pages
-    // that were saved.
+    // A save in the order of addresses loses the blocks beyond the saved pages.
     let first = end.blocks[0].offset;
     assert!(end.blocks.iter().all(|block| block.cause == Cause::CapacitorEmpty));
     assert!(first.abs_diff(save.programmed * 8192) < 64 << 20, "from {first} on");
@@ -155,8 +154,7 @@ fn without_hold_up_rows_are_torn() {
     assert_eq!(swept.lost_writes, 0, "an acknowledged write is durable");
 }
 
-/// Returns the save of a small card. Its NAND has 12 blocks in each plane, of which the memory
-/// needs 8.
+/// Returns the save of a small card. Its NAND has 12 blocks per plane; the memory needs 8.
 fn small(bit_error: f64) -> SaveSpec {
     let nand = NandSpec {
         blocks: 12,
@@ -183,8 +181,7 @@ fn bad_blocks_are_replaced_while_good_ones_last() {
         let save = SaveSimulator::with_array(&spec, SMALL, array);
         PowerFailures::with_save(&timeline, Some(save)).at(timeline.end(), 1)
     };
-    // The memory needs 8 of the 12 blocks of each plane, so 4 bad blocks in a plane do no harm, and
-    // 5 do.
+    // The memory needs 8 of the 12 blocks of a plane, so 4 bad blocks do no harm, and 5 do.
     assert!(with_bad(4).is_harmless());
     let harmed = with_bad(5);
     assert!(harmed.lost_blocks > 0);

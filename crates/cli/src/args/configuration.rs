@@ -61,6 +61,9 @@ fn settings(text: &str) -> Result<Vec<(&str, String)>, String> {
                 settings.push((key, value.to_string()));
             }
             (None, Some((_, value))) => *value += &format!(",{part}"),
+            (None, None) if part == PLAIN => {
+                return Err(format!("{PLAIN} is given twice: write it once"));
+            }
             (None, None) => {
                 let known = [&KEYS[..], &[PLAIN]].concat();
                 return Err(format!(

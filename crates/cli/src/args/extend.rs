@@ -146,6 +146,21 @@ pub(crate) struct PlanArgs {
     pub(crate) plot: Option<PathBuf>,
 }
 
+impl PlanArgs {
+    /// Returns the first option that needs `--plan` and is given without it. clap does not check
+    /// `requires` here, because the command that is given conflicts with `--plan`.
+    pub(crate) fn option_without_plan(&self) -> Option<&'static str> {
+        let given = [
+            ("--drive", !self.drive.is_empty()),
+            ("--time-in-dram", self.time_in_dram.is_some()),
+            ("--efficiency", self.efficiency.is_some()),
+            ("--plot", self.plot.is_some()),
+        ];
+        let mut first = given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name);
+        first.next().filter(|_| self.plan.is_empty())
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ChildrenChoice {
     /// A part of the same budget

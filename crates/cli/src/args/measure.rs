@@ -316,7 +316,7 @@ fn delay(text: &str) -> Result<Time, String> {
 
 fn isa(text: &str) -> Result<Isa, String> {
     let found: Result<Isa, IsaError> = text.parse().and_then(Isa::here);
-    found.map_err(|why| format!("{why}: write none; {}", IsaError::hint()))
+    found.map_err(|why| format!("{why}: write one that is there; {}", IsaError::hint()))
 }
 
 fn mixes(text: &str) -> Result<Mixes, String> {

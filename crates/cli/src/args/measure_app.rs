@@ -17,6 +17,20 @@ pub(super) fn hint(problem: &str) -> &'static str {
 /// the command down.
 const EVERY_S: [f64; 2] = [0.01, 60.0];
 
+/// Parses the name of a workload.
+///
+/// # Errors
+/// If the name could not be read back from a demand file.
+fn name(text: &str) -> Result<String, String> {
+    match text {
+        _ if text.trim().is_empty() => Err("it is empty: write at least one word".into()),
+        _ if text.contains(char::is_control) => {
+            Err("it has a line break or a control character: write one line of plain text".into())
+        }
+        _ => Ok(text.into()),
+    }
+}
+
 /// Records the machine while an application runs
 ///
 /// Runs a command and reports the use of the machine during the run: bandwidth of DRAM and CXL over
@@ -53,7 +67,7 @@ pub(crate) struct AppArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) demand: Option<PathBuf>,
     /// With --demand, the number of working threads [default: the most that ran at the same time in
-    /// a sample]
+    /// a sample, at most the number of CPUs]
     #[arg(long, value_name = "N", value_parser = threads, requires = "demand")]
     pub(crate) threads: Option<u32>,
     /// With --demand, the platform of this machine, by name or as a file [default: the platform of
@@ -61,7 +75,7 @@ pub(crate) struct AppArgs {
     #[arg(long, value_name = "NAME|FILE", requires = "demand")]
     pub(crate) platform: Option<String>,
     /// With --demand, the workload's name [default: that of the program]
-    #[arg(long, value_name = "NAME", requires = "demand")]
+    #[arg(long, value_name = "NAME", requires = "demand", value_parser = name)]
     pub(crate) name: Option<String>,
     /// Read bandwidth from a socket that programs write to, in place of counters
     #[arg(long, value_name = "SOCKET")]

@@ -30,8 +30,7 @@ pub(crate) struct Pattern {
     pub(crate) kind: Kind,
     /// Arguments of `interleaf bench run` for this pattern, without the footprint.
     pub(crate) arguments: &'static [&'static str],
-    /// The kinds of advice (`madvise`) to try when the arrays are in a mapped file. The fastest run
-    /// counts.
+    /// The kinds of advice (`madvise`) to try with a mapped file. The fastest run counts.
     pub(crate) hints: &'static [&'static str],
     /// True if the pattern's traffic with the drive is in large sequential transfers.
     pub(crate) is_streaming: bool,

@@ -43,15 +43,14 @@ pub(super) fn run(args: &DoctorArgs, root: Option<&Path>) -> Result<(), Failure>
         }
         // Read the files whose content `interleaf measure` records.
         Hardware::read(&root).map_err(system::read_failure)?;
-        // Read the files of `measure app`. Errors are ignored here, because `measure app` reports
-        // them.
+        // Read the files of `measure app`, which reports their errors itself.
         drop(topdown::plan(&root));
         drop(resctrl::probe(&root));
         Meter::zones(&root).map_err(system::read_failure)?;
         root.capture(target).map_err(|why| {
             Failure::new(
                 format!("{}: cannot be captured to: {why}", target.display()),
-                "name a folder that is not there yet, in one that you may write to",
+                "name a folder that is not there yet, in one with room that you may write to",
             )
         })?;
         output::message(&format!(

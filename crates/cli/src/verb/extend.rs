@@ -17,6 +17,12 @@ pub(super) fn run(args: &ExtendArgs, root: Option<&Path>) -> Result<ExitCode, Fa
             "leave --root out; `interleaf doctor --root DIR` lists the features of that machine",
         ));
     }
+    if let Some(option) = args.planning.option_without_plan() {
+        return Err(Failure::new(
+            format!("{option} is of use with --plan only"),
+            format!("add --plan RECORD, or leave {option} out"),
+        ));
+    }
     if let Some(folder) = &args.serve {
         return extend::serve(folder).map(|()| ExitCode::SUCCESS);
     }
@@ -57,8 +63,7 @@ pub(super) fn run(args: &ExtendArgs, root: Option<&Path>) -> Result<ExitCode, Fa
     Ok(extended.ended.exit_code())
 }
 
-/// Converts the arguments to the options of `interleaf_launch`. Arguments for the output are left
-/// out.
+/// Converts the arguments, except those of the output, to the options of `interleaf_launch`.
 fn options(args: &ExtendArgs) -> ExtendOptions {
     ExtendOptions {
         command: args.command.clone(),

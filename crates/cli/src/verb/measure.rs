@@ -79,8 +79,7 @@ pub(super) fn run(args: &MeasureArgs, root: Option<&Path>) -> Result<ExitCode, F
     }
 }
 
-/// The requested measurement and its groups of options. A group is `None` if this measurement has
-/// no such options.
+/// The requested measurement and its groups of options; `None` for a group that it does not have.
 struct Subject<'a> {
     measurement: Measurement,
     chase: Option<&'a ChaseArgs>,

@@ -1,5 +1,4 @@
-//! `interleaf plan`: compares configurations of a server by performance, cost and energy, for one
-//! demand or several.
+//! `interleaf plan`: compares configurations of a server by performance, cost and energy.
 
 use super::{page, progress::Bar};
 use crate::args::ServerPlanArgs;

@@ -1,5 +1,4 @@
-//! `interleaf predict`: predicts how interleaving weights change the bandwidth of a mix or the
-//! speed of a workload.
+//! `interleaf predict`: predicts the bandwidth of a mix or the speed of a workload by weights.
 
 use super::{page, progress::Bar};
 use crate::args::PredictArgs;

@@ -107,8 +107,7 @@ fn steer_options(args: &RunArgs) -> SteerOptions {
     }
 }
 
-/// Migrates the pages of the processes of `--pid` to the nodes that `placement` gives them, and
-/// prints the result.
+/// Migrates the pages of the processes of `--pid` by `placement`, and prints the result.
 fn move_processes(
     args: &RunArgs,
     machine: &Machine,

@@ -262,6 +262,10 @@ fn stores(options: &ExtendOptions) -> Vec<CheckDocument> {
 fn store(path: &Path, refused: Option<&store::StoreRefused>) -> CheckDocument {
     let check = "store";
     let place = path.display();
+    if path.to_str().is_none() {
+        let remedy = "name a folder by a path that is UTF-8 text";
+        return CheckDocument::refused(check, format!("{place}: this path is not UTF-8"), remedy);
+    }
     let storage = match Storage::probe(&Root::live(), path) {
         Ok(storage) => storage,
         Err(why) => {

@@ -79,6 +79,11 @@ pub struct Signals {
     stop: StopFlag,
 }
 
+/// Maximum time for which the end of a command that a signal ended is reported later, so that the
+/// same signal to this process is reported first. The kernel sends a signal to all processes of a
+/// group at once, but the thread that receives the signal may have to wait for a CPU.
+const GROUP_SIGNAL_MAX: Duration = Duration::from_millis(500);
+
 /// A signal to this process, or the end of the command that this process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -304,19 +309,42 @@ impl Signals {
     /// process. Returns the sender for the process ID.
     fn waiter(&self) -> io::Result<Sender<Pid>> {
         let (sender, pid_of_child) = channel();
-        let to = self.sender.clone();
+        let (to, has_come) = (self.sender.clone(), self.stop.clone());
         thread::Builder::new().name("waiter".into()).spawn(move || {
             // `recv` fails if no command was started: the sender was then dropped.
             let Ok(pid) = pid_of_child.recv() else { return };
             // With `WNOWAIT`, the process is not reaped here; `Running::status` reaps it later.
             // Until then the process ID is not reused, so signals can still be sent to it.
             let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-            while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(pid), options) {}
+            let status = loop {
+                match waitid(WaitId::Pid(pid), options) {
+                    Err(rustix::io::Errno::INTR) => {}
+                    found => break found.ok().flatten(),
+                }
+            };
+            let at = Instant::now();
+            if let Some(status) = status
+                && is_of_group_signal(status.terminating_signal(), status.exit_status())
+            {
+                let end = at + GROUP_SIGNAL_MAX;
+                while !has_come.is_set() && Instant::now() < end {
+                    thread::sleep(Duration::from_millis(1));
+                }
+            }
             // The send fails when the `Signals` value was dropped: the event is then not needed.
-            let _ = to.send(Event::Ended(pid, Instant::now()));
+            let _ = to.send(Event::Ended(pid, at));
         })?;
         Ok(sender)
     }
+}
+
+/// True if a command has ended by a signal that its whole process group may have got, this process
+/// among it: by a key of the terminal, a hang-up, or the end of a service. `signal` is the signal
+/// that ended the command, and `status` the exit status of a command that ended by itself. Shells
+/// and handlers of signals report a signal as the status 128 + N.
+fn is_of_group_signal(signal: Option<i32>, status: Option<i32>) -> bool {
+    let number = signal.or(status.map(|status| status - 128));
+    number.is_some_and(|number| [SIGHUP, SIGINT, SIGQUIT, SIGTERM].contains(&number))
 }
 
 /// Makes `command` start with the default disposition of every signal and with no blocked signals,
@@ -518,6 +546,23 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
     use signal_hook::consts::signal::SIGKILL;
+
+    #[test]
+    fn the_end_of_a_command_by_a_signal_to_its_group_is_recognized() {
+        for (signal, status, is_of_group) in [
+            (Some(SIGINT), None, true),
+            (Some(SIGTERM), None, true),
+            (Some(SIGKILL), None, false),
+            (None, Some(130), true),
+            (None, Some(129), true),
+            (None, Some(128), false),
+            (None, Some(2), false),
+            (None, Some(0), false),
+            (None, None, false),
+        ] {
+            assert_eq!(is_of_group_signal(signal, status), is_of_group, "{signal:?} {status:?}");
+        }
+    }
     use std::os::unix::process::ExitStatusExt;
 
     const LONG: Duration = Duration::from_secs(60);

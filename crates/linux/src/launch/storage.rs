@@ -78,12 +78,10 @@ impl Storage {
     }
 }
 
-/// True when the block device with the number `device` is on a hard disk. `None` if the kernel does
-/// not know.
+/// True when the block device `device` is on a hard disk; `None` if the kernel does not know.
 fn is_rotational(root: &Root, device: u64) -> Result<Option<bool>, RootError> {
     let folder = format!("/sys/dev/block/{}:{}", major(device), minor(device));
-    // Return `None` for a virtio drive: its attribute `rotational` is a default, unrelated to the
-    // host's drive.
+    // `None` for a virtio drive: its `rotational` is a default, unrelated to the host's drive.
     let is_virtual = |part: &OsStr| part.to_string_lossy().starts_with("virtio");
     let path = fs::canonicalize(root.at(&folder)).unwrap_or_default();
     if path.iter().any(is_virtual) {

@@ -28,29 +28,25 @@ use std::{
 /// Number of bytes in each write that fills a new swap file with zeros.
 const CHUNK: usize = 1 << 20;
 
-/// Maximum number of names that are tried for a new swap file. A name ends with a counter, which is
-/// below this number.
+/// Maximum number of names tried for a new swap file; the counter in each name is lower.
 const NAMES: u32 = 1000;
 
 /// A swap file that is in use. Closing the journal that records it switches it off and removes it.
 #[derive(Debug)]
 pub struct SwapFile {
-    /// The open swap file. While this descriptor is open, the swap file is locked, so other
-    /// processes do not remove it.
+    /// The swap file, locked while this descriptor is open, so that no other process removes it.
     _lock: File,
 }
 
 /// The reason why a swap file could not be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum SwapError {
-    /// The swap file of an earlier run is still in use: the kernel could swap pages of this run to
-    /// it.
+    /// An earlier run's swap file is still in use: the kernel could swap this run's pages to it.
     #[error("{}: the swap file of an earlier run cannot be switched off: {why}", path.display())]
     Leftover { path: PathBuf, why: io::Error },
     #[error(transparent)]
     System(#[from] io::Error),
-    /// The journal cannot be written. No swap file is created, because nothing would switch the
-    /// file off after SIGKILL.
+    /// The journal cannot be written. No file is made: nothing would switch it off after SIGKILL.
     #[error(transparent)]
     Journal(#[from] JournalError),
     #[error(transparent)]
@@ -149,8 +145,7 @@ fn remove_leftovers(root: &Root, folder: &Path) -> Result<(), SwapError> {
         if !is_ours(&path) {
             continue;
         }
-        // Open the file only for reading, which suffices for a lock: opening a swap file for
-        // writing fails (`ETXTBSY`).
+        // Opening a swap file for writing fails (`ETXTBSY`); reading suffices for a lock.
         let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits() as i32;
         let file = File::options().read(true).custom_flags(flags).open(&path);
         if file.is_ok_and(|file| matches!(file.try_lock(), Err(fs::TryLockError::WouldBlock))) {
@@ -210,8 +205,7 @@ mod tests {
         let (folder, root) = machine("");
         let (mut journal, _) = Journal::open(&root).unwrap();
         let (held, lock) = create(&mut journal, folder.path(), PREFIX).unwrap();
-        // A swap file that is not locked is a leftover. Its name has the ID of a running process,
-        // as after a restart of a container.
+        // A leftover: not locked, named after a running process, as after a restart of a container.
         let left = folder.path().join(format!("{PREFIX}{}-7", std::process::id()));
         fs::write(&left, "").unwrap();
         remove_leftovers(&root, folder.path()).unwrap();

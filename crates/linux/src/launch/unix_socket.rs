@@ -77,8 +77,7 @@ impl Socket {
         &self.path
     }
 
-    /// Returns a second descriptor of the listening socket, in non-blocking mode, for the thread
-    /// that accepts connections.
+    /// Returns a second, non-blocking descriptor of the socket, for the thread that accepts.
     ///
     /// # Errors
     /// When this process has no file descriptor left.
@@ -91,8 +90,7 @@ impl Socket {
 
 impl Drop for Socket {
     fn drop(&mut self) {
-        // Remove the path only if it still names this socket: another program may have put its own
-        // socket there.
+        // Remove the path only if it still names this socket: another program may have replaced it.
         let _ = replace::remove_kept(&self.path, self.id);
     }
 }
@@ -118,8 +116,7 @@ fn remove_stale(folder: &Folder, name: &OsStr, path: &Path) -> Result<(), Socket
 }
 
 /// Sets the mode and group of the socket with the temporary name `making`, so that the users in
-/// `access` can connect. Then links the socket to `name`. A program that finds the socket under
-/// `name` can therefore connect at once.
+/// `access` can connect. Then links it to `name`, so a program that finds it can connect at once.
 fn place_at(folder: &Folder, making: &OsStr, name: &OsStr, access: Access) -> io::Result<FileId> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let node = openat(folder, making, flags, Mode::empty())?;
@@ -143,8 +140,7 @@ fn place_at(folder: &Folder, making: &OsStr, name: &OsStr, access: Access) -> io
     Ok(FileId::from_stat(&found))
 }
 
-/// Returns the numeric ID of the group of users `name`, which is a name in `/etc/group` or the ID
-/// itself.
+/// Returns the numeric ID of the group of users `name`: a name in `/etc/group`, or the ID itself.
 ///
 /// # Errors
 /// A message when the group does not exist, or `/etc/group` cannot be read.

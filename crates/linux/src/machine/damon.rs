@@ -29,17 +29,13 @@ pub(crate) const MODULES: [(&str, &str); 3] = [
 pub struct Damon {
     /// The DAMON threads that are set up, started or not.
     pub kdamonds: Vec<KdamondSettings>,
-    /// The kernel's own DAMON modules that are enabled. A DAMON thread of Interleaf cannot run
-    /// beside such a module.
+    /// The kernel's DAMON modules that are enabled. Interleaf's DAMON thread cannot run beside one.
     pub modules: Vec<String>,
-    /// Operations sets that the kernel offers, such as `vaddr` and `paddr`; empty if no context is
-    /// set up.
+    /// Operations sets of the kernel, such as `vaddr` and `paddr`; empty without a context.
     pub operations: Vec<String>,
-    /// True when a scheme of this kernel can have several destinations (the folder `dests`); `None`
-    /// if no scheme is set up.
+    /// True when a scheme can have several destinations (folder `dests`); `None` without a scheme.
     pub destinations: Option<bool>,
-    /// True when this user may not read some file of DAMON. The other fields may then be
-    /// incomplete.
+    /// True when this user may not read a file of DAMON. Other fields may then be incomplete.
     pub hidden: bool,
 }
 
@@ -71,8 +67,7 @@ pub fn damon(root: &Root) -> Result<Option<Damon>, RootError> {
     }
     for (module, path) in MODULES {
         let enabled = root.text_if_allowed(path)?.unwrap_or_default();
-        // A captured machine has an empty file for each file that could not be read, so an empty
-        // file counts as hidden.
+        // On a captured machine, a file that could not be read is empty, so it counts as hidden.
         damon.hidden |= enabled.is_empty() && root.has(path);
         if matches!(enabled.trim(), "Y" | "1" | "true") {
             damon.modules.push(module.into());
@@ -81,8 +76,7 @@ pub fn damon(root: &Root) -> Result<Option<Damon>, RootError> {
     Ok(Some(damon))
 }
 
-/// Reads the DAMON thread whose files are in `folder`. Adds to `damon` the features that the files
-/// show.
+/// Reads the DAMON thread in `folder`. Adds to `damon` the features that its files show.
 fn kdamond(root: &Root, folder: &str, damon: &mut Damon) -> Result<KdamondSettings, RootError> {
     let context = format!("{folder}/contexts/0");
     let word = |path: String| -> Result<Option<String>, RootError> {

@@ -28,8 +28,7 @@ pub type Known<T> = Result<T, String>;
 pub struct Hardware {
     /// The caches of the first CPU.
     pub caches: Vec<Cache>,
-    /// The last-level caches, each with the CPUs that share it. A machine has one for each socket,
-    /// or one for each chiplet of a few cores.
+    /// The last-level caches, each with the CPUs that share it: one for each socket or chiplet.
     pub last_level: Vec<Cache>,
     /// The installed memory modules.
     pub dimms: Known<Vec<Dimm>>,
@@ -242,9 +241,8 @@ mod tests {
     fn last_level_caches_are_those_that_cpus_share() {
         let folder = tempfile::tempdir().unwrap();
         let at = folder.path();
-        // There are four last-level caches: two of 96 MiB, each shared by three CPUs, and two of 32
-        // MiB, one for CPU 6 and one for CPU 7. The list of CPUs that share a cache with CPU 6 is
-        // empty, so CPU 6 has its cache alone.
+        // Four last-level caches: two of 96 MiB, each shared by three CPUs, and one of 32 MiB each
+        // for CPUs 6 and 7. CPU 6 has an empty list of sharing CPUs, so it has its cache alone.
         for (cpu, size, shared) in [
             (0, "98304K", "0-2"),
             (1, "98304K", "0-2"),

@@ -20,8 +20,7 @@ pub struct Node {
     pub cpus: IdList,
     pub total_bytes: u64,
     pub free_bytes: u64,
-    /// The distance to each online node, in order of the nodes' IDs, from the firmware's SLIT. The
-    /// distance of a node to itself is 10.
+    /// The distance to each online node, in order of IDs, from the firmware's SLIT; 10 to itself.
     pub distances: Vec<u32>,
     /// The firmware's ratings of bandwidth and latency for accesses from the nearest initiators
     /// (CPUs or devices), from the HMAT or the CDAT. `None` if the firmware gives no rating.
@@ -42,8 +41,7 @@ pub struct Rated {
     pub write_mibps: Option<u64>,
     pub read_ns: Option<u64>,
     pub write_ns: Option<u64>,
-    /// The figures that no memory can have, such as `read_latency of 500000000 ns`. They count as
-    /// unrated.
+    /// Impossible figures, such as `read_latency of 500000000 ns`. They count as unrated.
     pub implausible: Vec<String>,
 }
 
@@ -135,8 +133,7 @@ fn whole_machine(root: &Root) -> Result<Node, RootError> {
     })
 }
 
-/// The largest plausible size, bytes (8 PiB). With this limit, sums over all nodes fit into a
-/// `u64`.
+/// The largest plausible size, bytes (8 PiB). Sums over all nodes then fit into a `u64`.
 const SIZE_MAX: u64 = 1 << 53;
 
 /// Converts KiB to bytes; `None` above [`SIZE_MAX`].
@@ -144,8 +141,7 @@ fn of_kib(kib: u64) -> Option<u64> {
     kib.checked_mul(1024).filter(|bytes| *bytes <= SIZE_MAX)
 }
 
-/// Returns the value of `key` in bytes, from a line such as `Node 0 MemTotal: 1024 kB` or
-/// `MemTotal: 1024 kB`.
+/// Returns `key` in bytes, from a line such as `Node 0 MemTotal: 1024 kB` or `MemTotal: 1024 kB`.
 pub(crate) fn size(meminfo: &str, key: &str) -> Option<u64> {
     let mut lines = meminfo.lines().filter_map(|line| line.split_once(':'));
     let named = |(name, _): &(&str, &str)| name.split_whitespace().next_back() == Some(key);

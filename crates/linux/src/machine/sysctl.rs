@@ -7,12 +7,10 @@ use crate::root::{Root, RootError};
 /// their threads, bit 1 the promotion of hot pages from slow tiers.
 pub const NUMA_BALANCING: &str = "/proc/sys/kernel/numa_balancing";
 
-/// The file `demotion_enabled`. If it is true, reclaim demotes pages to a slower tier and does not
-/// swap them out.
+/// If this file is true, reclaim demotes pages to a slower tier and does not swap them out.
 pub const DEMOTION: &str = "/sys/kernel/mm/numa/demotion_enabled";
 
-/// The file `zone_reclaim_mode`. Above 0, the kernel reclaims on a full node before it allocates on
-/// another node.
+/// Above 0 in this file, the kernel reclaims on a full node before it allocates on another node.
 const ZONE_RECLAIM: &str = "/proc/sys/vm/zone_reclaim_mode";
 
 /// The file with the mode of transparent huge pages (`always`, `madvise` or `never`).
@@ -20,16 +18,14 @@ const THP: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sysctls {
-    /// The value of `numa_balancing` (see [`NUMA_BALANCING`]); `None` on kernels without NUMA
-    /// balancing.
+    /// The value of [`NUMA_BALANCING`]; `None` on kernels without NUMA balancing.
     pub numa_balancing: Option<u64>,
     /// True when reclaim demotes pages to a slower tier; `None` on kernels without demotion.
     pub demotion: Option<bool>,
     /// The value of `zone_reclaim_mode`: above 0, the kernel reclaims on a full node before it
     /// allocates on another node. `None` on kernels without this setting.
     pub zone_reclaim: Option<u64>,
-    /// The mode of transparent huge pages: `always`, `madvise` or `never`; `None` on kernels
-    /// without transparent huge pages.
+    /// The mode of transparent huge pages (`always`, `madvise` or `never`); `None` without them.
     pub huge_pages: Option<String>,
 }
 

@@ -1,5 +1,4 @@
-//! The description of a whole machine: all properties that can be read without changing the
-//! machine.
+//! The description of a whole machine: all that can be read without changing the machine.
 
 use crate::{
     machine::{
@@ -23,13 +22,11 @@ pub struct Machine {
     pub cpu: Option<String>,
     /// The ID and the CPUs of each socket, in order of the IDs.
     pub sockets: Vec<(u32, IdList)>,
-    /// Memory that the kernel manages, bytes; `None` if unknown. On some kernels the nodes'
-    /// `total_bytes` sum to less.
+    /// Memory that the kernel manages, bytes; `None` if unknown. Nodes' `total_bytes` can be less.
     pub total_bytes: Option<u64>,
     /// The NUMA nodes in order of their IDs.
     pub nodes: Vec<Node>,
-    /// The ID and the nodes of each memory tier of the kernel, the fastest first; empty if the
-    /// kernel has no tiers.
+    /// The ID and nodes of each memory tier, the fastest first; empty if the kernel has no tiers.
     pub tiers: Vec<(u32, IdList)>,
     /// The weights of interleaving; `None` for a kernel without weighted interleaving.
     pub weighted_interleave: Option<WeightedInterleave>,
@@ -91,9 +88,8 @@ impl Machine {
         of_kernel.filter(|_| self.tiers.len() > 1).unwrap_or(usize::from(node.cpus.is_empty()))
     }
 
-    /// Returns the nodes of the initiators (CPUs or devices) that are nearest to `node`, as the
-    /// firmware names them. If the firmware names none, returns the nodes with CPUs at the minimum
-    /// distance from `node`.
+    /// Returns the nodes of the initiators (CPUs or devices) nearest to `node` by the firmware or,
+    /// if it names none, the nodes with CPUs at the minimum distance from `node`.
     pub fn nearest(&self, node: &Node) -> IdList {
         if let Some(rated) = node.rated.as_ref().filter(|rated| !rated.initiators.is_empty()) {
             return rated.initiators.clone();
@@ -117,8 +113,7 @@ fn total(root: &Root) -> Result<Option<u64>, RootError> {
     root.value("/proc/meminfo", "a meminfo with MemTotal in kB", total)
 }
 
-/// Reads the CPU model from the line `model name` (x86) or, without that line, from the line
-/// `Model`.
+/// Reads the CPU model from the line `model name` (x86) or, without it, from the line `Model`.
 fn cpu(root: &Root) -> Result<Option<String>, RootError> {
     let text = root.text("/proc/cpuinfo")?.unwrap_or_default();
     let value = |key: &str| {
@@ -135,8 +130,7 @@ fn sockets(root: &Root) -> Result<Vec<(u32, IdList)>, RootError> {
             continue;
         };
         let path = format!("{CPUS}/{name}/topology/physical_package_id");
-        // An offline CPU has no such file. In a guest the file may contain -1; then the CPU counts
-        // as one of socket 0.
+        // An offline CPU lacks the file. In a guest it may contain -1, which counts as socket 0.
         let socket =
             root.value(&path, "the number of a socket", |text| text.parse::<i64>().ok())?;
         let Some(socket) = socket.map(|socket| socket.max(0) as u32) else { continue };
@@ -149,8 +143,7 @@ fn sockets(root: &Root) -> Result<Vec<(u32, IdList)>, RootError> {
     Ok(sockets.into_iter().map(|(id, cpus)| (id, cpus.into_iter().collect())).collect())
 }
 
-/// Reads the ID and the nodes of each memory tier of the kernel, in order of the IDs. A smaller ID
-/// is a faster tier.
+/// Reads the ID and nodes of each memory tier, in order of IDs. A smaller ID is a faster tier.
 fn tiers(root: &Root) -> Result<Vec<(u32, IdList)>, RootError> {
     let mut tiers = vec![];
     for name in root.names(TIERS)? {

@@ -14,8 +14,7 @@ use crate::{
 /// The file with the counters of the machine.
 pub const VMSTAT: &str = "/proc/vmstat";
 
-/// Defines the struct `Counters`, whose fields have the kernel's names, with the methods that treat
-/// all counters alike.
+/// Defines `Counters`, whose fields have the kernel's names, and methods for all counters alike.
 macro_rules! counters {
     ($($(#[$text:meta])* $name:ident,)*) => {
         /// Counters since boot, or their growth between two samples, in base pages unless the field
@@ -155,8 +154,7 @@ pub fn of_machine(root: &Root) -> Result<Option<Counters>, RootError> {
 /// When a file cannot be read, or a counter is not a number.
 pub fn of_node(root: &Root, node: u32) -> Result<Option<Counters>, RootError> {
     let mut counters = None;
-    // Both files have the counters of allocations. `vmstat` has more counters, but the oldest
-    // kernels lack it.
+    // Both files count allocations. `vmstat` has more counters, but the oldest kernels lack it.
     for file in ["numastat", "vmstat"] {
         let path = format!("{NODES}/node{node}/{file}");
         if let Some(text) = root.text(&path)? {

@@ -39,8 +39,7 @@ pub fn weighted_interleave(root: &Root) -> Result<Option<WeightedInterleave>, Ro
     Ok(Some(WeightedInterleave { weights, auto }))
 }
 
-/// Returns the path of the file with the weight of `node`. A write to this file disables automatic
-/// weights.
+/// Returns the path of the file with `node`'s weight. Writing it disables automatic weights.
 pub fn node_path(node: u32) -> String {
     format!("{FOLDER}/node{node}")
 }

@@ -76,8 +76,7 @@ pub struct Goal {
     /// When the first node of a pair is nearly full, its cold pages migrate to the second.
     pub demotions: Vec<(u32, u32)>,
     /// The upper limit of the migration rate, bytes per second; `None` for no limit. DAMON applies
-    /// the limit to each scheme, so each demotion may migrate up to this number of bytes in
-    /// addition.
+    /// it to each scheme, so each demotion may migrate as much in addition.
     pub rate_limit_bytes_per_s: Option<u64>,
 }
 
@@ -90,8 +89,7 @@ pub struct ActuatorState {
     /// Distance to the goal, percentage points: the largest difference, among all nodes, between a
     /// node's share of the pages and the node's target share.
     pub off_points: Option<f64>,
-    /// Number of steered processes; `None` for actuators on physical memory, which do not track
-    /// processes.
+    /// Number of steered processes; `None` on physical memory, where processes are not tracked.
     pub processes: Option<usize>,
     /// Processes that joined the scope since the last call.
     pub joined: Vec<u32>,
@@ -145,8 +143,7 @@ pub struct Setting<'a> {
     pub scope: Scope,
     /// Scopes whose pages are not migrated, even if they are in `scope`.
     pub protected: Vec<Scope>,
-    /// True when the actuator may switch off the kernel's DAMON modules and NUMA balancing while it
-    /// steers pages.
+    /// True when steering may switch off the kernel's DAMON modules and NUMA balancing meanwhile.
     pub leave: bool,
     /// When this flag is set, long scans end early.
     pub stop: StopFlag,
@@ -170,8 +167,7 @@ impl<'a> Setting<'a> {
         Ok(found)
     }
 
-    /// Fails if the stop flag is set: the flag may have ended a scan early, so that its result is
-    /// incomplete.
+    /// Fails if the stop flag is set, since a scan that the flag ended early is incomplete.
     fn check_stop(&self) -> Result<(), ActuatorError> {
         if self.stop.is_set() { Err(ActuatorError::Stopped) } else { Ok(()) }
     }
@@ -232,8 +228,7 @@ pub enum ActuatorError {
 }
 
 impl ActuatorError {
-    /// True when the kernel refused a value (`EINVAL`). DAMON does so when a process or a control
-    /// group of its context is gone.
+    /// True when the kernel refused a value (`EINVAL`), as for a process or group that is gone.
     fn is_value_refused(&self) -> bool {
         match self {
             Self::Refused(why) | Self::Root(why) | Self::Journal(JournalError::Root(why)) => {
@@ -280,8 +275,7 @@ impl Goal {
     }
 
     /// Returns the distance of the placement `on` to the goal, percentage points: the largest
-    /// difference, among all nodes, between a node's share of the pages and the node's target
-    /// share. `None` if `on` has no pages.
+    /// difference of a node's share and target share. `None` if `on` has no pages.
     pub fn off_points(&self, on: &NodeBytes) -> Option<f64> {
         let shares = self.shares().ok()?;
         let total = on.total() as f64;

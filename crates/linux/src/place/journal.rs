@@ -80,8 +80,7 @@ pub struct Change {
 pub enum Undone {
     /// The setting has its old value again, or the swap file or control group is removed.
     Restored(Change),
-    /// Another process of Interleaf, whose ID is the second field, still needs the new value, so
-    /// the new value stays.
+    /// The new value stays, because another Interleaf process (ID in the second field) needs it.
     Held(Change, u32),
     /// The setting stays as it is, because another program has changed it since, or needs the
     /// memory controller that this change enabled. The second field is the present value of the
@@ -111,12 +110,10 @@ pub enum JournalError {
     /// The journal cannot be written, so no setting is changed.
     #[error("{path}: cannot be kept: {why}")]
     Keep { path: String, why: io::Error },
-    /// Users other than this user and root can write to the folder of the journals, so the journals
-    /// are not trusted.
+    /// Users besides this user and root can write to the folder, so its journals are not trusted.
     #[error("{path}: is not used for journals: {why}")]
     Untrusted { path: String, why: String },
-    /// The table of settings lacks the path or the value. The setting is not written, because it
-    /// could not be restored.
+    /// The table of settings lacks the path or value. Nothing is written: it could not be restored.
     #[error("{0}")]
     Unknown(String),
     /// Another process of Interleaf holds the setting at another value.
@@ -180,9 +177,8 @@ impl<'a> Journal<'a> {
         Ok((Self { root, document, undone: vec![], is_closed: false }, undone))
     }
 
-    /// Writes `text` to a setting, unless the setting has this value already. Other processes may
-    /// hold the setting at the same value. The last process that holds it then restores the value
-    /// that the first process found.
+    /// Writes `text` to a setting, unless the setting has this value already. Others may hold it at
+    /// the same value; the last holder then restores the value that the first found.
     ///
     /// # Errors
     /// When the table of settings lacks the path or a value, another process holds another value,
@@ -216,9 +212,8 @@ impl<'a> Journal<'a> {
             Some((_, held)) => held.was.clone(),
             None => now.to_string(),
         };
-        // Save the journal before the setting is written. If the process is killed in between, the
-        // journal lists a change that was not made, which is harmless. In the other order, a change
-        // could be missing from the journal.
+        // Save the journal first. If the process is killed before the write, the journal lists a
+        // change that was not made, which is harmless; a change missing from it would not be.
         self.document.changes.push(Change { path: path.into(), was, set: text.into() });
         if let Err(why) = self.document.save(self.root) {
             self.document.changes.pop();
@@ -316,8 +311,7 @@ impl<'a> Journal<'a> {
         &self.document.changes
     }
 
-    /// Undoes all changes, the last change first. Returns the outcomes, including those of earlier
-    /// calls of [`Self::release`].
+    /// Undoes all changes, the last first. Returns all outcomes, also those of [`Self::release`].
     ///
     /// # Errors
     /// When the journals cannot be read or written.
@@ -403,8 +397,7 @@ impl Document {
 
 /// Undoes a change. `others` are the journals of other running processes. If one of these processes
 /// holds the setting, the new value stays. Returns `None` when nothing was to be undone: the
-/// setting had its old value already, or the swap file or control group of the change did not
-/// exist.
+/// setting had its old value, or the swap file or control group did not exist.
 fn undo(root: &Root, others: &[Document], change: &Change) -> Option<Undone> {
     if swap_file::is_swap_file(change) {
         return match swap_file::remove(root, Path::new(&change.path)) {

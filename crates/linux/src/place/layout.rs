@@ -1,5 +1,4 @@
-//! A machine as the control loop sees it: domains, which are the sources of memory traffic, and
-//! tiers, which serve the traffic.
+//! A machine as the control loop sees it: domains cause memory traffic, and tiers serve it.
 //!
 //! Each node with memory is a tier, and the fastest tier comes first. Each socket that is near a
 //! node with memory is a domain. A node is near a socket if one of the CPUs nearest to the node
@@ -36,8 +35,7 @@ pub struct HostLayout {
     pub unrated: IdList,
 }
 
-/// The reason why a machine has no layout: all memory is on one node, or no socket is near a node
-/// with memory.
+/// Why a machine has no layout: all memory is on one node, or no socket is near memory.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
     #[error("all memory is on node {0}: there is nothing to steer")]
@@ -109,8 +107,7 @@ fn tier(node: &Node, rated_gbps: f64) -> TierLayout {
     }
 }
 
-/// Returns the domain of `socket`, whose CPUs are `cpus`. Its tiers are the nodes near the socket,
-/// as indices into `nodes`.
+/// Returns the domain of `socket` with `cpus`. Its tiers are near nodes, as indices into `nodes`.
 fn domain(machine: &Machine, socket: u32, cpus: &IdList, nodes: &[&Node]) -> DomainLayout {
     let is_of_socket = |id: u32| {
         let node = machine.nodes.iter().find(|node| node.id == id);

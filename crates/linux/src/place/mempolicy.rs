@@ -9,8 +9,7 @@ use std::{fmt, io};
 /// `MPOL_WEIGHTED_INTERLEAVE` of `linux/mempolicy.h`, since 6.9.
 const WEIGHTED_INTERLEAVE: libc::c_int = 6;
 
-/// The mode flags in the value that `get_mempolicy` returns: `MPOL_MODE_FLAGS` of
-/// `linux/mempolicy.h`.
+/// The mode flags in the result of `get_mempolicy`: `MPOL_MODE_FLAGS` of `linux/mempolicy.h`.
 const MODE_FLAGS: libc::c_int = 7 << 13;
 
 /// A memory policy for new pages.
@@ -79,8 +78,7 @@ pub fn is_chosen() -> io::Result<bool> {
     Ok(syscall::get_mempolicy()? & !MODE_FLAGS != libc::MPOL_DEFAULT)
 }
 
-/// Returns the node of each page of this process at `addresses`; `None` for a page that is not
-/// resident.
+/// Returns the node of each page of this process at `addresses`; `None` if not resident.
 ///
 /// # Errors
 /// When the kernel lacks NUMA.

@@ -53,8 +53,7 @@ use std::{
 /// Maximum number of passes over the memory of all processes whose pages are migrated.
 const PASSES_MAX: u32 = 4;
 
-/// The pause before the next pass if some pages were busy in the last pass. I/O on these pages may
-/// end in the pause.
+/// The pause before the next pass if pages were busy. I/O on these pages may end meanwhile.
 const BUSY_PAUSE: Duration = Duration::from_millis(50);
 
 /// Migrates pages of processes on this machine.
@@ -75,8 +74,7 @@ pub struct Progress<'a> {
     pub process: &'a Process,
     /// Bytes that this pass has processed so far.
     pub scanned_bytes: u64,
-    /// Bytes that this pass has to process. The figure changes when programs allocate or free
-    /// memory.
+    /// Bytes that this pass has to process; changes when programs allocate or free memory.
     pub total_bytes: u64,
     /// Bytes that all passes so far have migrated.
     pub moved_bytes: u64,
@@ -88,8 +86,7 @@ pub struct Forecast {
     pub bytes: NodeBytes,
     /// Bytes that a migration would migrate.
     pub planned_bytes: u64,
-    /// Bytes that are on the wrong node, but cannot be migrated, because other processes map the
-    /// same pages.
+    /// Bytes on the wrong node that cannot migrate, because other processes map the same pages.
     pub shared_bytes: u64,
     pub processes: Vec<Process>,
     /// Processes that cannot be read or migrated: descendants of the processes that the caller
@@ -255,8 +252,7 @@ fn forecast<M: Memory>(
     };
     Ok(Forecast {
         bytes: work.records.iter().map(|record| &record.moved.before).collect(),
-        // A forecast tries no move. The planner's moves are therefore left over, with the reason
-        // `Busy`.
+        // A forecast tries no move, so the planned moves are left over as `Busy`.
         planned_bytes: left(Reason::Busy),
         shared_bytes: left(Reason::Shared),
         processes: work.records.into_iter().map(|record| record.process).collect(),
@@ -320,15 +316,13 @@ impl<M: Memory> Passes<'_, M> {
         let pid = progress.process.pid;
         let areas = match areas {
             Ok(Some(areas)) => areas,
-            // A process that is about to end exists for a moment without memory. It counts as
-            // ended.
+            // A process that is about to end, and has no memory, counts as ended.
             Ok(None) => return (Tally::default(), Some(Halt::Ended)),
             Err(why) if why.is_permission() => return refused(RefusalReason::Permission),
             Err(why) => return refused(RefusalReason::Read(why)),
         };
-        // Forget which pages failed to move for a reason that may be gone, such as busy pages.
-        // Shared pages, and pages of a folio that is only partly resident (`Joined`), stay
-        // unmovable.
+        // Forget failures whose reason may be gone, such as busy pages. Shared pages, and pages of
+        // a partly resident folio (`Joined`), stay unmovable.
         memo.stuck.retain(|_, reason| matches!(reason, Reason::Shared | Reason::Joined));
         let allowed = match self.shared.memory.allowed(pid) {
             Ok(allowed) => allowed,
@@ -415,8 +409,7 @@ impl ProcessOutcome {
         }
     }
 
-    /// Adds `tally`, the result of a pass over this process. `is_whole` is false if the pass ended
-    /// early.
+    /// Adds `tally`, a pass over this process. `is_whole` is false if the pass ended early.
     fn add_tally(&mut self, tally: Tally, pass: u32, is_whole: bool) {
         if pass == 1 || self.before == NodeBytes::default() {
             self.before = tally.before.clone();

@@ -19,8 +19,7 @@ use interleaf_model::weights::{WEIGHT_MAX, Weights, gcd};
 /// A placement: nodes with weights, and the mechanism that places pages on them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
-    /// The ID of each node with its number of pages in a round of interleaving, which is at least
-    /// 1.
+    /// The ID of each node with its number of pages in a round of interleaving, at least 1.
     pub nodes: Vec<(u32, u32)>,
     pub means: Means,
 }

@@ -1,5 +1,4 @@
-//! Placement audit: how much memory of a program follows the placement, and how much bypasses it,
-//! with the cause.
+//! Placement audit: how much memory follows the placement, and how much bypasses it, and why.
 //!
 //! Memory bypasses a memory policy in four cases: a launcher resets the policy for its children; a
 //! library binds its own buffers; a mapped file was placed by the process that read it first; pages
@@ -25,8 +24,7 @@ pub struct PlacementAudit {
     pub bypasses: Vec<Bypass>,
     /// Number of audited processes.
     pub processes: usize,
-    /// Number of processes that were not audited, because they belong to other users and may not be
-    /// read.
+    /// Number of processes not audited, because they belong to other users and may not be read.
     pub hidden: usize,
 }
 
@@ -49,8 +47,7 @@ pub enum Cause {
     Bound(String),
     /// Pages of files, which are in the page cache. The process that read them first placed them.
     File,
-    /// Pages under the placement's policy that are on other nodes, because the intended nodes were
-    /// full.
+    /// Pages under the placement's policy on other nodes, because the intended nodes were full.
     Elsewhere,
 }
 
@@ -165,15 +162,13 @@ impl PlacementAudit {
     }
 }
 
-/// Returns the policy of a process, read from its stack, because no program chooses another policy
-/// for its stack.
+/// Returns the policy of a process from its stack, for which no program chooses another policy.
 fn own_policy(mappings: &[Mapping]) -> Option<&str> {
     let stack = mappings.iter().find(|mapping| mapping.kind == Kind::Stack);
     stack.map(|stack| stack.policy.as_str())
 }
 
-/// True when `shown`, a policy in `numa_maps`, is the policy `wanted`. The kernel may append flags
-/// to the mode, such as `=static`.
+/// True when `shown` in `numa_maps` is `wanted`. The kernel may append flags such as `=static`.
 fn is_policy(shown: &str, wanted: &Policy) -> bool {
     let wanted = wanted.to_string();
     let (mode, nodes) = wanted.split_once(':').unwrap_or((&wanted, ""));

@@ -130,8 +130,7 @@ impl Scope {
                 let mut sum = None;
                 for process in processes.iter().take_while(|_| !stop.is_set()) {
                     let on = match of_process(root, process.pid, processes.len()) {
-                        // This user may not read the memory of the process. Continue with the other
-                        // processes.
+                        // This user may not read the memory of the process. Skip it.
                         Err(why) if why.is_permission() => None,
                         on => on?,
                     };
@@ -186,8 +185,7 @@ impl Scope {
         groups
     }
 
-    /// True when a sample of the placement has to read each process of the scope. False when the
-    /// kernel has counters for the scope.
+    /// True when a sample must read each process of the scope; false if the kernel has counters.
     pub fn is_slow_to_sample(&self) -> bool {
         matches!(self, Self::Processes(_) | Self::Named(_))
     }
@@ -207,8 +205,7 @@ impl fmt::Display for Scope {
     }
 }
 
-/// Returns the anonymous memory of a control group and its descendants by node; `None` if the
-/// kernel does not count memory by node.
+/// Returns a group's anonymous memory by node, with descendants; `None` if it is not counted.
 fn of_group(root: &Root, group: &Group) -> Result<Option<NodeBytes>, RootError> {
     let on = group.on_nodes(root)?;
     Ok(on.map(|on| NodeBytes(on.iter().map(|on| (on.node, on.anon_bytes)).collect())))

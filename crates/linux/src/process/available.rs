@@ -15,13 +15,11 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Available {
     pub bytes: u64,
-    /// The limit of a control group, if it leaves less memory than is available on the machine or
-    /// its nodes.
+    /// The limit of a control group, if it leaves less than the machine or its nodes do.
     pub limit: Option<Headroom>,
 }
 
-/// The fraction of the available memory that this process may request, in sixteenths. The rest is
-/// left to other programs.
+/// This process may request so many sixteenths of the available memory; others keep the rest.
 const SIXTEENTHS: u64 = 15;
 
 impl Available {

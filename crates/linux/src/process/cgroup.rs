@@ -59,8 +59,7 @@ pub struct Trees {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     pub tree: Tree,
-    /// The path of the group below the mount point, such as `/system.slice/x`; `/` for the root
-    /// group.
+    /// The path below the mount point, such as `/system.slice/x`; `/` for the root group.
     pub name: String,
 }
 
@@ -103,8 +102,7 @@ pub struct Headroom {
     /// The name of the file with the limit: `memory.max`, `memory.high` or `memory.limit_in_bytes`.
     pub file: &'static str,
     pub limit_bytes: u64,
-    /// Memory that is charged to the group and its descendants and cannot be reclaimed without
-    /// swap, bytes.
+    /// Memory charged to the group and its descendants, not reclaimable without swap, bytes.
     pub used_bytes: u64,
 }
 
@@ -287,8 +285,7 @@ impl Group {
         Ok(Usage { used_bytes, limit_bytes: limits.into_iter().min() })
     }
 
-    /// True if the OOM killer has ended a process of the group. False if the kernel does not count
-    /// OOM kills.
+    /// True if the OOM killer has ended a process of the group; false without a count of OOM kills.
     pub fn has_oom_killed(&self, root: &Root) -> bool {
         let text = root.text(&join(&self.folder(), self.tree.version.oom_kills_file()));
         text.ok().flatten().as_deref().and_then(oom_kills) > Some(0)
@@ -298,8 +295,7 @@ impl Group {
         root.number(&join(&self.folder(), self.tree.version.usage_file()))
     }
 
-    /// Returns the limit in the file `file` of this group alone, bytes; `None` if the group has no
-    /// such limit.
+    /// Returns the limit in `file` of this group alone, bytes; `None` if it has no such limit.
     fn limit(&self, root: &Root, file: &str) -> Result<Option<u64>, RootError> {
         let path = join(&self.folder(), file);
         let found = root.value(&path, "a number of bytes, or max", Limit::parse)?;
@@ -311,8 +307,7 @@ impl Group {
         std::iter::successors(Some(self.clone()), Self::parent)
     }
 
-    /// Returns the smallest headroom among this group and its ancestors; `None` if none of them has
-    /// a limit.
+    /// Returns the smallest headroom among this group and its ancestors; `None` without a limit.
     ///
     /// # Errors
     /// When a file cannot be read, or is not a number.
@@ -385,8 +380,7 @@ impl Group {
     }
 }
 
-/// Returns the error for a malformed `line` of the file at `path`. `at` is the 0-based index of the
-/// line.
+/// Returns the error for a malformed `line` of the file at `path`; `at` is its 0-based index.
 fn malformed_line(path: &str, at: usize, line: &str, expected: &'static str) -> RootError {
     RootError::Content { path: format!("{path}:{}", at + 1), text: line.into(), expected }
 }
@@ -407,13 +401,11 @@ struct GroupMount {
     version: Version,
     at: String,
     top: String,
-    /// The options of the file system, separated by commas. The options of version 1 name its
-    /// controllers.
+    /// The file system's options, separated by commas. Those of version 1 name its controllers.
     options: Option<String>,
 }
 
-/// Reads the mounts of control groups, in the order of the kernel's list; `None` if no file lists
-/// the mounts.
+/// Reads the mounts of control groups, in the kernel's order; `None` if no file lists mounts.
 fn cgroup_mounts(root: &Root) -> Result<Option<Vec<GroupMount>>, RootError> {
     type Parse = fn(&str) -> Option<Mount<'_>>;
     let places: [(&str, Parse); 2] =

@@ -20,8 +20,7 @@ const PREFIX: &str = "interleaf-bench-";
 const TRIES: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// A control group with a memory limit. Dropping this value kills the group's processes and removes
-/// the group.
+/// A control group with a memory limit. Drop kills the group's processes and removes the group.
 #[derive(Debug)]
 pub struct MemoryCgroup<'a> {
     root: &'a Root,
@@ -71,8 +70,7 @@ impl<'a> MemoryCgroup<'a> {
         format!("{}/{PROCESSES_FILE}", self.group.folder())
     }
 
-    /// Returns the most memory that the group has used so far, bytes; `None` if the kernel does not
-    /// record it.
+    /// Returns the peak memory of the group, bytes; `None` if the kernel does not record it.
     pub fn used_max(&self) -> Option<u64> {
         let name = self.group.tree.version.peak_file();
         self.root.number(&format!("{}/{name}", self.group.folder())).ok().flatten()

@@ -103,8 +103,7 @@ pub fn mappings(root: &Root, pid: u32) -> Result<Option<Vec<Mapping>>, RootError
 /// The resident memory of a process and its descendants.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resident {
-    /// All resident memory of these processes. A shared page counts once for each process that maps
-    /// it.
+    /// All resident memory of these processes. A shared page counts once per mapping process.
     pub all: NodeBytes,
     /// Memory of the mappings with anonymous pages; see [`anonymous`].
     pub anonymous: NodeBytes,
@@ -112,8 +111,7 @@ pub struct Resident {
     pub hidden: usize,
 }
 
-/// Returns the memory of a process and its descendants; `None` if the process has ended, or the
-/// kernel lacks NUMA.
+/// Returns the memory of a process and its descendants; `None` after its end or without NUMA.
 ///
 /// # Errors
 /// When a file of `/proc` is malformed.

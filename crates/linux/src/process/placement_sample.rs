@@ -99,8 +99,7 @@ fn mixed(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Returns the number of resident anonymous pages: the second number of `statm` (resident) minus
-/// the third (files and shared memory).
+/// Returns the resident anonymous pages: number 2 of `statm` minus number 3 (files, shared memory).
 fn anonymous_pages(statm: &str) -> u64 {
     let mut numbers = statm.split_whitespace().skip(1).map(|word| word.parse().unwrap_or(0_u64));
     let (resident, of_files) = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));

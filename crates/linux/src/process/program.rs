@@ -99,8 +99,7 @@ impl Program {
         let (Linked::Gnu, Some(loader)) = (&self.linked, &self.loader) else { return vec![] };
         let listed = Command::new(loader).arg("--list").arg(&self.path).output();
         let text = listed.map(|output| output.stdout).unwrap_or_default();
-        // The loader prints lines that begin with the name of a library, such as `libm.so.6 =>
-        // /lib/libm.so.6 (0x7f..)`.
+        // A line begins with a library's name: `libm.so.6 => /lib/libm.so.6 (0x7f..)`.
         let name = |line: &str| line.split_whitespace().next().map(String::from);
         String::from_utf8_lossy(&text).lines().filter_map(name).collect()
     }
@@ -145,8 +144,7 @@ fn reader_of(start: &[u8]) -> Option<OsString> {
     Some(OsString::from_vec(reader.to_vec()))
 }
 
-/// Determines the linkage of a program, the path of its dynamic loader, and the libraries that it
-/// names as needed.
+/// Determines a program's linkage, the path of its loader, and the libraries that it needs.
 fn linked(path: &Path) -> io::Result<(Linked, Option<PathBuf>, Vec<String>)> {
     let other = io::Error::other;
     let mut elf = ElfStream::<AnyEndian, _>::open_stream(File::open(path)?).map_err(other)?;
@@ -170,8 +168,7 @@ fn linked(path: &Path) -> io::Result<(Linked, Option<PathBuf>, Vec<String>)> {
     Ok((linked, Some(loader), needs))
 }
 
-/// True if Go's linker made the program. The linker adds a section with the versions of the
-/// program's modules.
+/// True if Go's linker made the program: it adds a section with the versions of its modules.
 fn is_go(path: &Path) -> io::Result<bool> {
     let elf = ElfStream::<AnyEndian, _>::open_stream(File::open(path)?);
     let mut elf = elf.map_err(io::Error::other)?;
@@ -179,8 +176,7 @@ fn is_go(path: &Path) -> io::Result<bool> {
     Ok(elf.section_header_by_name(".go.buildinfo").is_ok_and(|section| section.is_some()))
 }
 
-/// Returns the libraries that a program names as needed (`DT_NEEDED`); none for a program without a
-/// section table.
+/// Returns the libraries of `DT_NEEDED`; none for a program without a section table.
 fn needs(elf: &mut ElfStream<AnyEndian, File>) -> Result<Vec<String>, elf::ParseError> {
     let dynamic = elf.dynamic()?;
     let wanted = |entry: elf::dynamic::Dyn| (entry.d_tag == abi::DT_NEEDED).then(|| entry.d_val());

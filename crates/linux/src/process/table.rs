@@ -14,11 +14,9 @@ use std::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Process {
     pub pid: u32,
-    /// The process ID of the parent. After the parent's end, it is the ID of the process that
-    /// adopted this process.
+    /// The process ID of the parent or, after its end, of the process that adopted this one.
     pub parent: u32,
-    /// The process ID of the session leader; 0 if the leader is in another PID namespace (`docker
-    /// exec`).
+    /// The ID of the session leader; 0 if it is in another PID namespace (`docker exec`).
     pub session: u32,
     /// The command name, at most 15 bytes.
     pub name: String,
@@ -222,8 +220,7 @@ impl<'a> Snapshot<'a> {
         Ok(self.table.get_or_init(|| table))
     }
 
-    /// Returns the process `pid`. Reads only the file of this process, or no file if the table was
-    /// already read.
+    /// Returns the process `pid`. Reads only its file, or no file if the table was already read.
     ///
     /// # Errors
     /// When the process's file cannot be read.
@@ -245,15 +242,13 @@ pub fn anonymous_bytes(root: &Root, pid: u32) -> Result<Option<u64>, RootError> 
     Ok(size(&status, "RssAnon"))
 }
 
-/// Returns the peak resident memory of this process, bytes; `None` if its `status` does not show
-/// it.
+/// Returns this process's peak resident memory, bytes; `None` if `status` does not show it.
 pub fn own_resident_max(root: &Root) -> Option<u64> {
     let status = root.peek("/proc/self/status").ok().flatten().unwrap_or_default();
     size(&status, "VmHWM")
 }
 
-/// Returns the nodes on which a process may allocate; `None` if the process does not exist, or the
-/// kernel lacks cpusets.
+/// Returns the nodes on which a process may allocate; `None` without the process or cpusets.
 ///
 /// # Errors
 /// When its `status` cannot be read or parsed.

@@ -22,7 +22,6 @@ fn bound(card: &Card, group: &Group, component: Component, others: &[Component])
 /// A function that changes a card so that one component is slow.
 type Change = fn(&mut Card);
 
-/// Returns all components except `component`.
 fn all_but(component: Component) -> Vec<Component> {
     Component::ALL.into_iter().filter(|other| *other != component).collect()
 }
@@ -53,9 +52,8 @@ fn each_component_binds_a_card_in_which_it_is_slow() {
     for (component, change) in servers {
         bound(&slow(change), &group(Access::RandomRead, 128), component, &links);
     }
-    // A faster link shortens the round trip, and with it the time for which a unit of a pool (a DMA
-    // engine, buffer, tag or credit) is in use. The throughput would rise, so the link is not among
-    // `others`.
+    // A faster link shortens the round trip, and with it the use of each unit (DMA engine, buffer,
+    // tag, credit). The throughput would rise, so the link is not among `others`.
     let pools: [(Component, Access, Change); 4] = [
         (Component::DmaEngines, Access::RandomWrite, |card| card.controller.dma_engines = 1),
         (Component::Buffers, Access::RandomWrite, |card| {

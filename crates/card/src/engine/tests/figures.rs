@@ -2,9 +2,8 @@
 
 use super::*;
 
-/// Returns the number of I/Os of 4 KiB per second that fills the link in the direction of the data,
-/// computed from the packets of an I/O. The function takes its numbers from the PCI Express Base
-/// Specification and NVMe 1.1, and uses no code of the engine.
+/// Returns the I/Os of 4 KiB per second that fill the link in the direction of the data, computed
+/// from the PCI Express Base Specification and NVMe 1.1 without code of the engine.
 fn link_limit(generation: u32, lanes: u32, payload: u32, write: bool) -> f64 {
     let lane_bytes = match generation {
         3 => 8e9 / 8.0 * 128.0 / 130.0 * (370.0 / 371.0),
@@ -26,10 +25,9 @@ fn link_limit(generation: u32, lanes: u32, payload: u32, write: bool) -> f64 {
         // of the command, the completion entry, an interrupt.
         4096.0 + packets * completion + 64.0 + completion + doorbell + answers(11.0)
     } else {
-        // The link to the host carries the data, the read of the command, the completion entry of
-        // 16 bytes, and an interrupt (a header of 12 bytes, because the address has 32 bits, and 4
-        // bytes of data). The link also carries the answers to 3 packets from the host: the
-        // command, two doorbells.
+        // To the host go the data, the read of the command, the completion entry (16 bytes) and an
+        // interrupt (a header of 12 bytes, because the address has 32 bits, and 4 bytes of data),
+        // and the answers to 3 packets: the command and two doorbells.
         let entry = write_header + 16.0;
         let interrupt = 8.0 + 12.0 + 4.0;
         4096.0 + packets * write_header + read + entry + interrupt + answers(3.0)

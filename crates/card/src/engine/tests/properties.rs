@@ -68,9 +68,8 @@ proptest! {
     ) {
         let mut settings = settings;
         if let Arbitration::Weighted { priorities, .. } = &mut settings.arbitration {
-            // No queue is urgent here. The urgent class comes before all others, so commands of
-            // other queues might never complete, and Little's law, which counts completed commands,
-            // would not hold.
+            // No queue is urgent: the urgent class would starve other queues, and Little's law,
+            // which counts completed commands, would not hold.
             *priorities = vec![Priority::Low, Priority::Medium, Priority::High];
         }
         let (groups, stop) = (vec![group], Stop::Ios(1500));

@@ -56,8 +56,7 @@ impl NvmeController {
             Ok((operation, command)) => {
                 let offset = command.extent.offset;
                 let bytes: u64 = match operation {
-                    // Ranges may overlap, so the sum of their bytes may exceed the rest of the
-                    // card.
+                    // Ranges may overlap, so their sum may exceed the rest of the card.
                     Operation::Deallocate => {
                         let sum: u64 = command.deallocate.iter().map(|extent| extent.bytes).sum();
                         sum.min(self.settings.capacity - offset)
@@ -156,8 +155,7 @@ impl NvmeController {
         prp::segments(entry.prp1, entry.prp2, bytes.len(), memory, &mut command.segments)?;
         gather(&command.segments, memory, &mut bytes)?;
         command.segments.clear();
-        // Bit 2 of dword 11 is the attribute "deallocate". The other attributes are hints, which
-        // are ignored.
+        // Bit 2 of dword 11 is the attribute "deallocate". The others are hints, and ignored.
         if entry.dword(11) & 4 == 0 {
             return Ok(());
         }

@@ -57,9 +57,8 @@ fn fetched(driver: &mut Driver, commands: usize) -> Vec<u16> {
     std::iter::from_fn(fetch).take(commands).collect()
 }
 
-/// Returns the 0-based I/O queues of the first `commands` commands, in the order in which the
-/// controller fetches the commands. `method` is the value of the field CC.AMS, and `feature` that
-/// of the arbitration feature.
+/// Returns the 0-based I/O queues of the first `commands` commands in the order of fetching.
+/// `method` is the value of CC.AMS, and `feature` that of the arbitration feature.
 fn order(method: u32, feature: u32, commands: usize) -> Vec<u16> {
     let mut driver = driver(method);
     set(&mut driver, feature);

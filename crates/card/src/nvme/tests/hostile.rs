@@ -76,8 +76,7 @@ fn invalid_doorbells_are_events() {
     driver.register(registers::DOORBELLS + 8 * 2, 1);
     driver.register(registers::DOORBELLS + 8, ENTRIES);
     assert_eq!(driver.admin(0x0c, 0, 0, [0; 3]), Ok(1 << 16));
-    // After the report of an event, further events are suppressed until the host reads the error
-    // log page.
+    // After a report, events are suppressed until the host reads the error log page.
     driver.put(0, &SubmissionEntry { identifier: 77, ..command(0x0c, [0; 3]) });
     driver.ring(0);
     driver.work();
@@ -204,8 +203,7 @@ enum Action {
     Unmap(usize),
 }
 
-/// Generates addresses inside the memory of the host, at its end and outside. Most of them are page
-/// aligned.
+/// Generates addresses inside host memory, at its end and outside, most of them page aligned.
 fn address() -> impl Strategy<Value = u64> {
     prop_oneof![
         6 => (0..256_u64).prop_map(|page| page * 4096),
@@ -275,8 +273,7 @@ proptest! {
                 Action::Doorbell(number, value) => {
                     driver.register(registers::DOORBELLS + 4 * u64::from(number), value);
                 }
-                // Ignore the result, because a write outside the memory of the host changes
-                // nothing.
+                // Ignore the result: a write outside host memory changes nothing.
                 Action::Memory(at, data) => drop(driver.host.write(at, &data)),
                 Action::Entry { queue, entry } => {
                     if driver.host.0.len() == MEMORY {

@@ -237,8 +237,7 @@ fn log_pages_count_errors_and_use() {
     let number = |at: usize| u64::from(page[at]);
     assert_eq!([number(64), number(80), number(160), number(176)], [1, 2, 2, 3]);
     assert_eq!(driver.admin(2, u32::MAX, DATA_AT, dwords(1)), Ok(0));
-    // The newest entry of the error log is for the third error: a write fault of a command of queue
-    // 1.
+    // The newest entry of the error log is for the third error, a write fault in queue 1.
     let entry = &driver.host.0[DATA_AT as usize..][..64];
     assert_eq!((entry[0], entry[8], entry[13] >> 1 & 7, entry[12] >> 1), (3, 1, 2, 0));
     assert_eq!(driver.admin(2, 0, DATA_AT, dwords(3)), Ok(0));

@@ -160,8 +160,7 @@ impl BalanceView {
     fn receive(&mut self, message: Message) {
         match message {
             Message::Connected => {
-                // The daemon sends its last periods again on each new connection, so drop the kept
-                // periods.
+                // Drop the kept periods: on each new connection, the daemon sends them again.
                 self.history = History::default();
                 self.link = Link::Connected;
             }

@@ -1,5 +1,4 @@
-//! Installs the packages that a recipe's application needs, and runs the application at a
-//! footprint.
+//! Installs the packages of a recipe's application, and runs the application at a footprint.
 
 use super::run::write_document;
 use crate::args::{BenchInstallArgs, BenchRunArgs};
@@ -42,8 +41,7 @@ fn environments() -> PathBuf {
     data.or_else(home).unwrap_or_else(|| "/var/lib".into()).join("interleaf/recipes")
 }
 
-/// Returns the path of the recipe's Python interpreter: that of its own environment, or the
-/// system's.
+/// Returns the path of the Python interpreter of the recipe's own environment, or the system's.
 fn python(recipe: &Recipe) -> PathBuf {
     match recipe.has_environment() {
         true => environments().join(&recipe.name).join("bin/python"),
@@ -365,8 +363,7 @@ fn document(recipe: &Recipe, args: &BenchRunArgs, outcome: Outcome, used: &Used)
     }
 }
 
-/// True if the system's Python finds the module `name`. The module is not imported: that may take
-/// seconds.
+/// True if the system's Python finds the module `name`, without importing it: that takes long.
 fn is_module_there(name: &str) -> bool {
     let find =
         "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)";

@@ -181,8 +181,7 @@ fn fits(args: &BenchRunArgs, root: &Root) -> Result<(), Failure> {
     })
 }
 
-/// Writes the document to the outputs that the options select: the file of `-o`, stdout, and the
-/// file of `--report`.
+/// Writes the document to the file of `-o`, to stdout, and to the file of `--report`.
 pub(super) fn write_document(args: &BenchRunArgs, document: &BenchDocument) -> Result<(), Failure> {
     let to = OutputOptions { json: args.json, csv: false, output: args.output.as_deref() };
     let text = || interleaf_report::bench::text(document);

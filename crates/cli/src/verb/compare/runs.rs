@@ -1,5 +1,4 @@
-//! `interleaf compare --a CONFIG --b CONFIG`: runs the configurations in turn, and compares the
-//! runs.
+//! `interleaf compare --a CONFIG --b CONFIG`: compares runs of the configurations in turn.
 
 use crate::{
     args::{CompareArgs, QuantityChoice},

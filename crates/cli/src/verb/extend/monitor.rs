@@ -98,8 +98,7 @@ impl<'a> SessionSampler<'a> {
     }
 }
 
-/// Prints the statistics of the session in a line each second, until the session ends or a signal
-/// arrives.
+/// Prints a line of statistics each second, until the session ends or a signal arrives.
 fn plain(mut watch: SessionSampler<'_>, json: bool) -> Result<(), Failure> {
     let signals = Signals::hold().map_err(system::signal_failure)?;
     while let Some(document) = watch.poll() {

@@ -25,8 +25,7 @@ pub(super) enum SimulationEnd {
     Signal(i32),
 }
 
-/// Returns the command that serves as the policy. Returns `None` if the options name a built-in
-/// policy.
+/// Returns the command that serves as the policy; `None` if the options name a built-in policy.
 pub(super) fn command(args: &MachineArgs) -> Result<Option<LimitedCommand>, Failure> {
     let command = PolicyCommand::parse(&args.policy).transpose().map_err(failure)?;
     let only = |given: bool, option: &str, policy: &str| {
@@ -76,8 +75,7 @@ fn failure(why: PolicyProcessError) -> Failure {
     Failure::new(why.to_string(), why.hint())
 }
 
-/// Shows the progress of a job, and ends the job early when a policy process fails or a signal
-/// arrives.
+/// Shows the progress of a job. Ends the job when a policy process fails or a signal arrives.
 struct Watched<'a> {
     bar: Bar,
     processes: &'a PolicyProcesses,

@@ -3,8 +3,7 @@
 //! started, so it neither monitors memory nor acts on it. A probe takes milliseconds.
 //!
 //! The kernel accepts keywords that it knows, and answers `EINVAL` to other keywords. An accepted
-//! keyword need not have an effect: destinations, for example, work only in contexts of `vaddr` and
-//! `fvaddr`.
+//! keyword can lack effect: destinations work only in contexts of `vaddr` and `fvaddr`.
 //!
 //! DAMON's threads form one list. Writing a number to `nr_kdamonds` replaces the list by a new list
 //! of that length; the write fails while a thread runs. Therefore the probe is refused if threads
@@ -14,8 +13,7 @@
 use super::{ADMIN, COUNT, words};
 use crate::root::{Root, RootError};
 
-/// Actions of schemes that the probe tries. An action that the kernel does not know costs only one
-/// failed write.
+/// Actions of schemes that the probe tries. An unknown action costs only one failed write.
 const ACTIONS: [&str; 11] = [
     "willneed",
     "cold",
@@ -64,8 +62,7 @@ pub struct Probed {
     pub operations: Vec<String>,
     /// Actions of schemes: `pageout`, `migrate_hot`, ...
     pub actions: Vec<String>,
-    /// True when a scheme may have several destinations with weights, which interleave the pages of
-    /// running programs.
+    /// True when a scheme may have several weighted destinations, which interleave resident pages.
     pub destinations: bool,
     /// Metrics that can be the goal of a quota: `node_mem_used_bp`, ...
     pub goals: Vec<String>,
@@ -75,11 +72,9 @@ pub struct Probed {
     pub filters: Vec<String>,
     /// True when DAMON can adjust its own monitoring intervals.
     pub interval_goal: bool,
-    /// True when a scheme has its filters in two folders, `core_filters` and `ops_filters`, one for
-    /// each layer of DAMON that applies filters.
+    /// True when each layer of DAMON has its own folder of filters (`core_filters`, `ops_filters`).
     pub split_filters: bool,
-    /// True when a thread can update its statistics periodically, for which it has the file
-    /// `refresh_ms`.
+    /// True when a thread can update its statistics periodically (file `refresh_ms`).
     pub refresh: bool,
     /// True when one process can be dropped while the other processes stay monitored, for which a
     /// monitoring target has the file `obsolete_target`.
@@ -141,8 +136,7 @@ pub enum ProbeError {
     Root(#[from] RootError),
 }
 
-/// Probes DAMON on a machine on which no DAMON thread is set up. Restores DAMON's state, also after
-/// an error.
+/// Probes DAMON on a machine without a DAMON thread. Restores DAMON's state, also after an error.
 ///
 /// # Errors
 /// When the machine is captured or lacks DAMON, or a file cannot be read or written, which requires
@@ -191,8 +185,7 @@ fn goals(root: &Root, folder: &str) -> Result<Vec<String>, RootError> {
     }
     root.write(&format!("{folder}/nr_goals"), "1")?;
     let metric = format!("{folder}/0/target_metric");
-    // The first kernels with quota goals (6.8 and 6.9) have only the metric `user_input`, and no
-    // file that selects a metric.
+    // Quota goals of Linux 6.8 and 6.9 have only the metric `user_input`, and no file to select it.
     if root.has(&metric) { accepted(root, &metric, &GOALS) } else { Ok(vec![GOALS[0].into()]) }
 }
 
@@ -211,8 +204,7 @@ fn filters(root: &Root, scheme: &str) -> Result<Vec<String>, RootError> {
     Ok(filters)
 }
 
-/// Returns the `candidates` that the kernel accepts in the file at `path`; none if the file does
-/// not exist.
+/// Returns the `candidates` that the kernel accepts in the file `path`; none without the file.
 fn accepted(root: &Root, path: &str, candidates: &[&str]) -> Result<Vec<String>, RootError> {
     let mut taken = vec![];
     if !root.has(path) {

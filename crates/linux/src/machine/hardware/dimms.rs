@@ -116,8 +116,7 @@ mod tests {
     use proptest::prelude::*;
     use std::fs;
 
-    /// Returns an SMBIOS structure of type 17 that describes a module of 64 GiB, DDR5-6400, that
-    /// runs at 5200 MT/s.
+    /// Returns the SMBIOS structure (type 17) of a 64 GiB DDR5-6400 module that runs at 5200 MT/s.
     fn structure() -> Vec<u8> {
         let mut bytes = vec![0; 0x28];
         (bytes[0], bytes[1]) = (17, 0x28);

@@ -11,8 +11,7 @@ use std::fmt;
 pub enum ActuatorKind {
     /// DAMON on the addresses of processes; the address of a page selects its destination.
     Vaddr,
-    /// DAMON on physical memory, with quotas that Interleaf computes, and with a quota goal, by
-    /// which the kernel reduces these quotas.
+    /// DAMON on physical memory, with Interleaf's quotas and a quota goal, which reduces them.
     Paddr,
     /// DAMON on physical memory, with quotas that Interleaf computes, and without a quota goal.
     Quota,
@@ -104,8 +103,7 @@ impl ActuatorKind {
                 Err("it watches processes, and the scope is the machine".into())
             }
             Self::Vaddr if !has(&kernel.operations, "vaddr") => lacks("operations vaddr", "5.18"),
-            // Kernels without destinations accept `migrate_hot` on `vaddr`, but the action then has
-            // no effect.
+            // Without destinations, kernels accept `migrate_hot` on `vaddr` to no effect.
             Self::Vaddr if !kernel.destinations => {
                 lacks("destinations, nor migration by virtual addresses", "6.17")
             }

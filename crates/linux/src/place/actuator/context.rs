@@ -21,13 +21,11 @@ pub const AGGREGATION_US: u64 = 1_000_000;
 /// Interval at which DAMON reads the mappings of processes, us.
 const UPDATE_US: u64 = 1_000_000;
 
-/// The highest possible access count of a region in an aggregation interval: one access for each
-/// sampling interval.
+/// The maximum access count of a region in an aggregation interval: one per sampling interval.
 pub const ACCESSES_MAX: u32 = (AGGREGATION_US / SAMPLE_US) as u32;
 
-/// Minimum and maximum number of regions: DAMON's defaults. If [`REGIONS_OF_TARGET`] times the
-/// number of processes exceeds this maximum (more than 50 processes), this product is the maximum,
-/// because each process needs some regions.
+/// Minimum and maximum number of regions: DAMON's defaults. With more than 50 processes, the
+/// maximum is [`REGIONS_OF_TARGET`] times their number, because each process needs some regions.
 const REGIONS: Range<usize> = 10..1000;
 const REGIONS_OF_TARGET: usize = 20;
 
@@ -66,8 +64,7 @@ pub struct Scheme {
     pub age_min: u32,
     /// The limit of the bytes that the scheme may try; `None` for no limit.
     pub quota: Option<Quota>,
-    /// The goal to which the kernel tunes the quota. The tuned quota never exceeds the field
-    /// `quota`. `None` for no goal.
+    /// The goal to which the kernel tunes the quota, up to the field `quota`; `None` for no goal.
     pub goal: Option<EligibleGoal>,
     /// The filters, which reject pages. The scheme acts only on pages that no filter rejects.
     pub filters: Vec<PageFilter>,
@@ -81,9 +78,8 @@ pub enum Destination {
 }
 
 /// An upper limit of the bytes that a scheme tries to migrate in a window, successfully or not. The
-/// priority weights of the quota stay 0. Other weights would make the kernel prefer the hottest
-/// regions, and hot regions that are on the destination already would use up the quota of every
-/// window.
+/// priority weights of the quota stay 0. With other weights the kernel prefers the hottest regions,
+/// and those already on the destination use up every window's quota.
 ///
 /// The quota is written in whole pages. The kernel tries whole pages, so it never uses up a
 /// remainder of less than a page. It saves the address at which the next window resumes only if it
@@ -119,8 +115,7 @@ pub enum PageFilter {
     /// names of groups are relative to the mount point of cgroup version 2. Several groups require
     /// a kernel with `split_filters`. A scheme has at most one filter of this kind.
     OtherGroups(Vec<String>),
-    /// Pages of this control group without those of its descendants. The group's name is relative
-    /// to the mount point of cgroup version 2.
+    /// Pages of a control group without its descendants, named relative to the cgroup 2 mount.
     Group(String),
 }
 
@@ -172,8 +167,7 @@ impl Context {
 }
 
 impl Quota {
-    /// Returns the quota in bytes, rounded down to whole pages, but at least one page, because for
-    /// DAMON 0 means no limit.
+    /// Returns the quota in bytes, whole pages; at least one page: for DAMON 0 means no limit.
     fn whole_pages(self) -> u64 {
         let page = rustix::param::page_size() as u64;
         (self.bytes / page).max(1) * page
@@ -272,8 +266,7 @@ fn filters(folder: &str, all: &[&PageFilter], can_allow: bool, out: &mut WriteLi
 }
 
 impl PageFilter {
-    /// Adds the writes for this filter in the folder `filter`: its type, and the pages that it
-    /// rejects.
+    /// Adds the writes for this filter in `filter`: its type, and the pages that it rejects.
     fn writes(&self, filter: &str, out: &mut WriteList) {
         let kind = match self {
             Self::Addresses(_) => "addr",

@@ -1,9 +1,8 @@
 //! Demotes cold pages while the fastest node near a socket is nearly full.
 //!
 //! Interleaving migrates only hot pages. Cold pages stay on the node of their first touch and fill
-//! the fastest node, until new pages, including hot pages, are allocated on other nodes. DAMON has
-//! watermarks, but they apply to the whole machine, so this module checks the free memory of each
-//! node.
+//! the fastest node, until new pages, including hot pages, are allocated on other nodes. DAMON's
+//! watermarks apply to the whole machine, so this module checks each node's free memory.
 
 use super::{
     Goal,
@@ -83,8 +82,7 @@ impl Guards {
         Ok(())
     }
 
-    /// Returns the source node and the scheme of each demotion. The scheme of a demotion that is
-    /// off matches no region.
+    /// Returns each demotion's source node and scheme. A demotion that is off matches no region.
     pub(super) fn schemes(&self, goal: &Goal) -> Vec<(u32, Scheme)> {
         let most = goal.rate_limit_bytes_per_s.unwrap_or(u64::MAX);
         let scheme = |(at, (from, to)): (usize, &(u32, u32))| {
@@ -106,8 +104,7 @@ impl Guards {
 }
 
 impl Guard {
-    /// Begins or ends the demotion from a node that has `free_bytes` of free memory, and updates
-    /// the bytes that it still has to free.
+    /// Begins or ends a node's demotion by its `free_bytes`; updates the bytes that it has to free.
     fn step(&mut self, free_bytes: u64, total_bytes: u64) {
         let begin = ((total_bytes as f64 * BEGIN) as u64).max(BEGIN_BYTES);
         let end = begin * END;

@@ -43,8 +43,7 @@ const TRIES_MAX: u32 = 50;
 /// The statistics of a scheme since its set-up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Memory on which the scheme's action was tried, including pages that were on their
-    /// destination already.
+    /// Memory on which the scheme's action was tried, even if on its destination already.
     pub tried_bytes: u64,
     /// Memory that the kernel reports as migrated.
     pub applied_bytes: u64,
@@ -113,9 +112,8 @@ impl<'a> Kdamond<'a> {
         done.map(drop)
     }
 
-    /// Builds a context and gives it to the DAMON thread. After each refusal by the kernel, builds
-    /// and tries a new context. Returns true when the thread has a context, false when `build` has
-    /// returned `None`.
+    /// Builds a context and gives it to the DAMON thread, again after each refusal by the kernel.
+    /// Returns true when the thread has one, false when `build` has returned `None`.
     fn build_and_apply(
         &mut self,
         build: &mut dyn FnMut() -> Result<Option<Context>, ActuatorError>,
@@ -159,9 +157,8 @@ impl<'a> Kdamond<'a> {
             }
             self.is_behind = true;
             self.setting.root.write(&path, &text).map_err(ActuatorError::Refused)?;
-            // Writing a count (`nr_...`) replaces the folders that it counts by new folders with
-            // default values. Forget what was written below these folders, so that all their files
-            // are written again.
+            // Writing a count (`nr_...`) replaces the counted folders by new ones with default
+            // values. Forget what was written below them, so that it is written again.
             if let Some((folder, name)) = path.rsplit_once('/')
                 && name.starts_with("nr_")
             {
@@ -185,9 +182,8 @@ impl<'a> Kdamond<'a> {
         Ok(())
     }
 
-    /// Reserves DAMON for this process. With the user's permission (`Setting::leave`), also
-    /// switches off NUMA balancing and the kernel's DAMON modules. Without the permission, fails if
-    /// a module is enabled.
+    /// Reserves DAMON for this process. With `Setting::leave`, also switches off NUMA balancing and
+    /// the kernel's DAMON modules; without it, fails if a module is enabled.
     fn claim(&mut self) -> Result<(), ActuatorError> {
         let root = self.setting.root;
         let Some(found) = damon(root)? else {
@@ -260,9 +256,8 @@ impl<'a> Kdamond<'a> {
         self.stats()
     }
 
-    /// Reads the statistics of each scheme at the kernel's last update, in the order of the
-    /// schemes; empty while the thread does not run. Kernels since 6.17 update the statistics
-    /// periodically.
+    /// Reads each scheme's statistics, in the order of the schemes, as last updated (since 6.17,
+    /// periodically) by the kernel; empty while the thread does not run.
     ///
     /// # Errors
     /// When the statistics cannot be read.
@@ -287,8 +282,7 @@ impl<'a> Kdamond<'a> {
         Ok(all)
     }
 
-    /// Stops and removes the DAMON thread, and restores the settings that were changed for it, the
-    /// last change first.
+    /// Stops and removes the DAMON thread. Restores the changed settings, the last change first.
     pub fn release(&mut self) {
         self.written.clear();
         self.settings.release();

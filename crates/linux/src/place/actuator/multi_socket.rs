@@ -27,16 +27,14 @@ struct SharedActuator<'a> {
     on: Option<NodeBytes>,
 }
 
-/// The actuator of one socket: a reference to the shared actuator, and the socket's index in
-/// `SharedActuator::sockets`.
+/// The actuator of one socket: the shared actuator, and an index in `SharedActuator::sockets`.
 struct SocketActuator<'a> {
     shared: Rc<RefCell<SharedActuator<'a>>>,
     at: usize,
 }
 
-/// Makes an actuator for each socket, and returns them in the order of `sockets`. All of them share
-/// the actuator `whole`. `sockets` has the nodes near each socket. `nodes` are all nodes of the
-/// machine, the fastest first.
+/// Makes an actuator for each socket, in the order of `sockets`, which has the nodes near each
+/// socket. All share `whole`. `nodes` are all nodes of the machine, the fastest first.
 pub fn divide<'a>(
     whole: Box<dyn Actuator + 'a>,
     setting: Setting<'a>,
@@ -99,8 +97,7 @@ impl SharedActuator<'_> {
 }
 
 /// Returns, for each socket, the fraction of the scope's pages that are on nodes near the socket.
-/// If there are no pages, the fractions are equal. The pages on a node near several sockets are
-/// divided evenly among these sockets.
+/// Without pages they are equal. The pages of a node near several sockets count evenly for each.
 fn parts<'n>(on: &NodeBytes, sockets: impl Iterator<Item = &'n [u32]> + Clone) -> Vec<f64> {
     let near = |node: u32| sockets.clone().filter(|nodes| nodes.contains(&node)).count() as f64;
     let of = |nodes: &[u32]| nodes.iter().map(|node| on.on(*node) as f64 / near(*node)).sum();

@@ -26,8 +26,7 @@ use std::{
 /// second after the last call has returned.
 const PORTION: Duration = Duration::from_millis(500);
 
-/// The time over which the rate limit is kept on average. After a longer pause, a portion is no
-/// larger than after a pause of this time.
+/// The time over which the rate limit is kept on average. Longer pauses do not enlarge a portion.
 const AVERAGED: Duration = Duration::from_secs(2);
 
 /// The minimum size of a portion, bytes, unless the rate limit allows less.
@@ -43,8 +42,7 @@ pub struct Pages<'a> {
     allowance: Allowance,
     known: Vec<Process>,
     scan: Scan,
-    /// The processes, by ID and start time, whose pages may not be migrated, and which the user
-    /// knows of from a message.
+    /// The processes, by ID and start time, that may not be migrated; a message has named them.
     refused: BTreeSet<(u32, u64)>,
     sampler: PlacementSampler,
     duty: TimeShareLimit,
@@ -55,16 +53,14 @@ pub struct Pages<'a> {
 /// The bytes that may move within the rate limit.
 #[derive(Debug, Default)]
 struct Allowance {
-    /// Negative after a portion that moved more than was allowed, such as a huge page at a low
-    /// rate.
+    /// Negative after a portion that moved too much, such as a huge page at a low rate.
     bytes: f64,
     last_refill: Option<Instant>,
 }
 
 impl Allowance {
-    /// Adds the bytes that the rate limit allows for the time since the last call. The sum never
-    /// exceeds the bytes for the time [`AVERAGED`]. Returns the number of bytes that may move now;
-    /// `None` if it is below 1.
+    /// Adds the bytes allowed since the last call, up to the bytes for [`AVERAGED`]. Returns the
+    /// number of bytes that may move now; `None` below 1.
     fn refill(&mut self, bytes_per_s: u64, now: Instant) -> Option<u64> {
         let rate = bytes_per_s as f64;
         // The first call has no earlier call: add the bytes of one second.
@@ -76,8 +72,7 @@ impl Allowance {
 }
 
 impl<'a> Pages<'a> {
-    /// Returns an actuator for the processes of a scope. No page migrates before a goal is set and
-    /// [`Actuator::update`] is called.
+    /// Returns an actuator for processes. No page migrates before [`Actuator::update`] with a goal.
     pub fn new(setting: Setting<'a>) -> Self {
         Self {
             held: SettingsGuard::new(setting.clone()),

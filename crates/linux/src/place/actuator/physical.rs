@@ -33,8 +33,7 @@ use std::{collections::BTreeMap, mem, ops::Range};
 /// The file that lists the zones of each node with their physical addresses.
 pub const ZONEINFO: &str = "/proc/zoneinfo";
 
-/// The length of a quota window, ms: two aggregation intervals, so that the next window sees the
-/// pages that moved in this window.
+/// The length of a quota window, ms: two aggregation intervals, so each window sees earlier moves.
 const RESET_MS: u64 = 2000;
 
 /// The actuators `paddr` and `quota`, which migrate pages with DAMON on physical memory.
@@ -52,8 +51,7 @@ pub struct Physical<'a> {
 }
 
 impl<'a> Physical<'a> {
-    /// Returns the actuator `quota`, which has the quotas of [`QuotaController`] and no goal in the
-    /// kernel.
+    /// Returns the actuator `quota`: quotas of [`QuotaController`], no goal in the kernel.
     pub fn quota(setting: Setting<'a>, kernel: Probed) -> Self {
         let kdamond = Kdamond::new(setting.clone(), kernel);
         Self {
@@ -69,8 +67,7 @@ impl<'a> Physical<'a> {
         }
     }
 
-    /// Returns the actuator `paddr`, which has the quotas of [`QuotaController`] and a quota goal
-    /// in the kernel.
+    /// Returns the actuator `paddr`: quotas of [`QuotaController`], and a quota goal in the kernel.
     pub fn paddr(setting: Setting<'a>, kernel: Probed) -> Self {
         Self { has_goal: true, ..Self::quota(setting, kernel) }
     }
@@ -95,8 +92,7 @@ impl<'a> Physical<'a> {
         state.applied_bytes = Some(stats.iter().map(|it| it.applied_bytes).sum());
         let on = self.sampler.sample_placement(&self.setting, &[])?;
         if let Some(on) = &on {
-            // Reset the controller during the warm-up: no page can move, and the controller must
-            // not take this as failure.
+            // No page can move in the warm-up. Reset the controller, lest it count this as failure.
             if !self.kdamond.is_warm() {
                 self.quota = QuotaController::default();
             }
@@ -248,8 +244,7 @@ fn all_of(root: &Root, group: &Group) -> Result<Vec<String>, RootError> {
     Ok(groups.filter(|group| group.exists(root)).map(|group| group.name).collect())
 }
 
-/// Reads the ranges of physical addresses of each node's memory: the zones of the node, with
-/// adjacent zones joined.
+/// Reads the physical addresses of each node's memory: its zones, with adjacent zones joined.
 ///
 /// # Errors
 /// When the file cannot be read.

@@ -1,5 +1,4 @@
-//! Computes the next quota of DAMON's migration from the measured placement. The functions here are
-//! pure.
+//! Computes the next quota of DAMON's migration from the measured placement, by pure functions.
 //!
 //! DAMON migrates whole regions of hot pages, and the effect can be measured only seconds later.
 //! With DAMON's quota goals alone, the ratio of the pages on two nodes oscillates between 15:85 and
@@ -14,9 +13,8 @@
 //!      3   0.3 * 39 = 12     53 ...
 //! ```
 //!
-//! Placement may be sampled less often than once per window. With a sample every second or third
-//! window, at most 0.6 or 0.9 of the missing bytes move between two samples, so the ratio does not
-//! overshoot.
+//! With a sample of the placement only every second or third window, at most 0.6 or 0.9 of the
+//! missing bytes move between two samples, so the ratio does not overshoot.
 //!
 //! The kernel charges every attempt to the quota, even attempts on file pages and free memory. On
 //! Linux 6.12, 15 MiB of attempts in each of eight windows moved no page. While all attempts fail,
@@ -44,8 +42,7 @@ const GAIN_MAX: f64 = 1.5;
 /// Migration stops within this distance of the goal, percentage points.
 const REST_POINTS: f64 = 1.0;
 
-/// After a stop, migration begins again when the distance from the goal exceeds this value,
-/// percentage points.
+/// Stopped migration begins again above this distance from the goal, percentage points.
 const WAKE_POINTS: f64 = 2.0;
 
 /// The minimum quota of a window, bytes.
@@ -65,15 +62,13 @@ const IDLE_MAX: u32 = 8;
 /// The highest [`Push::level`], at which pages with any access count may migrate.
 const LEVEL_MAX: u32 = 2;
 
-/// The minimum access count of hot pages, for [`Order::HottestFirst`]: half of the samples of an
-/// aggregation interval.
+/// Minimum access count of hot pages ([`Order::HottestFirst`]): half an aggregation's samples.
 const HOT: u32 = ACCESSES_MAX / 2;
 
 /// The range of access counts of cold pages, for [`Order::HottestFirst`].
 const COLD: (u32, u32) = (0, 0);
 
-/// Chooses the next [`Push`], from the measured placement and from DAMON's statistics of the last
-/// push.
+/// Chooses the next [`Push`] from the measured placement and DAMON's statistics of the last push.
 #[derive(Clone, Debug, Default)]
 pub struct QuotaController {
     is_moving: bool,
@@ -82,8 +77,7 @@ pub struct QuotaController {
     idle: u32,
     /// The number of consecutive samples in which less than [`STALL_BYTES`] migrated.
     still: u32,
-    /// Bytes that DAMON has tried to migrate since the last sample in which at least
-    /// [`STALL_BYTES`] migrated.
+    /// Bytes tried by DAMON since the last sample in which at least [`STALL_BYTES`] migrated.
     failed_bytes: u64,
     level: u32,
     /// `Push::age_min` of the last push.
@@ -319,9 +313,8 @@ mod tests {
         let push = QuotaController::default().step(&goal, &on(&[(0, 90), (1, 10)]), none).unwrap();
         assert_eq!((push.to, push.is_hot, push.accesses), (1, false, (0, 0)));
         assert_eq!(push.age_min, COLD_AGE);
-        // At the goal, the two nodes exchange pages. The direction of the exchange reverses if no
-        // page moves, even if pages are tried: `vaddr` also tries pages that are on the destination
-        // already.
+        // At the goal, the two nodes exchange pages. The exchange reverses if no page moves, even
+        // if pages are tried: `vaddr` also tries pages on the destination.
         for tries in [0, MIB] {
             let (mut steer, here) = (QuotaController::default(), on(&[(0, 50), (1, 50)]));
             let done = |sample| Stats { tried_bytes: sample * tries, applied_bytes: 0 };

@@ -34,8 +34,7 @@ pub(super) struct PlacementSampler {
     processes: Vec<u32>,
     is_at_rest: bool,
     moved_pages: Option<u64>,
-    /// The full node that the last call of `note` found. It is not reported again while it stays
-    /// full.
+    /// The full node that `note` found last, which is not reported again while it stays full.
     full: Option<u32>,
 }
 
@@ -140,8 +139,7 @@ impl PlacementSampler {
 const FULL: f64 = 0.02;
 const FULL_BYTES: u64 = 32 << 20;
 
-/// The minimum deficit of pages with which a full node is reported, percentage points of the
-/// scope's memory.
+/// The minimum deficit of a full node that is reported, percentage points of the scope's memory.
 const MISSING_POINTS: f64 = 3.0;
 
 /// Checks that each node with a weight above 0 in the goal is online and has memory.
@@ -176,8 +174,7 @@ pub(super) fn note_membership(notes: &mut Vec<String>, verb: [&str; 2], processe
 pub(super) const JOINED: [&str; 2] = ["has joined", "have joined"];
 pub(super) const ENDED: [&str; 2] = ["has ended or left", "have ended or left"];
 
-/// The earliest time at which an expensive task may run again, such that the task takes at most 1 /
-/// [`ONE_IN`] of the time.
+/// The earliest next run of an expensive task, which thus takes at most 1 / [`ONE_IN`] of the time.
 #[derive(Debug, Default)]
 pub(super) struct TimeShareLimit(Option<Instant>);
 

@@ -34,8 +34,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 #[derive(Debug, Default)]
 pub(super) struct Scan {
     next: Option<Instant>,
-    /// The processes of the last scan, by ID and start time; `None` before the first scan, whose
-    /// processes all join.
+    /// The last scan's processes, by ID and start time; `None` before the first, in which all join.
     found: Option<BTreeSet<(u32, u64)>>,
 }
 

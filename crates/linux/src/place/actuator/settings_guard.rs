@@ -1,5 +1,4 @@
-//! The settings that an actuator has changed. One of them is the kernel's NUMA balancing, which
-//! would undo the migration.
+//! The settings that an actuator has changed, such as NUMA balancing, which undoes migration.
 
 use super::{ActuatorError, Setting};
 use crate::machine::sysctl::NUMA_BALANCING;
@@ -9,8 +8,7 @@ use crate::machine::sysctl::NUMA_BALANCING;
 pub(super) struct SettingsGuard<'a> {
     setting: Setting<'a>,
     paths: Vec<String>,
-    /// True if the last check found NUMA balancing on. Of consecutive checks that find it on, only
-    /// the first adds a message.
+    /// True if the last check found NUMA balancing on; the next one then adds no message.
     is_held: bool,
 }
 
@@ -27,8 +25,7 @@ impl<'a> SettingsGuard<'a> {
         self.paths.iter().any(|held| held == path)
     }
 
-    /// Changes a setting: through the journal on a live machine. On a captured machine, only
-    /// records the write.
+    /// Changes a setting through the journal; on a captured machine, only records the write.
     pub(super) fn set(&mut self, path: &str, text: &str) -> Result<(), ActuatorError> {
         if self.setting.root.is_live() {
             self.setting.journal.borrow_mut().set(path, text)?;
@@ -50,9 +47,8 @@ impl<'a> SettingsGuard<'a> {
         Ok(())
     }
 
-    /// Adds a message to `notes` if NUMA balancing is on, unless the last check found it on too. It
-    /// can be on because this process may not disable it, or because another program has enabled it
-    /// again.
+    /// Adds a message to `notes` if NUMA balancing is on, unless the last check found it on too.
+    /// This process may not disable it, or another program has enabled it again.
     pub(super) fn note_balancer(&mut self, notes: &mut Vec<String>) -> Result<(), ActuatorError> {
         let value = self.setting.root.number(NUMA_BALANCING)?.unwrap_or(0);
         if value > 0 && !self.is_held {

@@ -95,8 +95,7 @@ impl<'a> Vaddr<'a> {
         }
     }
 
-    /// Updates `self.processes` if a scan is due or DAMON's thread has ended. Reports the processes
-    /// that joined or left the scope in `state`.
+    /// Updates `self.processes` if a scan is due or DAMON's thread ended; notes changes in `state`.
     fn find(&mut self, state: &mut ActuatorState) -> Result<(), ActuatorError> {
         // DAMON's thread ends with the last of its processes. Scan at once if the thread has ended.
         let has_ended = !self.processes.is_empty() && !self.kdamond.runs()?;
@@ -167,9 +166,8 @@ fn drop_gone(root: &Root, processes: &mut Vec<Process>) -> Result<Vec<Process>, 
     Ok(gone)
 }
 
-/// Returns the DAMON context that migrates the pages of `processes` to a goal. `push` is the
-/// migration that [`QuotaController`] requests for [`Order::HottestFirst`]. `guards` has the state
-/// of the demotions.
+/// Returns the DAMON context that migrates the pages of `processes` to a goal. `push` is from
+/// [`QuotaController`], for [`Order::HottestFirst`]. `guards` has the demotions' state.
 fn context(goal: &Goal, processes: &[Process], guards: &Guards, push: Option<Push>) -> Context {
     let rate = goal.rate_limit_bytes_per_s;
     let all = rate.map(|bytes| Quota { bytes, reset_ms: RESET_MS });

@@ -14,8 +14,7 @@ use crate::{
 use serde::{Deserialize, Serialize};
 use std::{collections::BTreeSet, fmt};
 
-/// The pages that a process steers (`scope`), except the pages that it must not touch
-/// (`protected`).
+/// The pages that a process steers (`scope`), except those that it must not touch (`protected`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Claim {
@@ -161,8 +160,7 @@ mod tests {
         ClaimedScope::Cgroup(name.into())
     }
 
-    /// Makes a captured machine with the process `solver` (ID 10), its child `helper` (ID 11), and
-    /// `java` (ID 12).
+    /// Makes a captured machine with `solver` (ID 10), its child `helper` (11), and `java` (12).
     fn machine() -> (tempfile::TempDir, Root) {
         let folder = tempfile::tempdir().unwrap();
         let all = [(1, 0, "init"), (10, 1, "solver"), (11, 10, "helper"), (12, 1, "java")];

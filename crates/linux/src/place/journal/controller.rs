@@ -1,5 +1,4 @@
-//! The setting that enables the memory controller for the children of the root group (control
-//! groups of version 2).
+//! The setting that enables the memory controller below the root group (cgroup version 2).
 //!
 //! The file `cgroup.subtree_control` lists all enabled controllers, and takes `+memory` and
 //! `-memory` (Linux, Documentation/admin-guide/cgroup-v2.rst, "Enabling and Disabling"). A journal
@@ -14,8 +13,7 @@ use interleaf_procfs::cgroup::{SUBTREE_CONTROL_FILE, lists};
 pub(crate) const ENABLED: &str = "+memory";
 pub(super) const DISABLED: &str = "-memory";
 
-/// The folders where distributions mount control groups of version 2. The second one is used if
-/// version 1 is mounted too.
+/// Where distributions mount cgroup version 2: the second folder if version 1 is mounted too.
 const MOUNTS: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 
 /// The files with the limits and protections of a group, each with its value in a new group.

@@ -27,8 +27,7 @@ const ASIDE: &str = ".damaged";
 /// Maximum size of a journal, bytes. On a machine with 256 nodes a journal takes about 40 KB.
 const BYTES_MAX: u64 = 1 << 20;
 
-/// The mode of the folder of the journals. All users may enter the folder, because it also has the
-/// daemon's socket and files.
+/// The mode of the journals' folder. All users may enter, for the daemon's socket and files.
 const FOLDER_MODE: u32 = 0o755;
 
 /// A file in the folder of the journals.
@@ -140,8 +139,7 @@ pub(super) fn update(root: &Root, name: &str, text: Option<&str>) -> Result<(), 
     }
 }
 
-/// Locks the folder of the journals until the returned file is closed. On a captured machine
-/// nothing is locked.
+/// Locks the folder until the returned file is closed. On a captured machine nothing is locked.
 pub(super) fn lock(root: &Root) -> Result<Option<File>, JournalError> {
     if !root.is_live() {
         return Ok(None);
@@ -149,8 +147,7 @@ pub(super) fn lock(root: &Root) -> Result<Option<File>, JournalError> {
     create_folder(root).map_err(|why| unusable(root, why))?;
     let failed = |why| JournalError::Keep { path: format!("{FOLDER}/{LOCK}"), why };
     let Some(folder) = folder(root)? else { return Err(failed(io::ErrorKind::NotFound.into())) };
-    // Only this user can open a new lock file. Otherwise another user could open it and hold its
-    // lock.
+    // Only this user can open a new lock file; others could hold its lock.
     let file = folder.private_file(LOCK).map_err(failed)?;
     file.lock().map_err(failed)?;
     Ok(Some(file))
@@ -167,8 +164,7 @@ fn create_folder(root: &Root) -> io::Result<()> {
     Folder::trusted(&path)?.set_mode(FOLDER_MODE)
 }
 
-/// Opens the folder of the journals, and checks that no other user can write to it. Returns `None`
-/// if the folder does not exist.
+/// Opens the journals' folder if no other user can write to it. `None` if it does not exist.
 fn folder(root: &Root) -> Result<Option<Folder>, JournalError> {
     let opened = Folder::trusted(&root.at(FOLDER)).and_then(|folder| {
         folder.check_private()?;

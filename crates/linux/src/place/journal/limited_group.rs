@@ -12,15 +12,13 @@ use crate::{
 use interleaf_procfs::cgroup::{PROCESSES_FILE, Version};
 use std::{thread, time::Duration};
 
-/// The prefix of the names of groups with a memory limit; the process ID of the group's creator
-/// follows.
+/// The prefix of the names of groups with a memory limit; the creator's process ID follows.
 pub(crate) const PREFIX: &str = "interleaf-extend-";
 
 /// The value in a journal for a group that exists, or is about to be created.
 const LIMITED: &str = "limits the memory of a command";
 
-/// The value in a journal for a group that does not exist. The name of the former group of the
-/// processes follows.
+/// The value in a journal for an absent group; the name of the processes' former group follows.
 const ABSENT: &str = "no group: its processes are from ";
 
 /// A group cannot be removed while its last process is just leaving it or exiting. `TRIES` is the
@@ -39,15 +37,13 @@ pub(super) fn is_group(change: &Change) -> bool {
     change.set == LIMITED && former(change).is_some() && name(change).is_some()
 }
 
-/// Returns the name of the group that `change` records; `None` if it does not consist of [`PREFIX`]
-/// and a process ID.
+/// Returns the group's name in `change`; `None` unless it is [`PREFIX`] and a process ID.
 fn name(change: &Change) -> Option<&str> {
     let (_, name) = change.path.rsplit_once('/')?;
     name.strip_prefix(PREFIX)?.parse::<u32>().is_ok().then_some(name)
 }
 
-/// Returns the path, below the mount point, of the former group that `change` records; `None` for
-/// an invalid path.
+/// Returns the path, below the mount, of the former group in `change`; `None` if invalid.
 fn former(change: &Change) -> Option<&str> {
     let name = change.was.strip_prefix(ABSENT)?;
     (name.starts_with('/') && !name.split('/').any(|part| part == "..")).then_some(name)
@@ -62,15 +58,13 @@ pub(super) fn remove(root: &Root, change: &Change) -> Result<bool, RootError> {
     let (Some(name), Some(former)) = (name(change), former(change)) else { return Ok(false) };
     let Some(tree) = Trees::read(root)?.and_then(|trees| trees.memory) else { return Ok(false) };
     let group = tree.group(name);
-    // The path comes from a journal, which may be forged. Remove no folder except that of the named
-    // group.
+    // The path is from a journal, which may be forged. Remove only the folder of the named group.
     if group.folder() != change.path || !group.exists(root) {
         return Ok(false);
     }
     let mut former = tree.group(former);
     if !former.exists(root) {
-        // The former group is gone, for example after the end of a login session. Use the group of
-        // the process that restores.
+        // The former group is gone, as after a logout. Use the group of the restoring process.
         former = tree.group_of(root, None)?.unwrap_or_else(|| tree.group("/"));
     }
     remove_limit(root, &group)?;

@@ -25,8 +25,7 @@ const SWITCH: Values = Values::Words(&["Y", "N", "true", "false", "1", "0"]);
 /// The prefix of the name of the file that has a node's weight; the node's ID follows.
 const NODE: &str = "node";
 
-/// Returns the valid values of the setting at `path`; `None` if this program never writes to this
-/// path.
+/// Returns the valid values of the setting at `path`; `None` if this program never writes it.
 fn values(path: &str) -> Option<Values> {
     if MODULES.iter().any(|(_, module)| *module == path) || path == weights::auto_path() {
         return Some(SWITCH);
@@ -57,8 +56,7 @@ pub(super) fn value<'a>(path: &str, text: &'a str) -> &'a str {
     if controller::is_controller(path) { controller::value(text) } else { text.trim() }
 }
 
-/// Checks that this program may change the setting at `path`, and that `value` is a valid value of
-/// this setting.
+/// Checks that this program may change the setting at `path`, and that `value` is valid for it.
 ///
 /// # Errors
 /// A message with the path or value that is refused.

@@ -43,8 +43,7 @@ pub(super) fn is_swap_file(change: &Change) -> bool {
     change.set == IN_USE && change.was == ABSENT && is_ours(Path::new(&change.path))
 }
 
-/// True when `path` is absolute and its file name has one of the prefixes of Interleaf's swap
-/// files.
+/// True when `path` is absolute and its file name has a prefix of Interleaf's swap files.
 pub(crate) fn is_ours(path: &Path) -> bool {
     let name = path.file_name().map(|name| name.to_string_lossy());
     path.is_absolute()
@@ -85,9 +84,8 @@ fn is_in_use(root: &Root, path: &Path) -> Result<bool, RootError> {
     Ok(swap::is_in_use(&swaps, &name))
 }
 
-/// Runs the tool `name` of util-linux on a file, in its own process group. If the tool were in the
-/// foreground group of a terminal, Ctrl-C would interrupt it: swapoff(2) would end with `EINTR` and
-/// leave the file in use.
+/// Runs the tool `name` of util-linux on a file, in its own process group. In a terminal's
+/// foreground group, Ctrl-C would end swapoff(2) with `EINTR` and leave the file in use.
 pub(crate) fn run_tool(name: &str, path: &Path) -> io::Result<()> {
     let ran = Command::new(name).arg(path).process_group(0).output().map_err(|why| {
         io::Error::new(why.kind(), format!("{name} (of util-linux) cannot be run: {why}"))

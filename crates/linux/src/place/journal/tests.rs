@@ -1,5 +1,4 @@
-//! Tests that the journal restores every change, even after a process was killed, and even if the
-//! folder also has damaged journals.
+//! Tests that the journal restores every change, even after SIGKILL or beside damaged journals.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -375,8 +374,7 @@ fn pages_are_steered_by_one_process() {
     assert_eq!(journals(&root), 2);
     second.close().unwrap();
     assert_eq!(journals(&root), 1, "a claim ends with its journal");
-    // The claim of a process that was killed does not count, so the same pages can be claimed
-    // again.
+    // A killed process's claim does not count, so the same pages can be claimed again.
     let mut gone = other(&root, false, &[]);
     gone.claim = Some(claim(&["java"]));
     gone.save(&root).unwrap();

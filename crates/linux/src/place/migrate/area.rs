@@ -65,8 +65,7 @@ pub(super) fn areas(
     mappings.iter().filter_map(area).collect()
 }
 
-/// Returns the [`Extent`] of each mapping in `smaps`, with the start address of the mapping as the
-/// key.
+/// Returns the [`Extent`] of each mapping in `smaps`, by the mapping's start address.
 fn extents(smaps: &str) -> BTreeMap<u64, Extent> {
     let mut all = BTreeMap::new();
     let mut last = None;

@@ -9,8 +9,7 @@ use crate::process::numa_maps::NodeBytes;
 use interleaf_procfs::pagemap::ResidentPage;
 use std::{io, ops::Range};
 
-/// Maximum number of addresses in a call that locates pages. With so many addresses, the fixed cost
-/// of a call is negligible.
+/// Maximum number of addresses in a locating call, whose fixed cost is then negligible.
 const LOCATE_PAGES: usize = 1 << 14;
 
 /// A page that was resident when `pagemap` was read.
@@ -50,8 +49,7 @@ impl Batch {
         self.pages.extend(found.iter().map(page));
     }
 
-    /// Finds the nodes of some pages of the batch. `pages` has the indices of these pages in the
-    /// batch.
+    /// Finds the nodes of the pages of the batch with the indices `pages`.
     pub(super) fn locate(
         &mut self,
         memory: &mut impl Memory,
@@ -64,8 +62,7 @@ impl Batch {
             let mut status = vec![-1; addresses.len()];
             memory.locate(pid, &addresses, &mut status)?;
             for (at, status) in pages.iter().zip(status) {
-                // The zero page, which backs memory that was only read, gets a negative status, and
-                // therefore counts as not resident.
+                // The zero page (memory only read) has a negative status, so it is not resident.
                 self.pages[*at].node = u32::try_from(status).ok();
             }
         }
@@ -115,8 +112,7 @@ impl Batch {
         all
     }
 
-    /// Returns the number of pages that migrate together, beginning with the page at the index
-    /// `first`.
+    /// Returns the number of pages, from the index `first` on, that migrate together.
     fn block(&self, first: usize, area: &Area) -> usize {
         let count = area.unit_pages as usize;
         let page = &self.pages[first];
@@ -125,8 +121,7 @@ impl Batch {
             return 1;
         };
         let last = pages[count - 1].address;
-        // Pages are in order of their addresses. If the last page has the expected address, no page
-        // of the block is missing.
+        // Pages are in order, so no page is missing if the last one has the expected address.
         let whole = last - page.address == area.page_bytes * (count as u64 - 1);
         if whole && pages.iter().all(|other| other.node == page.node) { count } else { 1 }
     }

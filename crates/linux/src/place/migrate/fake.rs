@@ -18,8 +18,7 @@ pub(super) const PAGE: u64 = 4096;
 pub(super) enum Hold {
     /// The page migrates at the first attempt.
     Free,
-    /// The page cannot be isolated from its LRU list at the first attempts, whose number is the
-    /// field. Afterwards it migrates.
+    /// The page cannot be isolated from its LRU list at this number of attempts, then migrates.
     Busy(u32),
     /// The page is isolated and then fails to migrate.
     Pinned,
@@ -51,8 +50,7 @@ pub(super) struct Fake {
     /// The IDs of other users' processes, whose pages must not be migrated.
     pub(super) foreign: BTreeSet<u32>,
     pub(super) allowed: Option<IdList>,
-    /// The ID of a process that ends, and the number of calls of [`Memory::move_to`] that precede
-    /// its end.
+    /// The ID of a process that ends, and the number of calls of [`Memory::move_to`] before that.
     pub(super) ends: Option<(u32, u32)>,
     /// True when the process in `ends` still exists, without memory, after its end.
     pub(super) ends_slowly: bool,
@@ -124,8 +122,7 @@ impl Fake {
         io::Error::from_raw_os_error(if is_there { libc::EINVAL } else { libc::ESRCH })
     }
 
-    /// Migrates isolated pages to `node`. `group` has their addresses. Returns the number of pages
-    /// that failed to migrate.
+    /// Migrates isolated pages, whose addresses are in `group`, to `node`. Returns how many failed.
     fn flush(&mut self, pid: u32, group: &BTreeSet<u64>, node: u32) -> io::Result<u64> {
         let mut failed = 0;
         for address in group {

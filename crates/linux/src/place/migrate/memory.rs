@@ -1,6 +1,5 @@
 //! The interface to the kernel through which the memory of processes is read and migrated. Tests
-//! use a simulated machine behind this interface, because a machine with one node cannot migrate
-//! pages.
+//! simulate a machine behind it, because a machine with one node cannot migrate pages.
 
 use super::area::{self, Area};
 use crate::{
@@ -64,8 +63,7 @@ pub(super) trait Memory {
         to: &mut Vec<ResidentPage>,
     );
 
-    /// Writes the node of each page into `status`; a negative number for a page that is not
-    /// resident.
+    /// Writes the node of each page into `status`; a negative number if it is not resident.
     fn locate(&mut self, pid: u32, addresses: &[u64], status: &mut [i32]) -> io::Result<()>;
 
     /// Moves pages to one node by `move_pages(2)`. The kernel stops at the first group of pages
@@ -92,8 +90,7 @@ pub(super) struct Live {
     page_bytes: u64,
     huge_bytes: u64,
     start: Instant,
-    /// The ID of the process whose pagemap was opened last, and the pagemap; no file if the pagemap
-    /// cannot be opened.
+    /// The pagemap opened last, with the process ID; no file if the pagemap cannot be opened.
     pagemap: Option<(u32, Option<File>)>,
     /// True when only the processes that the caller names migrate, without their descendants and
     /// each independently of the others.
@@ -177,8 +174,7 @@ impl Memory for Live {
     }
 
     fn areas(&mut self, pid: u32) -> Result<Option<Vec<Area>>, RootError> {
-        // Close the pagemap that is still open, because another process may have the ID `pid` by
-        // now.
+        // Close the open pagemap, because another process may have the ID `pid` by now.
         self.pagemap = None;
         let Some(mappings) = numa_maps::mappings(&self.root, pid)? else { return Ok(None) };
         let Some(smaps) = self.root.peek(&format!("/proc/{pid}/smaps"))? else { return Ok(None) };
@@ -209,8 +205,7 @@ impl Memory for Live {
                 let found = pagemap::resident(&entries, addresses.start, step, area.is_shared);
                 to.extend(found.filter(is_first));
             }
-            // `pagemap` is missing or hidden. Any page of the range could be resident, so add all
-            // of them.
+            // `pagemap` is missing or hidden. Add all pages, because any could be resident.
             None => {
                 let page = |address| ResidentPage { address, is_shared: false };
                 to.extend(addresses.step_by(step as usize).map(page).filter(is_first));

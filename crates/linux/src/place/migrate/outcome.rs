@@ -15,21 +15,18 @@ pub struct Outcome {
     pub refused: Vec<Refusal>,
     /// True when the caller stopped the migration early.
     pub stopped: bool,
-    /// Number of passes over all memory, at least 1. [`ProcessOutcome::after`] has the placement in
-    /// the last pass.
+    /// Number of passes over all memory, at least 1. [`ProcessOutcome::after`] is from the last.
     pub passes: u32,
 }
 
-/// The result of a migration for one process. Only memory that can be migrated is counted, so pages
-/// of files are left out.
+/// The result for one process. Counts only memory that can migrate, so no pages of files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessOutcome {
     pub pid: u32,
     /// The process's command name, at most 15 bytes.
     pub name: String,
     /// The placement in the first pass over the process: each page counts on the node where it was
-    /// located first. `after` can have more pages, because the process may allocate during the
-    /// migration.
+    /// located first. `after` can have more, because the process may allocate meanwhile.
     pub before: NodeBytes,
     /// The placement when pages were located last, after the last move. It shows the success of the
     /// migration, which `moved_bytes` does not: the kernel may have migrated pages back since, or
@@ -86,8 +83,7 @@ pub enum Reason {
     Joined,
     /// The target node is full (`ENOMEM`).
     Full(u32),
-    /// The kernel reported that the page had moved, but afterwards the page was found on its former
-    /// node.
+    /// The kernel reported a move, but afterwards the page was found on its former node.
     Returned,
     /// `move_pages` failed for the page with another error number, the field.
     Other(i32),

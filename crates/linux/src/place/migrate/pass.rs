@@ -1,5 +1,4 @@
-//! Migrates the pages of one process: locates them, plans moves, moves pages, and locates them
-//! again.
+//! Migrates the pages of one process: locates them, plans moves, moves them, locates them again.
 //!
 //! Difficulties of `move_pages`, from `mm/migrate.c` of Linux 6.1 to 6.12:
 //! - The call stops at the first group of pages that it cannot move as a whole, and reports nothing
@@ -13,7 +12,6 @@
 //!   requested alone, and the pages that migrate with it show the folio size.
 //! - The status that the call writes for a page can be outdated. Therefore pages are located again
 //!   after the call, and only these locations count.
-//!   call, and only these locations count.
 
 use super::{
     Progress,
@@ -59,15 +57,13 @@ const IDLE_ROUNDS_MAX: u32 = 3;
 /// plans, so the last plan can exceed the limit.
 const MOVES_MAX_FACTOR: u64 = 3;
 
-/// Maximum number of calls for the same pages: those about which a call reported nothing are
-/// requested again.
+/// Maximum number of calls for the same pages, until a call has reported something about each.
 const CALLS_MAX: u32 = 64;
 
 /// The longest wait before the stop request is checked again.
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 
-/// The status of a page before a call. If the call stops and reports nothing about the page, the
-/// page keeps this status.
+/// The status of a page before a call, and after it if the call reports nothing about the page.
 const NOT_TRIED: i32 = i32::MIN;
 
 /// The reason why work on a process ends early.
@@ -85,8 +81,7 @@ pub(super) enum Halt {
 pub(super) struct Memo {
     /// The reasons why pages did not migrate, by the addresses of the pages.
     pub(super) stuck: HashMap<u64, Reason>,
-    /// The folio size, in pages, of each area of which a page was tried. The key is the area's
-    /// first address.
+    /// The folio size, in pages, of each area with a tried page, by the area's first address.
     learned: HashMap<u64, u32>,
 }
 
@@ -182,8 +177,7 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         self.tally.before.add(&before);
         self.progress.scanned_bytes += before.total();
         let done = self.rounds(&mut batch);
-        // Add the placement after the moves even if a stop was requested, because some pages have
-        // migrated.
+        // Add the placement even if a stop was requested, because some pages have migrated.
         self.tally.after.add(&batch.bytes(&self.areas));
         done?;
         self.report()
@@ -233,8 +227,7 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         batch.units(&self.areas, page_bytes, |address| self.memo.stuck.contains_key(&address))
     }
 
-    /// Returns the reason why the page with the index `at` is not tried. A page that `stuck` lacks
-    /// is shared.
+    /// Returns why the page with the index `at` is not tried. A page that `stuck` lacks is shared.
     fn reason(&self, batch: &Batch, at: usize) -> Reason {
         let stuck = self.memo.stuck.get(&batch.pages[at].address);
         stuck.copied().unwrap_or(Reason::Shared)
@@ -316,8 +309,7 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         let firsts: Vec<usize> = spans.iter().map(|span| span.start).collect();
         let (mut statuses, mut is_full) = self.call(batch, &firsts, to)?;
         self.locate(batch, spans.iter().flat_map(Clone::clone))?;
-        // A unit of which only the first page has migrated is not one folio. Request its other
-        // pages too.
+        // A unit of which only the first page migrated is not one folio. Request its other pages.
         let arrived = |span: &&Range<usize>| batch.pages[span.start].node == Some(to);
         let behind = spans.iter().filter(arrived).flat_map(Clone::clone);
         let behind: Vec<usize> = behind.filter(|at| batch.pages[*at].node == Some(from)).collect();

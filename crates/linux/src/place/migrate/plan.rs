@@ -109,18 +109,15 @@ pub enum PageLocation {
     /// The unit is not resident: never touched, or swapped out.
     NotResident,
     OnNode(u32),
-    /// The unit is on this node and cannot migrate: an attempt has failed, or other processes map
-    /// it too.
+    /// The unit is on this node, unmovable: an attempt failed, or other processes map it too.
     Unmovable(u32),
 }
 
-/// The planned moves, those of the smallest units first. Moves of units of the same size are in the
-/// order of the addresses.
+/// The planned moves, the smallest units first; units of the same size in order of addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     pub moves: Vec<Move>,
-    /// The units that should move but are unmovable, as indices into the list given to
-    /// [`Planner::plan`].
+    /// The unmovable units that should move, as indices into the list given to [`Planner::plan`].
     pub unmovable: Vec<usize>,
 }
 
@@ -135,8 +132,7 @@ pub struct Move {
     pub to: u32,
 }
 
-/// Plans moves for one range of addresses after another. The remainders of rounding are carried
-/// into the next range.
+/// Plans moves for successive ranges of addresses, and carries rounding remainders over.
 ///
 /// Once the moves of a plan have been made, a new planner plans no moves for the same ranges.
 #[derive(Clone, Debug)]
@@ -186,8 +182,7 @@ impl Planner {
         let mut sizes: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         let (mut size, mut of_size) = (0, vec![]);
         for (at, unit) in units.iter().enumerate() {
-            // Neighbouring units mostly have the same size, so look up the map only when the size
-            // changes.
+            // Neighbours mostly have the same size, so look up the map only when the size changes.
             if unit.pages != size {
                 sizes.insert(size, of_size);
                 size = unit.pages;

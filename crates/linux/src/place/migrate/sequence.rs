@@ -102,8 +102,7 @@ mod tests {
             }
         }
 
-        /// Advancing by many turns at once gives each member as many turns as advancing turn by
-        /// turn.
+        /// Many turns at once give each member as many turns as advancing turn by turn.
         #[test]
         fn many_turns_are_turns(
             weights in weights(),

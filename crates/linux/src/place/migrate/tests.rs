@@ -13,8 +13,7 @@ fn target(weights: &[u32]) -> Target {
     Target::new((0..).zip(weights.iter().copied())).unwrap()
 }
 
-/// Makes a machine with two nodes and one process. `nodes` has the node of each page of the
-/// process, in the order of the addresses.
+/// Makes a machine with two nodes and a process, whose pages are, in order, on the `nodes`.
 fn one(nodes: &[u32]) -> Fake {
     let mut fake = Fake::new(&[PLENTY, PLENTY]);
     fake.start(ONE, 1);
@@ -52,8 +51,7 @@ fn pages_go_where_they_should_and_no_others() {
 fn huge_pages_are_asked_for_once() {
     let mut fake = Fake::new(&[PLENTY, PLENTY]);
     fake.start(ONE, 1);
-    // The process has one mapping: 100 base pages of a huge page, 100 whole huge pages, and 100
-    // base pages of another huge page.
+    // One mapping: 100 base pages of a huge page, 100 huge pages, and 100 base pages of another.
     fake.map(ONE, START - 100 * PAGE, 512, &[0; 100 + 512 * 100 + 100]);
     fake.folio = 512;
     let outcome = all(&mut fake, &[1, 1]);
@@ -335,8 +333,7 @@ proptest! {
         let off: f64 = fake.counts().iter().zip(0..).map(|(has, node)| {
             (*has as f64 - target.share(node) * all).max(0.0)
         }).sum();
-        // By rounding, each of the three nodes has at most one unit of each size (1 and 512 pages)
-        // too many.
+        // By rounding, each of three nodes has at most one unit too many of 1 and of 512 pages.
         prop_assert!(off <= short as f64 + 3.0 * (1.0 + 512.0), "{off} off, {short} left");
     }
 }

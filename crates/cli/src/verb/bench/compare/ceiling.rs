@@ -52,7 +52,9 @@ pub(super) fn find(
         return Ok(least.map(|_| ceiling(None)));
     }
     let read_share = mix.read as f64 / total as f64;
-    let now = drive::rate(bench, pattern, footprint, read_share)?;
+    let Some(now) = drive::rate(bench, pattern, footprint, read_share)? else {
+        return Ok(least.map(|_| ceiling(None)));
+    };
     let best = match measured.take() {
         Some(earlier) if earlier.bandwidth_gbps > now.bandwidth_gbps => earlier,
         _ => now,

@@ -102,8 +102,7 @@ impl<'a> Comparison<'a> {
         Ok(Self { root, signals, args, program, deadline: None, signal: Cell::new(None) })
     }
 
-    /// Sets the deadline of all runs. It ends a run before the run's own time limit, if it is
-    /// earlier.
+    /// Sets the deadline of all runs, which may end a run before the run's own time limit.
     pub(super) fn until(self, deadline: Instant) -> Self {
         Self { deadline: Some(deadline), ..self }
     }
@@ -282,6 +281,31 @@ impl<'a> Comparison<'a> {
                 let _ = said.rewind().and_then(|()| said.read_to_string(&mut text));
                 let last = text.trim().lines().next().unwrap_or("it said nothing");
                 Ok(RunOutcome::Failed(format!("{last} ({status})")))
+            }
+        }
+    }
+
+    /// Runs the command `words`, whose output goes to the file `output`, until it ends. Returns
+    /// `None` if a signal has arrived, which also ends the command.
+    ///
+    /// # Errors
+    /// When the command cannot be started, or wait(2) fails.
+    pub(super) fn run_tool(
+        &self,
+        words: &[OsString],
+        output: &fs::File,
+    ) -> io::Result<Option<ExitStatus>> {
+        if let Some(signal) = self.signals.arrived_signal() {
+            self.signal.set(Some(signal));
+            return Ok(None);
+        }
+        let (program, arguments) = words.split_first().unwrap_or_else(|| unreachable!());
+        let started =
+            self.signals.start_into(Some(output), &[], &Policy::Default, program, arguments);
+        let mut running = started.map_err(|why| io::Error::other(why.to_string()))?;
+        loop {
+            if let Some(status) = running.wait(LOOK)? {
+                return Ok(self.interrupted(&running).is_none().then_some(status));
             }
         }
     }

@@ -6,9 +6,11 @@ use interleaf_console::Failure;
 use interleaf_record::bench_compare::{BenchRow, DriveRateDocument};
 use serde::Deserialize;
 use std::{
-    fs,
+    ffi::OsString,
+    fmt, fs,
+    io::{Read as _, Seek as _},
     path::PathBuf,
-    process::{Command, Output},
+    process::Command,
 };
 
 /// Pairs of (transfer size, number of outstanding transfers) that fio tries for patterns that
@@ -59,18 +61,21 @@ struct Direction {
 
 /// Measures with fio the best rate of the drive for `pattern`, in a file of `footprint` bytes. If
 /// the pattern streams, fio mixes reads and writes, with the share `read_share` of reads. For other
-/// patterns, fio only reads.
+/// patterns, fio only reads. Returns `None` if a signal has arrived.
 pub(super) fn rate(
     bench: &Comparison<'_>,
     pattern: &Pattern,
     footprint: u64,
     read_share: f64,
-) -> Result<DriveRateDocument, Failure> {
+) -> Result<Option<DriveRateDocument>, Failure> {
     let name = format!("interleaf-bench-fio-{}", std::process::id());
     let file = Scratch(bench.args().store.join(name));
     let size = format!("--size={footprint}");
     // Write all blocks first: reads of unwritten blocks would not reach the drive.
-    fio(bench, &file, &[&size, "--rw=write", "--bs=1m", "--iodepth=8"])?;
+    let write = [&size, "--rw=write", "--bs=1m", "--iodepth=8"];
+    if fio(bench, &file, &write)?.is_none() {
+        return Ok(None);
+    }
     let share = format!("--rwmixread={:.0}", 100.0 * read_share);
     let threads = bench.args().threads;
     let ways: Vec<(&str, &str, u32)> = match pattern.is_predictable() {
@@ -85,7 +90,9 @@ pub(super) fn rate(
         let depth_word = format!("--iodepth={depth}");
         let timed = ["--time_based", "--runtime", SECONDS];
         let words = [&size, &mode_word, &bytes_word, &depth_word, &share].map(String::as_str);
-        let printed = fio(bench, &file, &[&words[..], &timed].concat())?;
+        let Some(printed) = fio(bench, &file, &[&words[..], &timed].concat())? else {
+            return Ok(None);
+        };
         let both = |job: &Job| job.read.bw_bytes + job.write.bw_bytes;
         let gbps = printed.jobs.iter().map(both).sum::<f64>() / 1e9;
         if best.as_ref().is_none_or(|best| gbps > best.bandwidth_gbps) {
@@ -96,7 +103,7 @@ pub(super) fn rate(
             best = Some(DriveRateDocument { by, bandwidth_gbps: gbps, read_share });
         }
     }
-    best.ok_or_else(|| Failure::new("fio was not run", "report it"))
+    best.map(Some).ok_or_else(|| Failure::new("fio was not run", "report it"))
 }
 
 /// Returns `measured`, the rate of fio, or a higher rate that the runs of a kind of memory (way)
@@ -133,8 +140,7 @@ pub(super) fn at_least_reached(
 /// The hint of an error message for a user without a working fio.
 const HINT: &str = "install fio, or leave the drive out with --no-drive";
 
-/// Fails, before the first run, if the folder of the store does not exist, or if fio is needed and
-/// does not run.
+/// Fails if the folder of the store does not exist, or if fio is needed and does not run.
 pub(super) fn check(args: &BenchCompareArgs) -> Result<(), Failure> {
     if !args.store.is_dir() {
         return Err(Failure::new(
@@ -145,31 +151,38 @@ pub(super) fn check(args: &BenchCompareArgs) -> Result<(), Failure> {
     if args.no_drive || args.ratio.iter().all(|ratio| *ratio <= 1.0) {
         return Ok(());
     }
-    output(args, &["--version"]).map(drop)
+    let all = command(args, &["--version"]);
+    let ran = Command::new(&all[0]).args(&all[1..]).output();
+    ran.map(drop).map_err(|why| Failure::new(format!("fio cannot be run: {why}"), HINT))
 }
 
-fn fio(bench: &Comparison<'_>, file: &Scratch, words: &[&str]) -> Result<Printed, Failure> {
-    let fixed = ["--name=drive", "--direct=1", "--ioengine=io_uring", "--output-format=json"];
+/// Runs fio and parses its report. Returns `None` if a signal has arrived.
+fn fio(bench: &Comparison<'_>, file: &Scratch, words: &[&str]) -> Result<Option<Printed>, Failure> {
+    let refused = |why: &dyn fmt::Display| Failure::new(format!("fio cannot be run: {why}"), HINT);
+    let report = tempfile::NamedTempFile::new().map_err(|why| refused(&why))?;
+    let mut messages = tempfile::tempfile().map_err(|why| refused(&why))?;
     let filename = format!("--filename={}", file.0.display());
-    let all = [&fixed[..], &[&filename], words].concat();
-    let Output { status, stdout, stderr } = output(bench.args(), &all)?;
-    let text = String::from_utf8_lossy(&stdout);
+    let output = format!("--output={}", report.path().display());
+    let fixed = ["--name=drive", "--direct=1", "--ioengine=io_uring", "--output-format=json"];
+    let all = command(bench.args(), &[&fixed[..], &[&filename, &output], words].concat());
+    let status = bench.run_tool(&all, &messages).map_err(|why| refused(&why))?;
+    let Some(status) = status else { return Ok(None) };
+    let text = fs::read_to_string(report.path()).map_err(|why| refused(&why))?;
     // fio may print warnings before its JSON document.
     let json = text.find('{').map_or("", |at| &text[at..]);
-    serde_json::from_str(json).map_err(|why| {
-        let said = String::from_utf8_lossy(&stderr);
-        let said = said.lines().next().unwrap_or("").to_string();
+    serde_json::from_str(json).map(Some).map_err(|why| {
+        let mut said = String::new();
+        let _ = messages.rewind().and_then(|()| messages.read_to_string(&mut said));
+        let said = said.lines().next().unwrap_or("");
         Failure::new(format!("fio ended with {status} and no document ({why}): {said}"), HINT)
     })
 }
 
-/// Runs fio with the arguments `words`. If `--by` gives a launcher command, the launcher starts
-/// fio.
-fn output(args: &BenchCompareArgs, words: &[&str]) -> Result<Output, Failure> {
+/// Returns the command that runs fio with the arguments `words`. If `--by` gives a launcher
+/// command, the launcher starts fio.
+fn command(args: &BenchCompareArgs, words: &[&str]) -> Vec<OsString> {
     let by = args.by.as_deref().unwrap_or("").split_whitespace();
-    let all: Vec<&str> = by.chain(["fio"]).chain(words.iter().copied()).collect();
-    let ran = Command::new(all[0]).args(&all[1..]).output();
-    ran.map_err(|why| Failure::new(format!("fio cannot be run: {why}"), HINT))
+    by.chain(["fio"]).chain(words.iter().copied()).map(OsString::from).collect()
 }
 
 #[cfg(test)]

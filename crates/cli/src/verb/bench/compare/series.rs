@@ -52,8 +52,7 @@ impl Series {
         if self.runs.is_empty() && self.problems.is_empty() {
             return all;
         }
-        // If all runs of the first round failed, later runs would fail too: there is no advice
-        // then.
+        // If all runs of the first round failed, later runs would fail too.
         self.best().into_iter().collect()
     }
 

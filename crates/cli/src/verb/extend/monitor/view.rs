@@ -13,8 +13,7 @@ use ratatui::{
 };
 use std::collections::VecDeque;
 
-/// Maximum number of kept samples. A chart shows a sample per column, and a terminal rarely has
-/// more columns.
+/// Maximum number of kept samples: one per column of a chart in a wide terminal.
 const KEPT: usize = 1000;
 
 /// The last samples of the session's statistics, newest last.

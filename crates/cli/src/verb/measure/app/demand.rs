@@ -155,7 +155,8 @@ fn phases(found: &[PhaseDocument]) -> Vec<Phase> {
 fn program(app: &AppDocument) -> String {
     let first = app.command.first().map(String::as_str).unwrap_or_default();
     let name = Path::new(first).file_name().map(|name| name.to_string_lossy().into_owned());
-    name.filter(|name| !name.trim().is_empty()).unwrap_or_else(|| "command".into())
+    let is_plain = |name: &String| !name.trim().is_empty() && !name.contains(char::is_control);
+    name.filter(is_plain).unwrap_or_else(|| "command".into())
 }
 
 /// Returns the origin of the demand's figures in words: the CPU and the kernel.

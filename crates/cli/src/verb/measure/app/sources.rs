@@ -1,5 +1,4 @@
-//! The sources of the figures in a profile (traffic, pipeline slots, energy), and the reasons why a
-//! source is missing.
+//! The sources of a profile's figures (traffic, pipeline slots, energy), and why one is missing.
 
 use crate::args::AppArgs;
 use interleaf_console::{Failure, output, system};
@@ -31,8 +30,7 @@ pub(super) struct Sources<'a> {
     /// Counts the traffic of each domain with each tier. `None` if this machine has no such source,
     /// and in a dry run without `--replay`.
     pub(super) traffic: Option<Box<dyn Source + 'a>>,
-    /// Counts the command's traffic with all tiers together. Used only if no source counts the
-    /// traffic of each tier.
+    /// Counts the command's traffic with all tiers together, if no source counts it by tier.
     pub(super) monitor: Option<Monitor<'a>>,
     pub(super) topdown: Option<Topdown>,
     pub(super) energy: Option<Meter>,
@@ -53,8 +51,7 @@ struct Traffic<'a> {
 }
 
 impl<'a> Sources<'a> {
-    /// Finds and opens the available sources. A dry run opens no counters, no monitor and no
-    /// socket.
+    /// Finds the available sources, and opens them unless this is a dry run.
     pub(super) fn find(args: &AppArgs, root: &'a Root, machine: &Machine) -> Result<Self, Failure> {
         let layout = rough_layout(machine);
         let (tiers, nodes) = tiers(machine, &layout);
@@ -116,8 +113,7 @@ fn missing(why: &str, remedy: &str) -> [QuantityDocument; 2] {
     ["bandwidth", "latency"].map(|name| QuantityDocument::missing(name, why, remedy))
 }
 
-/// Opens the hardware counters of the memory controllers. A dry run only plans which counters it
-/// would open.
+/// Opens the hardware counters of the memory controllers. A dry run only plans them.
 fn counted<'a>(root: &Root, machine: &Machine, layout: &Layout, dry_run: bool) -> Traffic<'a> {
     let tier_of: Vec<usize> = (0..layout.tiers.len()).collect();
     let without = |quantities| Traffic { source: None, tier_of: vec![], quantities };
@@ -247,8 +243,7 @@ fn recorded<'a>(
     }
 }
 
-/// Opens the counters of the cores' pipeline slots. A dry run only plans which counters it would
-/// open.
+/// Opens the counters of the cores' pipeline slots. A dry run only plans them.
 fn slots(root: &Root, dry_run: bool) -> (Option<Topdown>, QuantityDocument) {
     let name = "top-down";
     let planned = match topdown::plan(root) {

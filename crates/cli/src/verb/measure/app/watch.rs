@@ -232,8 +232,7 @@ impl<'a> AppSampler<'a> {
         Ok(())
     }
 
-    /// Writes the interim record every [`SAVE`], so that the samples survive if this process is
-    /// killed.
+    /// Writes the interim record every [`SAVE`], so that the samples survive SIGKILL.
     pub(super) fn save(
         &mut self,
         args: &AppArgs,

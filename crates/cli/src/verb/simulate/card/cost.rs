@@ -4,6 +4,7 @@ use crate::args::CardCostArgs;
 use interleaf_card::cost::{CostInputs, CostSettings, Locality, Prices, compare};
 use interleaf_console::{Failure, output, support};
 use interleaf_job::card::cards;
+use interleaf_model::units::Bytes;
 use interleaf_record::card_cost::CardCostDocument;
 use std::process::ExitCode;
 
@@ -25,6 +26,18 @@ pub(super) fn run(args: &CardCostArgs) -> Result<ExitCode, Failure> {
             Some(Prices::in_file(&path.display().to_string(), &text)?)
         }
     };
+    let is_hot = args.hot_share.fraction() > 0.0;
+    if let Some(small) = cards.iter().find(|card| is_hot && card.capacity < args.hot_size) {
+        return Err(Failure::new(
+            format!(
+                "--hot-size {} is more than the {} of {}",
+                Bytes::new(args.hot_size),
+                Bytes::new(small.capacity),
+                small.name
+            ),
+            "write a size within the card",
+        ));
+    }
     let settings = CostSettings {
         io_bytes: args.bs,
         write_rate: 1e9 * args.write_rate.gbps(),

@@ -1,5 +1,4 @@
-//! Shows the progress of a sweep as a bar. If the sweep takes long, advises the user to use several
-//! machines.
+//! Shows the progress of a sweep as a bar, and advises to use several machines for a long sweep.
 
 use indicatif::ProgressBar;
 use interleaf_console::{Failure, output, system};
@@ -114,8 +113,7 @@ pub(super) fn say_done(done: usize) {
     }
 }
 
-/// Estimates the time for `left` cases from the time `elapsed` of `done` cases. Returns `None` if
-/// `done` is 0.
+/// Estimates the time for `left` cases from the time `elapsed` of `done` cases; `None` for none.
 fn time_of(elapsed: Duration, done: u64, left: u64) -> Option<Duration> {
     let seconds = elapsed.as_secs_f64() / done as f64 * left as f64;
     (done > 0).then(|| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))

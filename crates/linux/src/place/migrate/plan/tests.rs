@@ -233,8 +233,7 @@ proptest! {
         }
         let plan = Planner::new(&target, PAGE).plan(&units);
         prop_assert!(plan.moves.iter().all(|found| found.from != found.to));
-        // `carry_out` panics if a unit that moves is not resident, is unmovable, or is listed
-        // twice.
+        // `carry_out` panics if a moving unit is not resident, unmovable, or listed twice.
         carry_out(&mut units, &plan);
         let again = Planner::new(&target, PAGE).plan(&units);
         prop_assert_eq!(&again.moves, &[], "also with what is stuck, a second time is nothing");
