@@ -35,7 +35,7 @@ use std::{
 /// The default protection of a region: `PROT_READ | PROT_WRITE`.
 pub const READ_WRITE: u32 = 3;
 
-/// Maximum total size of a pager's regions, bytes. The limit is that page numbers have 32 bits.
+/// Maximum total size of a pager's regions, bytes: page numbers have 32 bits.
 pub const ADDRESSES_MAX: usize = PAGE_BYTES << 32;
 
 #[derive(Debug)]
@@ -83,7 +83,11 @@ pub struct Region {
 }
 
 impl Pager {
-    /// Starts a pager. `bytes` is the maximum of the sum of the sizes of all its regions.
+    /// Starts a pager. `bytes` is the maximum size of all its regions together.
+    ///
+    /// # Errors
+    /// When this user may not use `userfaultfd`, when memory cannot be mapped, or when `bytes` is
+    /// more than [`ADDRESSES_MAX`].
     pub fn new(settings: Settings, bytes: usize, store: impl Store + 'static) -> io::Result<Self> {
         Self::with_slot(settings, bytes, store, None, FaultMode::Thread, Nodes::single())
     }

@@ -1,8 +1,8 @@
 //! Memory that processes share by `mmap(2)` with `MAP_SHARED | MAP_ANONYMOUS`.
 //!
-//! The pager replaces each such mapping by a mapping of a memory file, which the server
-//! ([`server`]) makes. A page can be mapped only while the file contains it. All other pages are in
-//! the frames or in the store of the server's pager:
+//! Each such mapping is replaced by a mapping of a memory file, which the server ([`server`])
+//! makes. A page can be mapped only while the file contains it. All other pages are in the frames
+//! or in the store of the server's pager:
 //!
 //! ```text
 //!            copy the content, and map the page for the processes that wait for it

@@ -4,9 +4,9 @@ use super::Span;
 use interleaf_prefetch::page::Page;
 use std::{collections::BTreeSet, ops::Range};
 
-/// Number by which the consecutive failed writes must exceed the extents of the cache before the
-/// store counts as failed for writes. A store that fails many but not all writes does not reach
-/// this limit, because a successful write resets the number of failed writes.
+/// The store counts as failed for writes when the number of consecutive failed writes exceeds the
+/// number of extents by more than this number. A store that fails many but not all writes does not
+/// reach this limit, because a successful write resets the number of failed writes.
 const FAILED_WRITES_MIN: usize = 256;
 
 /// The state of the content of each page: held by the store, lost, or being discarded.

@@ -198,7 +198,7 @@ impl Reclaim {
         self.loop_detector.on_refault(frames);
     }
 
-    /// Notes that an extent was unmapped: the last victim was not pinned.
+    /// Notes that an extent was unmapped. The last victim then no longer counts as pinned.
     pub(super) const fn on_unmapped(&mut self) {
         self.is_victim_pinned = false;
     }

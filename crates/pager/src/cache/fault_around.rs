@@ -22,8 +22,8 @@ const JUDGED_AFTER: u32 = 64;
 /// A probe has *late use* if its order turns out to be too small (`Probe::is_too_small`), but only
 /// after [`JUDGED_AFTER`] faults. While late use counts for the votes, a probe is judged later:
 /// after the cache has loaded as many pages since the probe as the budget divided by this number.
-/// Until then the pages of the probe stay resident, so that reading them all at once has saved
-/// later reads.
+/// The pages of the probe are still resident at that time, so one read of all pages has saved later
+/// reads.
 const RESIDENT_DIVISOR: u64 = 4;
 
 /// Maximum of the `patience` of a region. Each probe with late use adds 1 to `patience`. While

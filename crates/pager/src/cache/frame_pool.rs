@@ -55,8 +55,8 @@ impl FramePool {
         self.free
     }
 
-    /// Allocates 2^`order` contiguous frames, and returns the first of them; `None` if no block of
-    /// this size is free.
+    /// Allocates 2^`order` contiguous frames, and returns the first of them; `None` if no free
+    /// block is large enough.
     pub fn allocate(&mut self, order: u8) -> Option<Frame> {
         let (frame, found) =
             (order..=ORDER_MAX).find_map(|order| Some((self.pop_free_block(order)?, order)))?;
@@ -83,7 +83,7 @@ impl FramePool {
     }
 
     /// Takes the first 2^`order` frames of a free block of 2^`found` frames, which was removed from
-    /// its list. Frees the other frames of the block again.
+    /// its list. The other frames of the block stay free.
     fn take(&mut self, frame: Frame, order: u8, mut found: u8) -> Frame {
         while found > order {
             found -= 1;

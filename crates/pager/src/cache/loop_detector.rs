@@ -37,8 +37,8 @@ const END_SHARE: f64 = 0.25;
 /// number of pages evicted since then exceeds the budget divided by this number.
 const EARLY_DIVISOR: u32 = 4;
 
-/// Upper limit of the share of early evictions ([`EARLY_DIVISOR`]) among reads and refaults at the
-/// beginning of a loop: above it, no loop begins.
+/// Limit of the share of early evictions ([`EARLY_DIVISOR`]) among reads and refaults: a loop
+/// begins only while the share is less than this value.
 const EARLY_BEGIN_MAX: f64 = 0.15;
 
 /// Share of early evictions at which a loop ends. The value is larger than [`EARLY_BEGIN_MAX`],
@@ -60,7 +60,7 @@ const SHORTER_WEIGHT_DIVISOR: f64 = 4.0;
 const SAMPLES_MAX: usize = 16;
 
 /// Number by which untouched samples must exceed touched samples before all protected pages are
-/// released. The loop then does not use the protected pages.
+/// released. Such a number shows that the loop does not use the protected pages.
 const UNUSED_SAMPLES: u32 = 4;
 
 /// Samples must be cheap, because the loop may have to read a sample again. Therefore a sample is
@@ -118,7 +118,7 @@ pub struct LoopDetector {
     cost_since_sample: u32,
     /// The watched samples, each with the time of its eviction on the clock `now`.
     samples: VecDeque<(Range<Page>, u32)>,
-    /// Number of samples that were not touched within two passes, minus the number of touched
+    /// Number of samples that were not touched within about two passes, minus the number of touched
     /// samples; at least 0.
     unused_samples: u32,
     /// Number of pages that must still be evicted until all protected pages are released; 0 while

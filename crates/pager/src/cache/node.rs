@@ -226,8 +226,8 @@ impl Shares {
         let by_demand = others().filter(|other| surplus(other) >= step);
         let by_demand = by_demand.max_by_key(surplus);
         let by_demand = by_demand.filter(|_| self.share(node) + step <= self.desired(node));
-        // A node without frames cannot load pages, and therefore has no demand. The minimum share
-        // must not depend on demand.
+        // The minimum share must not depend on demand: a node without frames cannot load pages, and
+        // therefore has no demand.
         let by_need = others().max_by_key(|other| self.share(*other));
         let by_need = by_need.filter(|_| self.share(node) < self.min());
         let Some(from) = by_spare.or(by_demand).or(by_need) else { return false };

@@ -287,8 +287,8 @@ impl PrefetchQueue {
 struct NextBlock {
     page: Page,
     order: u8,
-    /// True if the block belongs to the fault-around of a queued page: a queued range of at most
-    /// this length is replaced by the fault-around (`Cache::next_block`). False if the block is a
+    /// True if the block belongs to the fault-around of a queued page. A queued range that is not
+    /// longer than a fault-around is replaced by one (`Cache::next_block`). False if the block is a
     /// part of a longer queued range.
     is_fault_around: bool,
 }

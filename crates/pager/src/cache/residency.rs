@@ -203,7 +203,7 @@ impl Residency {
     }
 
     /// Allocates 2^`order` contiguous frames of a node, and returns the first of these frames;
-    /// `None` if no block of this size is free.
+    /// `None` if no free block is large enough.
     pub(super) fn allocate(&mut self, node: Node, order: u8) -> Option<Frame> {
         let frame = self.nodes[usize::from(node)].pool.allocate(order)?;
         Some(self.division.first(node) + frame)

@@ -27,8 +27,8 @@ const STALL_SHARE_MIN: f64 = 0.5;
 /// Minimum share of pages read for faults among all pages loaded in a thrashing period.
 const DEMAND_SHARE_MIN: f64 = 0.5;
 
-/// Number of consecutive thrashing periods, of a second each, before the user is told the budget
-/// that would end the thrashing.
+/// Minimum number of consecutive thrashing periods, of a second each, before the user is told the
+/// budget that would end the thrashing.
 const PERIODS: u32 = 5;
 
 /// Minimum number of loads per distinct page for which the number of used pages is estimated. With
@@ -86,8 +86,9 @@ impl ThrashDetector {
 
     /// Ends a period in which the stall time of all threads was `stall_share` of the elapsed time.
     /// Returns the estimated number of pages that the threads use, without the pages that stayed
-    /// resident. The caller must then call [`Self::end_count`]. `None` if the program does not
-    /// thrash, if no estimate is possible yet, or if the user was told already.
+    /// resident; `u32::MAX` if no estimate is possible even after [`PERIODS_MAX`] periods. The
+    /// caller must then call [`Self::end_count`]. `None` if the program does not thrash, if no
+    /// estimate is possible yet, or if the user was told already.
     fn end_period(&mut self, stall_share: f64) -> Option<u64> {
         let share = self.demanded as f64 / self.loaded.max(1) as f64;
         let is_thrashing = stall_share >= STALL_SHARE_MIN

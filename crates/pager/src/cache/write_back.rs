@@ -5,8 +5,8 @@ use super::{Action, Cache, DirtyPages, ExtentState, Failed, WaitingFault, index:
 
 impl Cache {
     /// Takes an extent from Unmapping to Writing, or to Ready if the extent is clean or wholly
-    /// discarded. If a thread waits for the extent, it also becomes ready, and is mapped again
-    /// without write-back, unless the process forks.
+    /// discarded. If a thread waits for the extent, and the process does not fork, the extent
+    /// also becomes ready, and is mapped again without write-back.
     pub(super) fn on_moved_out(
         &mut self,
         id: ExtentId,

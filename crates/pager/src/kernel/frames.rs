@@ -1,5 +1,5 @@
-//! The frames of a process: the DRAM for its resident pages. Most frames are anonymous memory in
-//! huge pages, which are allocated at the first use. *Plain* frames are in pages of 4 KiB instead,
+//! The frames of a process: the DRAM for its resident pages. Frames are anonymous memory in huge
+//! pages, which are allocated at the first use. *Plain* frames are in pages of 4 KiB instead,
 //! because the content of plain frames is copied to a memory file (`crate::shared`) and not moved.
 
 #![expect(unsafe_code, reason = "memory is mapped")]
@@ -45,7 +45,7 @@ pub(crate) struct Frames {
 
 impl Frames {
     /// Allocates the frames of a budget that is divided among nodes. Binds the frames of each node
-    /// of `division` to a node of the machine. `numbers` has the numbers of the machine's nodes.
+    /// of `division` to a node of the machine; `numbers` has the numbers of these nodes.
     ///
     /// # Errors
     /// When memory cannot be mapped, or this process may not use a node.

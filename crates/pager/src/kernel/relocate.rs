@@ -32,15 +32,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Maximum number of retries of a move out of a frame that is pinned. Only a transfer of the store
-/// that has just ended pins a frame, for a moment. All retries together take a few hundred ms.
+/// Maximum number of retries of a move from a frame that a finished transfer of the store still
+/// pins for a moment. All retries together take a few hundred ms.
 const FRAME_TRIES: u32 = 100_000;
 
 /// Maximum number of retries of a move of a page that the kernel has pinned for the program. The
 /// number is small, because such a pin may last long. See also [`PINNED_RECENTLY`].
 const PAGE_TRIES: u32 = 100;
 
-/// Time after the find of a pinned page during which each move of a page is tried only once.
+/// Time after a pinned page was found during which each move of a page is retried only once.
 /// Otherwise the pager would spend [`PAGE_TRIES`] retries on each page of a large transfer. For
 /// example, MPI pins 4 MiB of another rank at a time: without this limit, a run with 24 MiB for
 /// each rank took a minute instead of 4 s.

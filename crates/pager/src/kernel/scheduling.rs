@@ -7,10 +7,10 @@
 //! its share of the CPU stays the same. Threads can set their own slice since Linux 6.12
 //! (`sched_setattr(2)`). Earlier kernels ignore the value.
 //!
-//! While other threads need the CPUs, a short slice is not enough. A fault takes two wake-ups of
-//! the pager's thread: one for the fault, and one for the page that was read. A page fault that the
-//! kernel handles takes none. The pager's thread then has the lowest real-time priority, if the
-//! process may use it, and runs as soon as it is woken.
+//! While other threads need the CPUs, a short slice is not enough: a fault takes two wake-ups of
+//! the pager's thread, one for the fault and one for the page that was read, while a page fault
+//! that the kernel handles takes none. The pager's thread then has the lowest real-time priority,
+//! if the process may use it, and runs as soon as it is woken.
 
 #![expect(unsafe_code, reason = "rustix has no sched_setattr")]
 

@@ -118,8 +118,8 @@ struct Continue {
     mapped: i64,
 }
 
-/// `struct uffd_msg` of a page fault. Messages about other events have the same first byte, and
-/// differ after it.
+/// `struct uffd_msg` of a page fault. Messages about other events differ in layout after the first
+/// byte, the event.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 struct FaultMessage {

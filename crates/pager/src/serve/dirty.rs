@@ -25,8 +25,8 @@ const UNKNOWN: u64 = 0;
 pub(crate) struct DirtyTracker {
     /// For each huge page, the hashes of its pages; `None` if all are unknown.
     stored: Vec<Option<Box<Hashes>>>,
-    /// Hashes of the pages of extents that are being written back, keyed by the first page of the
-    /// extent. After the write-back, the hashes move to `stored`.
+    /// Hashes of the pages of dirty extents whose write-back has not ended, keyed by the first page
+    /// of the extent. After the write-back, the hashes move to `stored`.
     unsaved: HashMap<Page, Vec<u64>>,
     hash_of_zeros: u64,
 }
@@ -96,8 +96,8 @@ impl DirtyTracker {
         &mut hashes[first..first + (1 << span.order)]
     }
 
-    /// Finds the dirty pages of a span that was unmapped, and keeps the hashes of its pages until
-    /// the write-back.
+    /// Finds the dirty pages of a span that was unmapped. If there are any, keeps the hashes of all
+    /// its pages until the write-back.
     pub(crate) fn find(&mut self, memory: &Frames, span: Span) -> DirtyPages {
         let unsaved: Vec<u64> = frames(span).map(|frame| hash(memory, frame)).collect();
         let mut dirty = DirtyPages::EMPTY;

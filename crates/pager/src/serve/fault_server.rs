@@ -6,8 +6,8 @@
 //!   page moved     ->  Event::MovedIn    Action::MoveOut, Write  ->  address space, store
 //! ```
 //!
-//! The cache ([`crate::cache`]) makes all decisions. The fault server executes them. It owns the
-//! descriptors and the memory that it needs for calls of the kernel.
+//! The cache ([`crate::cache`]) makes all decisions. The fault server executes the decisions, and
+//! owns everything that touches the kernel.
 
 #![expect(unsafe_code, reason = "pages are moved under the program")]
 

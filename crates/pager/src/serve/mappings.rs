@@ -138,8 +138,8 @@ impl Pager {
         ));
     }
 
-    /// Pins the pages of all `ranges` in DRAM, or none of them if too many pages would be pinned.
-    /// Returns true if the pages are pinned.
+    /// Pins in DRAM the pages of all `ranges`, which belong to regions, or none of them if too many
+    /// pages would be pinned. Returns true if the pages are pinned.
     pub fn pin(&self, ranges: &[Range<usize>]) -> bool {
         {
             let mut pinned = lock(&self.context.pinned);

@@ -17,8 +17,8 @@ pub(crate) struct Stalls {
     /// The start of each thread's wait, keyed by the page that the thread waits for.
     waiting: BTreeMap<Page, Vec<Instant>>,
     total: Duration,
-    /// The start of the current period, and the value of `total`, plus the waits in progress, at
-    /// that time.
+    /// The start of the current period, and the total stall time at that start. The total includes
+    /// the waits in progress, except at the start of the first period.
     period: Option<(Instant, Duration)>,
 }
 

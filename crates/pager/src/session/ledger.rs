@@ -95,8 +95,8 @@ struct Layout {
     /// One more than the highest index of a slot that was ever in use.
     used_slots: AtomicU64,
     /// `content` is the number of pages with content in all slots together, and `footprint` is the
-    /// peak of `content`. If a process is killed while it publishes its counters, its last change
-    /// may stay in `content` for ever.
+    /// peak of `content`. If a process is killed while it publishes its counters, `content` may
+    /// stay wrong by the pages of its last change.
     content: AtomicU64,
     footprint: AtomicU64,
     /// Sums of the counters of all slots that were cleared. For the footprint, the largest value

@@ -30,8 +30,8 @@ use std::{
 /// The name of the server in the ledger and in the tables of `interleaf extend`.
 const NAME: &str = "shared memory";
 
-/// Interval at which the server checks whether those processes have ended that have closed their
-/// connection.
+/// Interval at which the server checks whether processes that have closed their connection have
+/// ended.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// A process that shares memory, or is about to share memory.
