@@ -36,7 +36,7 @@ const ADDRESSES_MAX: u64 = pager::ADDRESSES_MAX as u64;
 #[derive(Debug)]
 pub struct Pager {
     inner: pager::Pager,
-    /// The requested size of each region, keyed by the region's address, both in bytes.
+    /// The requested size of each region, bytes, keyed by the address of the region's first byte.
     regions: Mutex<BTreeMap<usize, usize>>,
 }
 

@@ -60,7 +60,8 @@ impl Trace {
     /// Parses the text of a trace. Error messages use `name` as the name of the file.
     ///
     /// # Errors
-    /// When a line does not have the form of a trace: the error names the first such line.
+    /// When a line does not have the form of a trace (the error names the first such line), or the
+    /// trace has no access.
     pub fn parse(name: &str, text: &str) -> Result<Self, TraceError> {
         let fail = |line: usize, problem: String| TraceError { name: name.into(), line, problem };
         let lines = text.lines().enumerate().map(|(at, line)| (at + 1, line.trim()));

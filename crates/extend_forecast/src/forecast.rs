@@ -61,8 +61,8 @@ pub struct Run {
     pub cpu: Option<CpuTime>,
     /// Bytes that the drive transferred in the run.
     pub traffic: Traffic,
-    /// Number of demand reads: reads of single pages for which a thread waited, because they were
-    /// not prefetched.
+    /// Number of demand reads: reads of single pages that were not prefetched, so that a thread
+    /// waited for them (major faults).
     pub demand_reads: f64,
 }
 

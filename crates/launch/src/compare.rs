@@ -466,9 +466,8 @@ impl Comparer<'_> {
             }
         };
         let has_failed = |at: &usize| failed.iter().any(|(failed, _)| failed == at);
-        // Say of a configuration that the command did not fail only if the command has run under
-        // it. Without warm-up runs, a failure in the first round may precede the first run of other
-        // configurations.
+        // Name a configuration as a success only if the command has run under it. Without warm-up
+        // runs, a failure in the first round may precede the first run of other configurations.
         let runs = &document.workloads[workload].runs;
         let has_run = |at: &usize| {
             self.options.warm_up > 0 || runs.iter().any(|run| run.configuration == *at)

@@ -30,8 +30,8 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Reads the counters of this process, of `drive`, and of the pager of `extended`, the session
-    /// of `interleaf extend` in which this process runs.
+    /// Reads the counters of this process, of `drive`, and of this process's pager. `extended` is
+    /// the session of `interleaf extend` in which this process runs.
     pub fn now(root: &Root, drive: Option<&Drive>, extended: Option<&PagedProcess>) -> Self {
         let line = text(root, "/proc/self/stat");
         let stat = Stat::parse(line.as_bytes());
@@ -132,8 +132,8 @@ impl Drive {
     fn counts(&self, root: &Root) -> DriveCounts {
         let text = text(root, &format!("{}/stat", self.folder));
         let fields: Vec<u64> = text.split_whitespace().filter_map(|it| it.parse().ok()).collect();
-        // The fields are in the order of Documentation/block/stat.rst: field 0 is the number of
-        // reads, 2 sectors read, 4 writes, and 6 sectors written.
+        // The fields are in the order of Documentation/block/stat.rst: field 0 = reads, field 2 =
+        // sectors read, field 4 = writes, field 6 = sectors written.
         [0, 2, 4, 6].map(|at| fields.get(at).copied().unwrap_or(0))
     }
 

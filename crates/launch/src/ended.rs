@@ -37,7 +37,7 @@ impl Ended {
     }
 
     /// Returns the exit status for this process, which passes on the status of the command: 128
-    /// plus the signal's number if a signal ended the command.
+    /// plus the signal's number if a signal ended the command or kept it from being started.
     pub fn exit_code(&self) -> ExitCode {
         match (self.status, self.signal) {
             (Some(status), _) => match (status.code(), status.signal()) {

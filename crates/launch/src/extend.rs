@@ -89,11 +89,12 @@ pub struct ExtendOptions {
     /// The fault handling mode.
     pub faults: FaultMode,
     /// Number of processes that share the budget evenly from the start. `None` means the number of
-    /// ranks on this node for an MPI job, and 1 for other commands.
+    /// ranks of a parallel job (MPI, Slurm) on this node if it is known, and 1 otherwise.
     pub processes: Option<u32>,
-    /// The name of the session whose budget the command shares; `None` for a session of its own.
+    /// The name of the session whose budget the command shares; `None` for the session of its job
+    /// (MPI, Slurm), or outside a job a session of its own.
     pub session: Option<String>,
-    /// The footprint of the program, which an estimate needs.
+    /// The footprint of the program, for an estimate.
     pub footprint: Option<Bytes>,
     /// True if the command runs although a check fails that the user may waive.
     pub force: bool,

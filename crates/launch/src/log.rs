@@ -84,8 +84,8 @@ pub(crate) struct LogPrinter<'a> {
 }
 
 impl LogPrinter<'_> {
-    /// Prints the output since the last call, at most [`TEXT_MAX`] bytes. The next call prints the
-    /// rest.
+    /// Prints the output since the last call, at most [`TEXT_MAX`] bytes. The next call continues
+    /// there.
     pub(crate) fn print_new(&mut self, bar: &ProgressBar) {
         let end = self.log.length();
         if !self.log.is_shown || end <= self.next {
@@ -100,8 +100,8 @@ impl LogPrinter<'_> {
 }
 
 /// Returns the number that `pattern` finds in `text`: the first group of the last match, or the
-/// whole last match if the pattern has no such group. Fails if there is no match, or the number is
-/// not above 0.
+/// whole last match if that group is missing. Fails if there is no match, or the number is not
+/// above 0.
 pub(crate) fn number(pattern: &Regex, text: &str) -> Result<f64, String> {
     let last = pattern.captures_iter(text).last();
     let last = last.ok_or_else(|| format!("--metric {pattern}: nothing in the output matches"))?;

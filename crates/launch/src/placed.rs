@@ -328,8 +328,8 @@ pub fn settings(
     Ok(found)
 }
 
-/// Makes a migrator that gives each node its share of the pages in `placement`, with at most the
-/// migration rate `rate`.
+/// Makes a migrator that gives each node its share of the pages by `placement`, at a rate of at
+/// most `rate`.
 ///
 /// # Errors
 /// When the kernel cannot migrate pages at all, or cannot migrate them to these nodes.

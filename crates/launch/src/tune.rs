@@ -69,10 +69,10 @@ pub struct TuneOptions {
     pub nodes: Option<String>,
     /// The platform whose curves give the first weights; `None` to use the rated bandwidths.
     pub platform: Option<String>,
-    /// Maximum number of runs without the warm-up runs.
+    /// Maximum number of runs, not counting warm-up runs.
     pub runs: usize,
-    /// The least gain: weights are chosen only if they improve the metric by this percentage,
-    /// compared with the weights that put all pages on the first tier.
+    /// The least gain: weights are chosen only if they improve the metric by at least this
+    /// percentage, compared with the weights that put all pages on the first tier.
     pub min_gain: Percent,
     /// The pattern that finds the metric in the output; `None` to compare run times.
     pub metric: Option<Regex>,

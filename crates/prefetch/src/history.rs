@@ -59,8 +59,8 @@ const REPLAYS_MAX: usize = 4;
 /// any more.
 const LOOKAHEAD: usize = 32;
 
-/// Confidence that a replay needs for a prefetch: its correct predictions minus its wrong ones.
-/// Wasted prefetches raise it (`throttle.rs`).
+/// Minimum confidence of a replay for a prefetch: its correct predictions minus its wrong ones.
+/// Wasted prefetches raise this minimum (`throttle.rs`).
 const CONFIDENCE_MIN: u32 = 2;
 
 /// Least share of the unconfirmed entries that must predict correctly, so that pages of unconfirmed
@@ -166,8 +166,8 @@ impl History {
         self.log.bytes()
     }
 
-    /// Records a fault that no stream explains, and returns pages to prefetch that this history has
-    /// not returned before. Returns `None` if no confident replay predicts further pages.
+    /// Records a fault that no stream explains, and returns pages to prefetch that were not
+    /// requested before. Returns `None` if no confident replay predicts further pages.
     pub fn on_fault(&mut self, fault: &FaultContext) -> Option<Prefetch> {
         let page = u32::try_from(fault.page).ok().filter(|page| *page < EMPTY & !CONFIRMED)?;
         self.now += 1;
@@ -198,8 +198,8 @@ impl History {
         found.is_some_and(|(thread, index)| thread.replays[index].confidence >= confidence_min)
     }
 
-    /// True if the replay with the number `id` has prefetched one of `pages`, and that page was not
-    /// touched yet.
+    /// True if the replay with the number `id` has prefetched one of `pages`, and still expects a
+    /// touch of that page.
     pub(super) fn expects(&self, id: u32, pages: &Range<Page>) -> bool {
         let mut all = self.threads.iter().flat_map(|thread| &thread.replays);
         let Some(replay) = all.find(|replay| replay.id == id) else { return false };
@@ -453,10 +453,10 @@ impl Log {
         (hash as usize) & (self.index.len().wrapping_sub(1))
     }
 
-    /// Writes an entry for a thread. `last` is the position of the thread's last entry. The entry
-    /// is written after it, or into a new block if that block is full. Returns the position of the
-    /// new entry, and the index of the block that was overwritten for it, if any. Returns `None` if
-    /// the log may have no block at all.
+    /// Writes an entry for a thread. `last` is the position of the thread's last entry, if any. The
+    /// entry is written after it, or into a new block if its block is full or `last` is `None`.
+    /// Returns the position of the new entry, and the index of the block that was overwritten for
+    /// it, if any. Returns `None` if the log may have no block at all.
     fn push(
         &mut self,
         last: Option<LogPosition>,

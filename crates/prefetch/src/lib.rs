@@ -135,7 +135,7 @@ const MATRIX_BIT: u32 = 1 << 30;
 /// bit.
 const KIND_BITS: u32 = HISTORY_BIT | MATRIX_BIT;
 
-/// The stream number for pages that the program announces by `MADV_WILLNEED`.
+/// The stream number for pages that the program announces by advice (`Advice::WillNeed`).
 pub const ADVISED_STREAM: u32 = HISTORY_BIT;
 
 /// True if `stream` is the number of a replay of the history.
@@ -143,9 +143,9 @@ pub const fn is_history_stream(stream: u32) -> bool {
     stream & HISTORY_BIT != 0 && stream != ADVISED_STREAM
 }
 
-/// The prefetcher of a process. It has three predictors. A fault in a matrix block is predicted by
-/// the block. For other faults, the streams predict pages, and if no stream explains the fault, the
-/// history of earlier faults does.
+/// The prefetcher of a process. Matrix blocks predict pages first. If a fault is in no block, the
+/// streams predict pages. If no stream explains the fault, the history of earlier faults predicts
+/// pages.
 #[derive(Clone, Debug)]
 pub struct Prefetcher {
     matrices: Matrices,
@@ -175,9 +175,9 @@ impl Prefetcher {
         if let Some(prefetch) = self.matrices.on_fault(fault) {
             return Some(prefetch);
         }
-        // In a small region, random accesses often hit neighbouring pages by chance, and then look
-        // like a stream. If the history has predicted the fault, a stream therefore counts only if
-        // its confidence is at least `SURE_CONFIDENCE`.
+        // In a small region, some random accesses hit neighbouring pages by chance, and look like a
+        // stream. If the history has predicted the fault, a stream therefore counts only if its
+        // confidence is at least `SURE_CONFIDENCE`.
         let confidence =
             if self.history.has_predicted(fault) { stream::SURE_CONFIDENCE } else { 0 };
         let prefetch = self.streams.on_fault(fault);
@@ -191,8 +191,8 @@ impl Prefetcher {
         Some(Prefetch { stream: prefetch.stream | HISTORY_BIT, ..prefetch })
     }
 
-    /// True if `stream`, a number in `Prefetch::stream`, has requested one of `pages`, and that
-    /// page was not touched yet. Always true for [`ADVISED_STREAM`].
+    /// True if `stream`, a number in `Prefetch::stream`, has requested one of `pages`, and still
+    /// expects a touch of that page. Always true for [`ADVISED_STREAM`].
     pub fn expects(&self, stream: u32, pages: &Range<Page>) -> bool {
         if stream == ADVISED_STREAM {
             true

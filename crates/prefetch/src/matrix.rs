@@ -56,9 +56,9 @@ const BEGIN_ROWS: i64 = 16;
 /// program may therefore pack panels of up to this height column by column.
 const ROWS_BEHIND_MAX: i64 = 512;
 
-/// The columns of a block are revised after `RECENT_ROWS` new rows plus twice the height of a
-/// panel. If the block had at least `RECENT_FAULTS_MIN` faults in these rows, it is narrowed to the
-/// range of columns that had faults.
+/// The columns of a block are revised each time that the block has advanced by `RECENT_ROWS` rows
+/// plus twice the height of a panel. If the block had at least `RECENT_FAULTS_MIN` faults in these
+/// rows, it is narrowed to the range of columns that had faults.
 const RECENT_ROWS: i64 = 256;
 const RECENT_FAULTS_MIN: u32 = 32;
 
@@ -98,7 +98,7 @@ struct MatrixBlock {
     /// The distance from the start of a row of the matrix to the start of the next row, bytes.
     pitch: i64,
     /// Length of the part of a row that the block contains, bytes: from the first to the last
-    /// column that was touched in any of the rows.
+    /// touched column, of all rows, or only of the recent rows once the block was narrowed.
     width: i64,
     /// The rows that were touched so far. Row 0 is the row of the fault with which the block began.
     rows: Range<i64>,
@@ -139,7 +139,7 @@ struct RowColumn {
 }
 
 impl Matrices {
-    /// Makes a value that knows no matrices.
+    /// Makes a value that knows no blocks.
     pub fn new(limits: Limits) -> Self {
         let (pitches, unexplained) = (BTreeMap::new(), HashMap::new());
         Self { limits, blocks: vec![], now: 0, last_id: 0, pitches, unexplained }
@@ -251,7 +251,7 @@ impl Matrices {
     }
 
     /// True if the block with the number `id` has requested one of `pages`, and still expects a
-    /// touch of that page's row.
+    /// touch of that page.
     pub fn expects(&self, id: u32, pages: &Range<Page>) -> bool {
         let block = self.blocks.iter().find(|block| block.id == id);
         block.is_some_and(|block| {
@@ -389,8 +389,8 @@ impl MatrixBlock {
         new
     }
 
-    /// Returns the pages to map early: those of the prefetched rows after `row`, up to the next row
-    /// that must show its faults ([`SHOWN_ONE_IN`]).
+    /// Returns the pages to map early: those of the prefetched rows after `row` and before the next
+    /// row that must show its faults ([`SHOWN_ONE_IN`]).
     fn pages_to_map_early(&self, row: i64) -> Vec<Range<Page>> {
         let next = (row.div_euclid(SHOWN_ONE_IN) + 1) * SHOWN_ONE_IN;
         (row + 1..next.min(self.prefetched_to)).map(|row| self.pages(row)).collect()

@@ -164,8 +164,8 @@ impl Streams {
         self.confidence.is_some_and(|it| it >= confidence)
     }
 
-    /// True if the stream with the number `id` has requested one of `pages`, and that page was not
-    /// touched yet.
+    /// True if the stream with the number `id` has requested one of `pages`, and still expects a
+    /// touch of that page.
     pub(super) fn expects(&self, id: u32, pages: &Range<Page>) -> bool {
         let stream = self.table.iter().find(|stream| stream.id == id);
         stream.is_some_and(|stream| {
@@ -488,7 +488,7 @@ impl Stream {
     }
 
     /// Continues the tiles of the stream `old`, whose last tile has ended. Does nothing if the
-    /// strides of the two streams differ.
+    /// stride of this stream is not the first stride of `old`.
     fn continue_tiles_of(&mut self, old: &Self) {
         if self.strides != old.strides[..self.strides.len().min(old.strides.len())] {
             return;

@@ -113,7 +113,7 @@ pub unsafe extern "C" fn posix_madvise(
     let before = errno::get();
     // SAFETY: the caller meets the conditions of `posix_madvise(3)`, which are those of
     // `madvise(2)`. All constants of `posix_madvise` except `POSIX_MADV_DONTNEED` have the values
-    // of `madvise(2)`.
+    // and the meaning of those of `madvise(2)`.
     let outcome = unsafe { madvise(address, bytes, advice) };
     let why = errno::get();
     errno::set(before);

@@ -60,8 +60,8 @@ impl Credentials {
 
 static WANTED: AtomicPtr<Credentials> = AtomicPtr::new(ptr::null_mut());
 
-/// The state of the request to change the credentials of one thread of the pager. The threads are
-/// requested one after the other.
+/// The state of the request to change the credentials of one thread of the pager. The threads get
+/// the request one after the other.
 static STATE: AtomicU32 = AtomicU32::new(0);
 const REQUESTED: u32 = 0;
 const SET: u32 = 1;
@@ -191,8 +191,8 @@ macro_rules! followed {
             }
         )*
 
-        /// Looks up the C library's definitions of all replaced functions now, so that a call in a
-        /// signal handler needs no look-up.
+        /// Looks up the C library's definitions of these functions now, so that a call in a signal
+        /// handler needs no look-up.
         pub(crate) fn find() {
             $(lookup::$name();)*
         }

@@ -16,8 +16,8 @@ const UNSHARE: c_int = libc::CLOSE_RANGE_UNSHARE as c_int;
 
 /// Makes a system call of up to three arguments. On failure, returns -1 and sets `errno`.
 fn call(number: c_long, first: c_long, second: c_long, third: c_long) -> c_int {
-    // SAFETY: this module makes only system calls on descriptors that the caller may close or
-    // replace.
+    // SAFETY: the system calls of this module access no memory of the program. Except `unshare`,
+    // they act on descriptors that the caller may close or replace.
     unsafe { libc::syscall(number, first, second, third) as c_int }
 }
 

@@ -99,8 +99,8 @@ fn resize(pager: &Pager, address: usize, bytes: usize) -> bool {
     true
 }
 
-/// Replaces `malloc(3)`: a large block comes from the pager, any other block from `next.malloc`,
-/// which is mostly the C library's.
+/// Replaces `malloc(3)`: an extended block comes from the pager, any other block from
+/// `next.malloc`, which is mostly the C library's.
 ///
 /// # Safety
 /// The caller must meet the conditions of `malloc(3)`.
@@ -111,8 +111,8 @@ pub unsafe extern "C" fn malloc(bytes: size_t) -> *mut c_void {
     allocate(next, bytes, HEADER, || unsafe { (next.malloc)(bytes) })
 }
 
-/// Replaces `calloc(3)`: a large block comes from the pager, already zeroed, any other block from
-/// `next.calloc`, which is mostly the C library's.
+/// Replaces `calloc(3)`: an extended block comes from the pager, already zeroed, any other block
+/// from `next.calloc`, which is mostly the C library's.
 ///
 /// # Safety
 /// The caller must meet the conditions of `calloc(3)`.
@@ -143,7 +143,7 @@ fn allocate_aligned(
     }
 }
 
-/// Replaces `memalign(3)`: a large block comes from the pager, any other block from
+/// Replaces `memalign(3)`: an extended block comes from the pager, any other block from
 /// `next.memalign`, which is mostly the C library's.
 ///
 /// # Safety
@@ -154,7 +154,7 @@ pub unsafe extern "C" fn memalign(align: size_t, bytes: size_t) -> *mut c_void {
     allocate_aligned(align, bytes, |next| unsafe { (next.memalign)(align, bytes) })
 }
 
-/// Replaces `aligned_alloc(3)`: a large block comes from the pager, any other block from
+/// Replaces `aligned_alloc(3)`: an extended block comes from the pager, any other block from
 /// `next.aligned_alloc`, which is mostly the C library's.
 ///
 /// # Safety
@@ -165,8 +165,8 @@ pub unsafe extern "C" fn aligned_alloc(align: size_t, bytes: size_t) -> *mut c_v
     allocate_aligned(align, bytes, |next| unsafe { (next.aligned_alloc)(align, bytes) })
 }
 
-/// Replaces `valloc(3)`: a large block comes from the pager, any other block from `next.valloc`,
-/// which is mostly the C library's. The block is aligned to a page.
+/// Replaces `valloc(3)`: an extended block comes from the pager, any other block from
+/// `next.valloc`, which is mostly the C library's. The block is aligned to a page.
 ///
 /// # Safety
 /// The caller must meet the conditions of `valloc(3)`.
@@ -176,8 +176,9 @@ pub unsafe extern "C" fn valloc(bytes: size_t) -> *mut c_void {
     allocate_aligned(PAGE_BYTES, bytes, |next| unsafe { (next.valloc)(bytes) })
 }
 
-/// Replaces `pvalloc(3)`: a large block comes from the pager, any other block from `next.pvalloc`,
-/// which is mostly the C library's. The block has whole pages and is aligned to a page.
+/// Replaces `pvalloc(3)`: an extended block comes from the pager, any other block from
+/// `next.pvalloc`, which is mostly the C library's. The block has whole pages and is aligned to a
+/// page.
 ///
 /// # Safety
 /// The caller must meet the conditions of `pvalloc(3)`.
@@ -191,7 +192,7 @@ pub unsafe extern "C" fn pvalloc(bytes: size_t) -> *mut c_void {
     }
 }
 
-/// Replaces `posix_memalign(3)`: a large block comes from the pager, any other block from
+/// Replaces `posix_memalign(3)`: an extended block comes from the pager, any other block from
 /// `next.posix_memalign`, which is mostly the C library's and also returns the error for an invalid
 /// alignment.
 ///

@@ -42,9 +42,9 @@ pub(crate) fn split(pager: &Pager, pages: &Range<usize>) -> [Range<usize>; 3] {
     [pages.start..first, first..last, last..pages.end]
 }
 
-/// Replaces `mmap(2)`: large private anonymous mappings become regions of the pager, and large
-/// shared anonymous mappings become shared memory of the session. The kernel makes all other
-/// mappings.
+/// Replaces `mmap(2)`: private anonymous mappings that are extended become regions of the pager,
+/// and shared anonymous mappings that are extended become shared memory of the session. The kernel
+/// makes all other mappings.
 ///
 /// # Safety
 /// The caller must meet the conditions of `mmap(2)`.
@@ -253,8 +253,8 @@ fn protect(address: usize, bytes: usize, protection: c_int, key: c_int) -> c_int
     kernel()
 }
 
-/// Replaces `mprotect(2)`: fails for addresses that the pager has reserved, but that belong to no
-/// region.
+/// Replaces `mprotect(2)`: fails for free addresses of the range that the pager reserves for
+/// regions.
 ///
 /// # Safety
 /// The caller must meet the conditions of `mprotect(2)`.

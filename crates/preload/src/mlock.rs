@@ -74,8 +74,8 @@ pub unsafe extern "C" fn mlock(address: *const c_void, bytes: size_t) -> c_int {
 /// The caller must meet the conditions of `mlock2(2)`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mlock2(address: *const c_void, bytes: size_t, flags: c_uint) -> c_int {
-    // The flag 1 is `MLOCK_ONFAULT`: the pages are pinned but not touched, and become resident at
-    // their first touch.
+    // The flag 1 is `MLOCK_ONFAULT`: the pages are pinned but not touched. A pinned page stays
+    // resident from its first touch on.
     lock(address as usize, bytes, flags & 1 == 0, |address, bytes| {
         // SAFETY: the caller meets the conditions of `mlock2(2)`.
         unsafe { libc::syscall(libc::SYS_mlock2, address, bytes, flags) as c_int }

@@ -28,8 +28,8 @@ const BYTES_REFUSED: usize = 1 << 56;
 /// mapping that grows large enough to be extended becomes a region.
 ///
 /// # Safety
-/// The caller must meet the conditions of `mremap(2)`. The function has five
-/// arguments; the last argument is used according to `flags`.
+/// The caller must meet the conditions of `mremap(2)`. The function has five arguments; the last
+/// argument is used according to `flags`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn mremap(
     address: *mut c_void,
@@ -220,8 +220,8 @@ fn remap(
     new.start as *mut c_void
 }
 
-/// Moves pins, and advice about forked children (`MADV_DONTFORK`, `MADV_WIPEONFORK`), from the
-/// pages at `from` to the pages at `to`, as the kernel does. Only a limited number of pages may be
+/// Gives the pages at `to` the pins of the pages at `from` and their advice about forked children
+/// (`MADV_DONTFORK`, `MADV_WIPEONFORK`), as the kernel does. Only a limited number of pages may be
 /// pinned, so the pins at `from` end first. If `to` has more pages than `from`, the pages that
 /// exceed the limit are not pinned.
 fn move_advice(pager: &Pager, from: &Range<usize>, to: &Range<usize>) {

@@ -23,8 +23,8 @@ const COLLAPSE: c_int = 25;
 const GUARD_INSTALL: c_int = 102;
 const GUARD_REMOVE: c_int = 103;
 
-/// True if this process shares memory with others. Most processes do not, and need not wait for the
-/// lock of [`CLIENT`].
+/// True if this process shares memory. Most processes do not, and need not wait for the lock of
+/// [`CLIENT`].
 static IS_SHARING: AtomicBool = AtomicBool::new(false);
 
 static CLIENT: Mutex<Option<Client>> = Mutex::new(None);

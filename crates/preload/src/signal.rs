@@ -179,21 +179,20 @@ fn handle_as_bsd(signal: c_int, handler: sighandler_t) -> sighandler_t {
 }
 
 /// Replaces `signal(2)`, with BSD semantics as in the GNU C library: the handler stays installed,
-/// and system calls that it interrupts are restarted.
+/// and system calls that the signal interrupts are restarted unless the program called
+/// `siginterrupt`.
 #[unsafe(no_mangle)]
 pub extern "C" fn signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
     handle_as_bsd(signal, handler)
 }
 
-/// Replaces `bsd_signal(3)`, with BSD semantics: the handler stays installed, and system calls that
-/// it interrupts are restarted.
+/// Replaces `bsd_signal(3)`: does the same as `signal`.
 #[unsafe(no_mangle)]
 pub extern "C" fn bsd_signal(signal: c_int, handler: sighandler_t) -> sighandler_t {
     handle_as_bsd(signal, handler)
 }
 
-/// Replaces `ssignal(3)`, with BSD semantics as in the GNU C library: the handler stays installed,
-/// and system calls that it interrupts are restarted.
+/// Replaces `ssignal(3)`: does the same as `signal`, as in the GNU C library.
 #[unsafe(no_mangle)]
 pub extern "C" fn ssignal(signal: c_int, handler: sighandler_t) -> sighandler_t {
     handle_as_bsd(signal, handler)

@@ -21,10 +21,10 @@ use std::{
     time::Duration,
 };
 
-/// Least number of bytes with which the pager starts: the size of the current allocation, or the
-/// sum of the earlier allocations that have at least 128 KiB each and are not freed yet. In both
-/// cases the current allocation must have at least 128 KiB. A small process, such as a shell or a
-/// launcher, therefore has no pager.
+/// The pager starts at the first allocation of at least this number of bytes. It also starts at an
+/// allocation of at least 128 KiB once earlier allocations of at least 128 KiB, which are not freed
+/// yet, add up to this number. A small process, such as a shell or a launcher, therefore has no
+/// pager.
 const START_BYTES: usize = 1 << 20;
 
 /// Interval between two polls for the PID of the session's first process.
@@ -80,7 +80,8 @@ static CONSTRUCTOR: extern "C" fn() = {
 };
 
 /// Starts the pager for the session that the environment variable `VARIABLE` names. Returns `None`
-/// if the variable is not set, or after an error, which is printed.
+/// if the variable is not set, if the session does not extend this process, or after an error,
+/// which is printed.
 fn start_pager() -> Option<Extended> {
     let value = std::env::var_os(VARIABLE)?;
     match start_in(Path::new(&value)) {

@@ -172,7 +172,7 @@ pub(crate) const SIGSETXID: c_int = 33;
 /// The bit of `SIGSETXID` in the kernel's signal set.
 pub(crate) const SIGSETXID_BIT: u64 = 1 << (SIGSETXID - 1);
 
-/// The signals that a thread raises by its own instruction, such as a fault.
+/// Signals that an instruction of the thread itself causes.
 const FAULTS: [c_int; 6] =
     [libc::SIGBUS, libc::SIGSEGV, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGSYS];
 

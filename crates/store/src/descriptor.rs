@@ -20,8 +20,8 @@ use std::{
 /// descriptors, which has an entry for each number up to the highest.
 const END: usize = 4096;
 
-/// Size of the range of numbers for protected descriptors. The range ends at the limit of
-/// descriptors (`RLIMIT_NOFILE`, at most [`END`]), and begins at half of the limit or later.
+/// Largest size of the range of numbers for protected descriptors. The range ends at the limit of
+/// descriptors (`RLIMIT_NOFILE`, at most [`END`]), and has at most half of the numbers below it.
 const NUMBERS: u64 = 256;
 
 /// A bit for each descriptor number below [`END`]: 1 if the descriptor is protected.

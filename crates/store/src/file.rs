@@ -112,7 +112,7 @@ struct PendingTransfer {
     bytes: usize,
     parts_left: u32,
     /// The name of the first file or device in which a part failed, and the error; `None` while no
-    /// part has failed.
+    /// part has failed. A write beyond the capacity has an error from the start.
     lost: Option<(Arc<str>, Errno)>,
 }
 
@@ -260,8 +260,8 @@ impl FileStore {
     fn submit_part(&mut self, at: u64) {
         let part = self.parts.get(at as usize).and_then(Option::as_ref);
         if let Some(RetriedJob { job, .. }) = part.and_then(|part| part.tried.as_ref()) {
-            // SAFETY: the transfer of this part was started and is not done. By the contract of
-            // `begin`, its memory is mapped, and no other code uses it.
+            // SAFETY: the transfer of this part was started and is not done. Until it is done, the
+            // memory meets the conditions of `push` by the contract of `begin`.
             unsafe { self.engine.push(at, job) };
         }
     }

@@ -60,7 +60,7 @@ pub enum NextStep {
 }
 
 /// A job with two counts: `fails`, its failed tries since its last progress, and `waits`, its waits
-/// for a busy drive. A try that finds the drive busy is not counted as failed.
+/// for a busy drive. A try that finds the drive busy counts as failed only after `BUSY_MAX` waits.
 #[derive(Clone, Debug)]
 pub struct RetriedJob {
     /// The part of the job that is not transferred yet.
@@ -92,7 +92,7 @@ impl RetriedJob {
                 self.advance(done / BLOCK * BLOCK);
                 return NextStep::Go;
             }
-            // No byte, or less than a block, was transferred: the range is beyond the end of a
+            // No byte, or less than a block, was transferred: the range extends beyond the end of a
             // truncated file, or the drive does not work.
             Ok(_) => Errno::IO,
             Err(Errno::INTR) => return NextStep::Go,

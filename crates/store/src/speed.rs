@@ -158,8 +158,8 @@ impl Bench<'_> {
                 break;
             }
             if let Err(why) = self.submit_and_wait() {
-                // The wait has failed. Leak the memory, because outstanding transfers may still
-                // write to it.
+                // The wait has failed. Leak the memory, because outstanding transfers may still use
+                // it.
                 mem::forget(mem::take(&mut self.memory));
                 return Err(why.into());
             }

@@ -133,7 +133,7 @@ fn preloaded(library: &Path) -> CheckDocument {
 
 /// Returns the program that the launcher in `command`, such as `mpirun`, starts: the first argument
 /// that names a program. If this program is a launcher too, returns the program that it starts.
-/// Returns `None` if `command` is not a launcher.
+/// Returns `None` if `command` is not a launcher, or no argument names a program.
 fn launched(command: &[OsString]) -> Option<&OsStr> {
     let (first, rest) = command.split_first()?;
     let name = Path::new(first).file_name()?;

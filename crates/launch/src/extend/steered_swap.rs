@@ -165,8 +165,8 @@ pub(super) fn run(options: &ExtendOptions, dram_bytes: u64) -> Result<Ended, Fai
         .map_err(|why| Failure::new(why.to_string(), why.hint))?;
     let ended = run_steered(options, &signals, &swap, dram_bytes);
     let undone = journal.close().map_err(system::journal_failure)?;
-    // Report only changes that could not be undone: the user expects that the swap file and the
-    // group are removed.
+    // Report only changes that were not undone: the user expects that the swap file and the group
+    // are removed.
     let left = undone.iter().filter(|it| !matches!(it, Undone::Restored(_)));
     report_restored(options.quiet, &left.map(PutBackDocument::from).collect::<Vec<_>>());
     ended

@@ -21,7 +21,7 @@ const LIMITS: [u16; 3] = [10, 6, 4];
 /// Returns the first weights of the search.
 ///
 /// # Errors
-/// When all memory is one tier, or the options do not fit the number of tiers.
+/// When all memory is one tier, or the options do not fit the tiers.
 pub(super) fn propose(options: &TuneOptions, machine: &Machine) -> Result<Proposal, Failure> {
     let tiers = tiers(options, machine)?;
     if let Some(wrong) = options.weights.iter().find(|it| it.as_slice().len() != tiers.len()) {
@@ -35,7 +35,7 @@ pub(super) fn propose(options: &TuneOptions, machine: &Machine) -> Result<Propos
         ));
     }
     // Each entry of `--weights` needs a run, and so do the weights that put all pages on the first
-    // tier. The number in the hint allows two more runs, which repeat the two best.
+    // tier. The number in the hint allows two more runs, which repeat the two best entries.
     let least = options.weights.len() + 1;
     if options.runs < least {
         return Err(Failure::new(

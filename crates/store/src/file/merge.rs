@@ -8,7 +8,7 @@
 use super::{BLOCK, FileStore, Layer};
 use std::{io, ops::Range, os::unix::fs::FileExt};
 
-/// Maximum number of layers in use after the merge before a fork.
+/// Layers are merged before a fork until at most this number of layers is in use.
 pub(super) const LAYERS_MAX: usize = 8;
 
 /// Number of pages that are copied at once.
