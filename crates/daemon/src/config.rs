@@ -69,8 +69,8 @@ pub struct Config {
     pub target: Option<PathBuf>,
     /// The address at which the daemon serves metrics. Default: none.
     pub metrics: Option<SocketAddr>,
-    /// The path of the monitor socket. Default: `/run/interleaf/balance.sock`, unless another
-    /// daemon listens there.
+    /// The path of the monitor socket. Default: `/run/interleaf/balance.sock`, or no socket if it
+    /// cannot be opened there, for example because another daemon listens.
     pub monitor: Option<PathBuf>,
 }
 
@@ -232,7 +232,7 @@ impl Config {
         Ok(config)
     }
 
-    /// Reads the configuration in `file`, or takes the default configuration without `file`. Then
+    /// Reads the configuration in `file`; without a file, takes the default configuration. Then
     /// applies the overrides.
     ///
     /// # Errors
@@ -384,7 +384,8 @@ fn protected(
     }
 }
 
-/// Checks that a platform with the name `name` exists, and returns the name.
+/// Checks that the platform `name`, a name or a file, can be loaded. Returns `name`; `None` without
+/// a name.
 fn platform(
     toml: &TomlText<'_>,
     name: Option<&Spanned<String>>,

@@ -115,7 +115,7 @@ pub(crate) fn until(options: &Options) -> Option<Instant> {
 /// The reason why the control loop ended.
 pub(crate) enum Stop {
     /// The machine cannot be observed or steered any more. The error is [`HostError::Stopped`] if a
-    /// signal or the deadline ended the loop.
+    /// signal, the deadline or the end of the steered command ended the loop.
     Machine(HostError),
     /// Writing to an output failed.
     Output(Failure),

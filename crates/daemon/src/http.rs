@@ -18,13 +18,13 @@ const CLIENTS_MAX: usize = 16;
 /// The longest duration of a connection.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Maximum size of a request, bytes. A request that is still incomplete at this size is refused.
+/// A request that is still incomplete after this number of bytes is refused.
 const REQUEST_BYTES_MAX: usize = 8192;
 
 /// Maximum number of header fields of a request.
 const FIELDS_MAX: usize = 64;
 
-/// The parts of an HTTP request that decide on the response.
+/// The parts of an HTTP request on which the page in the response depends.
 pub(super) struct Request<'a> {
     /// The path of the request without its query.
     pub(super) path: &'a str,
@@ -79,7 +79,7 @@ struct Client {
     until: Instant,
     received: Vec<u8>,
     /// The response, and the number of its bytes that are already written; `None` until the request
-    /// is complete.
+    /// is complete or refused.
     answer: Option<(Vec<u8>, usize)>,
 }
 
@@ -146,7 +146,8 @@ impl Client {
     }
 }
 
-/// Returns the response to the request in `received`; `None` if the request is incomplete.
+/// Returns the response to the request in `received`; `None` if the request is incomplete, and
+/// short enough to be continued.
 fn answer(received: &[u8], page: &dyn Fn(&Request<'_>) -> Page) -> Option<Vec<u8>> {
     let mut fields = [httparse::EMPTY_HEADER; FIELDS_MAX];
     let mut request = httparse::Request::new(&mut fields);

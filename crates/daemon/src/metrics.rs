@@ -159,8 +159,8 @@ fn moved(before: &[u64], now: &[u64]) -> (u64, u64) {
 
 fn registry(numbers: &Numbers, root: Root) -> Registry {
     let mut registry = Registry::with_prefix("interleaf");
-    // Register `build_info` as a gauge, as other exporters do: older clients do not know
-    // OpenMetrics's type info.
+    // Register `build_info` as a gauge, as other exporters do: older clients do not know the info
+    // type of OpenMetrics.
     let build = Gauges::default();
     build.get_or_create(&vec![("version", env!("CARGO_PKG_VERSION").into())]).set(1.0);
     registry.register("build_info", "The program that is running", build);

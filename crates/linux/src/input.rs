@@ -27,8 +27,8 @@ const READ: OFlags =
 /// Flags to open a file only to read its type. `PATH` does not open the device of a device file.
 const TYPE_ONLY: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
-/// Maximum number of `openat2` calls for one file. A call fails with `EAGAIN` if a folder of the
-/// path is renamed at the same moment.
+/// Maximum number of `openat2` calls for one file. A call can fail with `EAGAIN` because of a
+/// concurrent rename.
 const TRIES_MAX: u32 = 16;
 
 /// The reason why an existing file is not read.
@@ -124,13 +124,13 @@ pub(crate) fn read_kernel_file(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     content(file.into(), limit)
 }
 
-/// Opens the regular file or anonymous pipe `path`. Fails if a symlink leads out of `folder`.
+/// Opens the regular file or anonymous pipe `path` below `folder`. No symlink may lead out of it.
 pub(crate) fn open_below(folder: &Path, path: &str) -> io::Result<File> {
     regular(|flags| below(folder, path, flags))
 }
 
-/// Returns the names of the files in the folder at `path` below `folder`, without `.` and `..`.
-/// Fails if a symlink in `path` leads out of `folder`.
+/// Returns the names in the folder at `path` below `folder`, without `.` and `..`. Fails if a
+/// symlink in `path` leads out of `folder`.
 pub(crate) fn names_below(folder: &Path, path: &str) -> io::Result<Vec<String>> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NONBLOCK | OFlags::CLOEXEC;
     let entries = rustix::fs::Dir::read_from(below(folder, path, flags)?)?;
@@ -175,7 +175,7 @@ fn check(file: BorrowedFd<'_>) -> io::Result<()> {
     Err(Refused::Kind(kind).into())
 }
 
-/// Opens `path` with openat2(2), which fails if a symlink in `path` leads out of `folder`.
+/// Opens `path` below `folder` with openat2(2), which fails if a symlink leads out of `folder`.
 fn below(folder: &Path, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
     let path = match path.trim_start_matches('/') {
         "" => ".",

@@ -41,8 +41,7 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-/// Maximum number of symbolic links on the way to a file, which is also the kernel's limit
-/// (`MAXSYMLINKS`).
+/// Maximum number of symbolic links on the way to a file: the kernel's own limit (`MAXSYMLINKS`).
 const LINKS_MAX: u32 = 40;
 
 /// Maximum number of random names that are tried for a temporary file.
@@ -496,8 +495,7 @@ impl Folder {
         Err(Errno::EXIST.into())
     }
 
-    /// Creates a temporary file with the mode `mode`, calls `write` to fill it, and renames it to
-    /// `name`.
+    /// Creates a temporary file with `mode`, calls `write` to fill it, and renames it to `name`.
     fn create(
         &self,
         name: &OsStr,

@@ -153,8 +153,7 @@ impl Root {
         Self::new(path.into(), false, Writes::Simulated(Box::new(answer)))
     }
 
-    /// Returns the root of a captured machine below `path`. Writes are recorded and not carried
-    /// out.
+    /// Returns the root of a captured machine below `path`. Writes are only recorded.
     pub fn captured(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
         // Do not confine the root `/`, which is the running machine in a dry run: its `/proc` has
@@ -405,8 +404,7 @@ impl Root {
         self.change_folder(path, "a folder", |at| fs::create_dir(at))
     }
 
-    /// Removes a folder from a file system of the kernel. The kernel itself removes the files in
-    /// it.
+    /// Removes a folder from a file system of the kernel, which removes the folder's files itself.
     ///
     /// # Errors
     /// When the system refuses.

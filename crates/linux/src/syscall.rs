@@ -59,8 +59,7 @@ fn bits_of(mask: &[libc::c_ulong]) -> (*const libc::c_ulong, usize) {
     if mask.is_empty() { (ptr::null(), 0) } else { (mask.as_ptr(), mask.len() * WORD_BITS + 1) }
 }
 
-/// Calls `get_mempolicy(2)`. Returns the mode of the calling thread's memory policy, with the mode
-/// flags.
+/// Calls `get_mempolicy(2)`. Returns the calling thread's policy mode, with the mode flags.
 pub(crate) fn get_mempolicy() -> io::Result<libc::c_int> {
     let mut mode: libc::c_int = 0;
     let none = ptr::null_mut::<libc::c_ulong>();

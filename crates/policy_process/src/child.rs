@@ -176,8 +176,9 @@ impl Child {
 }
 
 impl Drop for Child {
-    /// Ends the process and its children. Closes the stdin of the process, waits at most
-    /// [`END_LIMIT`] for its end unless it has failed, and sends SIGKILL to the process group.
+    /// Ends the process and its children. Closes the stdin of the process and, unless it has
+    /// failed, waits for its end, for at most [`END_LIMIT`] until it begins to exit. Then sends
+    /// SIGKILL to the process group.
     fn drop(&mut self) {
         self.stdin = None;
         if !self.is_failed {

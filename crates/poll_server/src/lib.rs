@@ -116,9 +116,9 @@ pub fn wait(watched: &PollSet<'_>, timeout: Option<Duration>) -> io::Result<Read
 }
 
 /// Returns the connection from `result`, which `accept(2)` returned; `None` if the call failed.
-/// Pauses after a failure, unless the same call can succeed later (`is_retry`). Without free file
-/// descriptors, for example, the connection stays pending and the next [`wait`] returns at once,
-/// which would make a busy loop.
+/// Pauses after a failure other than `EAGAIN` and `EINTR`. Without free file descriptors, for
+/// example, the connection stays pending and the next [`wait`] returns at once, which would make a
+/// busy loop without the pause.
 pub fn connection<S, A>(result: io::Result<(S, A)>) -> Option<S> {
     match result {
         Ok((stream, _)) => Some(stream),

@@ -17,8 +17,8 @@ pub struct Mount<'a> {
 }
 
 impl<'a> Mount<'a> {
-    /// Parses a line of `mountinfo`, such as `35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup
-    /// rw,memory`. Before the `-` there may be any number of optional fields.
+    /// Parses a line of `mountinfo`, which may have any number of optional fields before the `-`:
+    /// `35 31 0:32 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory`.
     pub fn of_mountinfo(line: &'a str) -> Option<Self> {
         let (place, system) = line.split_once(" - ")?;
         let mut place = place.split(' ').skip(3);
@@ -29,8 +29,8 @@ impl<'a> Mount<'a> {
         Some(Self { kind, at, top, options: system.nth(1).unwrap_or_default() })
     }
 
-    /// Parses a line of `/proc/mounts`, such as `cgroup /sys/fs/cgroup/memory cgroup rw,memory 0
-    /// 0`. These lines do not tell which folder of the file system is mounted, so `top` is `/`.
+    /// Parses a line of `/proc/mounts`: `cgroup /sys/fs/cgroup/memory cgroup rw,memory 0 0`. Such a
+    /// line lacks the mounted folder, so `top` is `/`.
     pub fn of_mounts(line: &'a str) -> Option<Self> {
         let mut words = line.split(' ').skip(1);
         Some(Self { at: words.next()?, kind: words.next()?, top: "/", options: words.next()? })

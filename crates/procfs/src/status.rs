@@ -1,5 +1,4 @@
-//! Parser of `/proc/PID/status` (proc_pid_status(5)). Each line of the file has the form `Name:
-//! value`.
+//! Parser of `/proc/PID/status` (proc_pid_status(5)), which has one `Name: value` per line.
 
 use crate::words::{decimal, hexadecimal};
 

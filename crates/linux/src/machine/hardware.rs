@@ -13,9 +13,9 @@ use crate::{
 
 const CPUS: &str = "/sys/devices/system/cpu";
 
-/// The number of the MSR (model-specific register) in which each bit disables one prefetcher of
-/// Intel's cores (SDM vol. 4; "Disclosure of Hardware Prefetcher Control on Some Intel
-/// Processors").
+/// The number of the MSR (model-specific register) in which each of the bits 0 to 3 disables one
+/// prefetcher of Intel's cores (SDM vol. 4; "Disclosure of Hardware Prefetcher Control on Some
+/// Intel Processors").
 const MISC_FEATURE_CONTROL: u64 = 0x1A4;
 
 /// The prefetcher that each bit of [`MISC_FEATURE_CONTROL`] disables, from bit 0 on.

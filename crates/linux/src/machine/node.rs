@@ -141,7 +141,8 @@ fn of_kib(kib: u64) -> Option<u64> {
     kib.checked_mul(1024).filter(|bytes| *bytes <= SIZE_MAX)
 }
 
-/// Returns `key` in bytes, from a line such as `Node 0 MemTotal: 1024 kB` or `MemTotal: 1024 kB`.
+/// Returns the bytes of `key`, from a line such as `Node 0 MemTotal: 1024 kB` or
+/// `MemTotal: 1024 kB`.
 pub(crate) fn size(meminfo: &str, key: &str) -> Option<u64> {
     let mut lines = meminfo.lines().filter_map(|line| line.split_once(':'));
     let named = |(name, _): &(&str, &str)| name.split_whitespace().next_back() == Some(key);

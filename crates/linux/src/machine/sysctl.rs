@@ -7,10 +7,10 @@ use crate::root::{Root, RootError};
 /// their threads, bit 1 the promotion of hot pages from slow tiers.
 pub const NUMA_BALANCING: &str = "/proc/sys/kernel/numa_balancing";
 
-/// If this file is true, reclaim demotes pages to a slower tier and does not swap them out.
+/// If this file is true, reclaim demotes pages to a slower tier instead of swapping them out.
 pub const DEMOTION: &str = "/sys/kernel/mm/numa/demotion_enabled";
 
-/// Above 0 in this file, the kernel reclaims on a full node before it allocates on another node.
+/// If this file is above 0, the kernel reclaims on a full node before it allocates on another.
 const ZONE_RECLAIM: &str = "/proc/sys/vm/zone_reclaim_mode";
 
 /// The file with the mode of transparent huge pages (`always`, `madvise` or `never`).

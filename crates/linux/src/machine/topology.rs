@@ -22,7 +22,7 @@ pub struct Machine {
     pub cpu: Option<String>,
     /// The ID and the CPUs of each socket, in order of the IDs.
     pub sockets: Vec<(u32, IdList)>,
-    /// Memory that the kernel manages, bytes; `None` if unknown. Nodes' `total_bytes` can be less.
+    /// Memory that the kernel manages, bytes; `None` if unknown. The nodes' sizes can sum to less.
     pub total_bytes: Option<u64>,
     /// The NUMA nodes in order of their IDs.
     pub nodes: Vec<Node>,

@@ -27,9 +27,9 @@
 //! 4. `state` in these files to on, which starts the thread; restoring off stops it.
 //!
 //! Settings are restored from the last to the first. No other order works, because the files of a
-//! running thread cannot be removed, and a module does not start while a thread runs. `interleaf
-//! run --restore` restores the settings of a killed process. A thread that monitors processes ends
-//! with the last monitored process: its `state` is then off, as before the change.
+//! running thread cannot be removed, and a module does not start while a thread runs. The settings
+//! of a killed process are restored by `interleaf run --restore`. A thread that monitors processes
+//! ends with the last monitored process: its `state` is then off, as before the change.
 
 pub mod choose;
 pub mod context;
@@ -95,11 +95,11 @@ pub struct ActuatorState {
     pub joined: Vec<u32>,
     /// Processes that left the scope or ended since the last call.
     pub left: Vec<u32>,
-    /// Bytes of all attempts at migration since the first goal. A page counts at each attempt, even
-    /// if it is on its target node already. `None` if neither the kernel nor
-    /// [`Migrator`](crate::place::migrate::Migrator) counts attempts.
+    /// Bytes of all attempts at migration since the first goal; of DAMON, since its thread started
+    /// last. A page counts at each attempt, even if it is on its target node already. `None` if
+    /// neither the kernel nor [`Migrator`](crate::place::migrate::Migrator) counts attempts.
     pub tried_bytes: Option<u64>,
-    /// Bytes migrated since the first goal, as counted by the kernel or the migrator.
+    /// Bytes migrated in the same time, as counted by the kernel or the migrator.
     pub applied_bytes: Option<u64>,
     /// Bytes migrated on the whole machine since the last call, for any reason.
     pub moved_bytes: Option<u64>,
@@ -117,8 +117,8 @@ pub trait Actuator {
     /// Describes the actuator to the user in one or two sentences.
     fn describe(&self) -> String;
 
-    /// Sets a goal and returns at once; pages migrate from then on. The first call sets up the
-    /// mechanism, such as DAMON.
+    /// Sets a goal and returns; pages migrate from then on. The first call sets up the mechanism,
+    /// such as DAMON.
     ///
     /// # Errors
     /// When the goal does not fit this machine, another program uses DAMON, or a file cannot be
@@ -127,7 +127,7 @@ pub trait Actuator {
 
     /// Adapts the migration to the present state of the scope: new processes join, ended processes
     /// leave, and DAMON's context is updated. The control loop calls `update` about once a second.
-    /// The call waits for the kernel for at most two aggregation intervals of DAMON, 1 s each.
+    /// The call waits for the kernel for up to two aggregation intervals of DAMON, 1 s each.
     ///
     /// # Errors
     /// When the actuator cannot continue.
@@ -195,7 +195,8 @@ pub enum ActuatorError {
     /// Another program, or a module of the kernel, uses DAMON, which can have only one user.
     #[error("{holder}")]
     Held {
-        /// The program, process or kernel module that uses DAMON, in a sentence.
+        /// The whole error message: a sentence that says which program, process or kernel module
+        /// uses DAMON.
         holder: String,
         /// Advice to the user.
         hint: String,

@@ -19,7 +19,7 @@ pub struct Available {
     pub limit: Option<Headroom>,
 }
 
-/// This process may request so many sixteenths of the available memory; others keep the rest.
+/// This process may request this many sixteenths of the available memory; others keep the rest.
 const SIXTEENTHS: u64 = 15;
 
 impl Available {

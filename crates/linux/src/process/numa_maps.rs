@@ -1,10 +1,11 @@
 //! The resident memory of a process on each node, and the policies of its mappings, from
 //! `/proc/PID/numa_maps`.
 //!
-//! Each line describes a mapping: its start address, its policy, and words such as `anon=3 N0=2
-//! N1=1 kernelpagesize_kB=4`, where `N1=1` is one page on node 1. A transparent huge page counts as
-//! 512 base pages; a page of hugetlbfs counts as one page of its own size. The policy is the
-//! mapping's own; a mapping without a policy has the policy of the process's first thread.
+//! Each line describes a mapping: its start address, its policy, and some words. Example of words:
+//! `anon=3 N0=2 N1=1 kernelpagesize_kB=4`, where `N1=1` is one page on node 1. A transparent huge
+//! page counts as 512 base pages; a page of hugetlbfs counts as one page of its own size. The
+//! policy is the mapping's own; a mapping without a policy has the policy of the process's first
+//! thread.
 
 use crate::{
     process::tree,
@@ -182,8 +183,8 @@ fn mapping(line: &str) -> Option<Mapping> {
     })
 }
 
-/// Returns the addresses in the first line of a mapping in `maps` or `smaps`, such as `7f00-8000
-/// rw-p 0 00:00 0`.
+/// Returns the addresses in the first line of a mapping in `maps` or `smaps`. Example of such a
+/// line: `7f00-8000 rw-p 0 00:00 0`.
 pub fn addresses(line: &str) -> Option<Range<u64>> {
     maps::Mapping::parse(line.as_bytes()).map(|it| it.addresses).filter(|range| !range.is_empty())
 }

@@ -99,7 +99,7 @@ impl Program {
         let (Linked::Gnu, Some(loader)) = (&self.linked, &self.loader) else { return vec![] };
         let listed = Command::new(loader).arg("--list").arg(&self.path).output();
         let text = listed.map(|output| output.stdout).unwrap_or_default();
-        // A line begins with a library's name: `libm.so.6 => /lib/libm.so.6 (0x7f..)`.
+        // The loader's lines begin with a library's name: `libm.so.6 => /lib/libm.so.6 (0x7f..)`.
         let name = |line: &str| line.split_whitespace().next().map(String::from);
         String::from_utf8_lossy(&text).lines().filter_map(name).collect()
     }

@@ -190,8 +190,8 @@ fn visible(root: &Root, pid: u32) -> Result<Option<Process>, RootError> {
     }
 }
 
-/// The processes of a machine at one moment. The table of all processes is read when it is first
-/// requested, and not again.
+/// The processes of a machine. The table of all processes is read when it is first requested, and
+/// not again.
 #[derive(Debug)]
 pub struct Snapshot<'a> {
     root: &'a Root,
@@ -321,8 +321,7 @@ mod tests {
         let mut child = shell.spawn().unwrap();
         assert!(!is_exiting(&root, child.id()).unwrap());
         drop(child.stdin.take());
-        // The shell closes its stdout only when it exits, so `read` returns after the exit has
-        // begun.
+        // The shell closes its stdout only when it exits, so `read` ends after the exit began.
         let rest = child.stdout.take().unwrap().read(&mut [0]).unwrap();
         assert!(rest == 0 && is_exiting(&root, child.id()).unwrap());
         child.wait().unwrap();

@@ -185,7 +185,8 @@ fn goals(root: &Root, folder: &str) -> Result<Vec<String>, RootError> {
     }
     root.write(&format!("{folder}/nr_goals"), "1")?;
     let metric = format!("{folder}/0/target_metric");
-    // Quota goals of Linux 6.8 and 6.9 have only the metric `user_input`, and no file to select it.
+    // Linux 6.8 and 6.9, the first with quota goals, have only the metric `user_input`, and no file
+    // that selects a metric.
     if root.has(&metric) { accepted(root, &metric, &GOALS) } else { Ok(vec![GOALS[0].into()]) }
 }
 

@@ -167,7 +167,8 @@ impl Context {
 }
 
 impl Quota {
-    /// Returns the quota in bytes, whole pages; at least one page: for DAMON 0 means no limit.
+    /// Returns the quota in bytes, rounded down to whole pages, but at least one page, because for
+    /// DAMON 0 means no limit.
     fn whole_pages(self) -> u64 {
         let page = rustix::param::page_size() as u64;
         (self.bytes / page).max(1) * page
@@ -266,7 +267,7 @@ fn filters(folder: &str, all: &[&PageFilter], can_allow: bool, out: &mut WriteLi
 }
 
 impl PageFilter {
-    /// Adds the writes for this filter in `filter`: its type, and the pages that it rejects.
+    /// Adds the writes for this filter in `filter`: its type, and the pages that it matches.
     fn writes(&self, filter: &str, out: &mut WriteList) {
         let kind = match self {
             Self::Addresses(_) => "addr",

@@ -31,12 +31,12 @@ pub struct Kdamond<'a> {
 /// than any quota window (at most 2 s).
 const WARM_UP: Duration = Duration::from_millis(4500);
 
-/// Maximum number of times that an unchanged context may be refused. A single refusal can come from
-/// a thread that has just ended: the next attempt then starts the thread again.
+/// `apply` fails when an unchanged context was refused this number of times. A single refusal can
+/// come from a thread that has just ended: the next attempt then starts the thread again.
 const SAME_MAX: u32 = 2;
 
-/// Maximum number of refusals in one call of `apply`. After each refusal the context is built again
-/// without the processes that have ended by then. A commit takes one aggregation interval, so
+/// One call of `apply` fails after this number of refusals. After each refusal the context is built
+/// again without the processes that have ended by then. A commit takes one aggregation interval, so
 /// short-lived processes are gone after two or three attempts.
 const TRIES_MAX: u32 = 50;
 

@@ -97,7 +97,7 @@ impl SharedActuator<'_> {
 }
 
 /// Returns, for each socket, the fraction of the scope's pages that are on nodes near the socket.
-/// Without pages they are equal. The pages of a node near several sockets count evenly for each.
+/// Without pages they are equal. Pages of a node near several sockets are divided evenly.
 fn parts<'n>(on: &NodeBytes, sockets: impl Iterator<Item = &'n [u32]> + Clone) -> Vec<f64> {
     let near = |node: u32| sockets.clone().filter(|nodes| nodes.contains(&node)).count() as f64;
     let of = |nodes: &[u32]| nodes.iter().map(|node| on.on(*node) as f64 / near(*node)).sum();

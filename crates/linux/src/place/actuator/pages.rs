@@ -60,7 +60,7 @@ struct Allowance {
 
 impl Allowance {
     /// Adds the bytes allowed since the last call, up to the bytes for [`AVERAGED`]. Returns the
-    /// number of bytes that may move now; `None` below 1.
+    /// number of bytes that may move now; `None` if less than one byte.
     fn refill(&mut self, bytes_per_s: u64, now: Instant) -> Option<u64> {
         let rate = bytes_per_s as f64;
         // The first call has no earlier call: add the bytes of one second.

@@ -92,7 +92,7 @@ impl<'a> Physical<'a> {
         state.applied_bytes = Some(stats.iter().map(|it| it.applied_bytes).sum());
         let on = self.sampler.sample_placement(&self.setting, &[])?;
         if let Some(on) = &on {
-            // No page can move in the warm-up. Reset the controller, lest it count this as failure.
+            // In the warm-up no page can move. Reset the controller, because this is no failure.
             if !self.kdamond.is_warm() {
                 self.quota = QuotaController::default();
             }

@@ -48,7 +48,8 @@ impl<'a> SettingsGuard<'a> {
     }
 
     /// Adds a message to `notes` if NUMA balancing is on, unless the last check found it on too.
-    /// This process may not disable it, or another program has enabled it again.
+    /// NUMA balancing is on then because this process may not disable it, or because another
+    /// program has enabled it again.
     pub(super) fn note_balancer(&mut self, notes: &mut Vec<String>) -> Result<(), ActuatorError> {
         let value = self.setting.root.number(NUMA_BALANCING)?.unwrap_or(0);
         if value > 0 && !self.is_held {

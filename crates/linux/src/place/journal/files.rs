@@ -147,7 +147,7 @@ pub(super) fn lock(root: &Root) -> Result<Option<File>, JournalError> {
     create_folder(root).map_err(|why| unusable(root, why))?;
     let failed = |why| JournalError::Keep { path: format!("{FOLDER}/{LOCK}"), why };
     let Some(folder) = folder(root)? else { return Err(failed(io::ErrorKind::NotFound.into())) };
-    // Only this user can open a new lock file; others could hold its lock.
+    // Another user who could open the lock file could hold its lock.
     let file = folder.private_file(LOCK).map_err(failed)?;
     file.lock().map_err(failed)?;
     Ok(Some(file))

@@ -62,7 +62,7 @@ impl Batch {
             let mut status = vec![-1; addresses.len()];
             memory.locate(pid, &addresses, &mut status)?;
             for (at, status) in pages.iter().zip(status) {
-                // The zero page (memory only read) has a negative status, so it is not resident.
+                // The zero page (memory that was only read) has a negative status: not resident.
                 self.pages[*at].node = u32::try_from(status).ok();
             }
         }

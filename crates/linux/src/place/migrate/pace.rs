@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-/// A rate limiter for pages that migrate in portions, one call of `move_pages` at a time. After the
-/// start of a portion of `n` bytes, the next portion waits for `n` / rate seconds. After a pause
-/// without migration, the rate is no higher than before.
+/// A rate limiter for pages that migrate in portions, each by one or more calls of `move_pages`.
+/// After the start of a portion of `n` bytes, the next portion waits for `n` / rate seconds. After
+/// a pause without migration, the rate is no higher than before.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pace {
     /// The limit of the rate, bytes per second; `None` for no limit.
@@ -24,7 +24,7 @@ impl Pace {
         self.done.saturating_sub(now)
     }
 
-    /// Counts `bytes`, which a call that began at `now` has migrated.
+    /// Counts `bytes`, which a portion that began at `now` has migrated.
     pub(super) fn spend(&mut self, bytes: u64, now: Duration) {
         if let Some(rate) = self.bytes_per_s {
             let seconds = bytes as f64 / rate as f64;

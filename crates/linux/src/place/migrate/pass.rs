@@ -31,7 +31,7 @@ use std::{
 };
 
 /// Memory is read in slices, which are ranges of addresses in one area, and a batch is processed
-/// once its slices have at least this many pages. A slice also has at least this many base pages,
+/// once it has at least this many resident pages. A slice also has at least this many base pages,
 /// except the first and the last slice of an area.
 const BATCH_PAGES: u64 = 1 << 16;
 
@@ -439,7 +439,7 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         batch.locate(self.shared.memory, self.progress.process.pid, &pages).map_err(halt)
     }
 
-    /// Waits until the rate limit allows the next portion. Fails at once if a stop is requested.
+    /// Waits until the rate limit allows the next portion. Fails early if a stop is requested.
     fn wait(&mut self) -> Result<(), Halt> {
         loop {
             self.report()?;
