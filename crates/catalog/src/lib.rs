@@ -301,7 +301,7 @@ fn card_drive(card: &Card) -> Result<Drive, Failure> {
 
 /// Returns the platform on which the runs of `demand` were measured: the platform that `demand`
 /// names, or `asked` if it names none. Fails if an interleaved run of `demand` does not have one
-/// weight for each tier of this platform, or if a local run has more bandwidth than its first tier.
+/// weight for each tier of this platform, or if the bandwidth of a local run is impossible on it.
 pub fn measured_on(asked: &Platform, demand: &Demand) -> Result<Platform, Failure> {
     let measured_on = match &demand.platform {
         Some(name) if *name != asked.name => {

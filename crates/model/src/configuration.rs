@@ -32,7 +32,7 @@ impl Count {
     }
 }
 
-/// Expanders that a configuration adds, and that another platform than its own describes.
+/// Expanders that a configuration adds to its platform. Another platform describes them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expanders {
     /// The platform that describes the expanders.
@@ -57,7 +57,7 @@ pub struct CacheDrive {
     pub place: String,
 }
 
-/// A part of a server, and how many of it the server has.
+/// A number of equal parts of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartCount {
     /// The name of the part in the file of prices.
@@ -193,10 +193,10 @@ fn add(
     Ok(())
 }
 
-/// Copies `link`, which connects `other` to the tier of `expanders`, for use in `machine`. In the
-/// copy, each domain of `other` is replaced by the domain of `machine` with the same name. If the
+/// Copies `link`, the link of `other` to the tier of `expanders`, for `machine`. The copy has the
+/// domains of `machine` with the same names, and a name that no link of `machine` has. If the
 /// traffic of all domains of `other` crosses the link, the traffic of all domains of `machine`
-/// does. The copy gets a name that no link of `machine` has.
+/// does.
 fn copied(
     link: &Link,
     other: &Platform,

@@ -132,7 +132,8 @@ pub struct DomainPeriod {
     /// The observation that the policy received. `None` if the policy was not asked: a migration
     /// had not begun or was not complete, there were too few samples, or no bytes were counted.
     pub seen: Option<Observation>,
-    /// The policy's verdict, as the guards changed it.
+    /// The policy's verdict after the guards, which may have changed it. If the policy was not
+    /// asked, it is a verdict that keeps the target.
     pub verdict: Verdict,
 }
 

@@ -261,8 +261,8 @@ fn load_rises(a: Flow, b: Flow) -> bool {
 }
 
 /// The largest distance, in indices, of two neighbours in the result of [`rising_subset`]: at most
-/// 511 consecutive points are left out as outliers. The limit keeps the running time short for
-/// files with very many points.
+/// 511 points between two kept points are left out as outliers. The limit keeps the running time
+/// short for files with very many points.
 const OUTLIERS_IN_A_ROW_MAX: usize = 512;
 
 /// Returns the indices of the largest subset of `flows` that is a valid curve: the load rises

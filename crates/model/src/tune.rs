@@ -118,7 +118,8 @@ pub enum Why {
 pub struct Finding {
     /// The best weights that were run.
     pub best: Weights,
-    /// The value of the best weights.
+    /// The value of the best weights, such as the run time: the geometric mean of their runs, and
+    /// its interval.
     pub value: Estimate,
     /// The speed-up by the best weights: the value of the first tier alone, divided by the value of
     /// the best weights.

@@ -1,6 +1,7 @@
 //! Quantities with a unit, and their text form.
 //!
-//! A number without a unit is refused. GB/s is 10^9 bytes a second, GiB is 2^30 bytes.
+//! The unit is part of a value, so a number without a unit is refused. GB/s is 10^9 bytes a second,
+//! GiB is 2^30 bytes.
 
 use std::{fmt, str::FromStr};
 

@@ -106,7 +106,7 @@ pub struct Recipe {
     /// Further figures that the application prints.
     #[serde(default, rename = "figure")]
     figures: Vec<FigurePattern>,
-    /// Files that are created before the commands run.
+    /// Files that the commands read. They are created before the commands run.
     #[serde(default, rename = "file")]
     pub files: Vec<File>,
 }

@@ -23,7 +23,7 @@ use std::{collections::VecDeque, ops::Range};
 /// ranges, because the program may need them again soon.
 const SWEEP_MIN: u64 = 16;
 
-/// Decides on the hints for one process from the resident pages that its scans find.
+/// Decides on the hints for one process from the resident pages that scans of this process find.
 #[derive(Clone, Debug)]
 pub struct HintPolicy {
     streams: Streams,

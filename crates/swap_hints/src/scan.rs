@@ -98,9 +98,8 @@ impl ScannedProcess {
                         0,
                     )
                 };
-                // The call stops at the first range about which the kernel cannot take advice, and
-                // returns the number of bytes before this range. The next call begins with the
-                // range after it.
+                // The call stops at the first range for which the advice fails, and returns the
+                // number of bytes before this range. The next call begins with the range after it.
                 let mut done = usize::try_from(done).unwrap_or(0);
                 while at < pieces.len() && done >= pieces[at].iov_len {
                     done -= pieces[at].iov_len;

@@ -140,7 +140,9 @@ impl Factors {
     }
 }
 
-/// Solves the network of `stations`, which must not be empty.
+/// Solves the closed queueing network of `stations`, which must not be empty. The number of
+/// customers that circulate is the number of rates of each station. Returns the throughput, and for
+/// each station the probabilities of the numbers of customers at it.
 pub fn solve(stations: &[Station]) -> Solution {
     let customers = stations[0].rates.len();
     let mut occupancy = Rows::new(stations.len(), customers + 1);

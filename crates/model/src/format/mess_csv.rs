@@ -100,8 +100,8 @@ pub fn parse(file: &str, text: &str, figure: &Figure) -> Result<MessCurves, File
     Ok(MessCurves { curves, points_left_out, mixes_left_out })
 }
 
-/// The provenance of points that the Mess benchmark measured on the platform itself. `source` is
-/// the name of their file, or a description of the run.
+/// The provenance and the source of points that the Mess benchmark measured on the platform itself.
+/// `source` is the name of their file, or a description of the run.
 pub fn measured(source: &str) -> Figure {
     Figure { provenance: Provenance::Measured, source: source.into() }
 }

@@ -226,7 +226,8 @@ impl Reader<'_> {
 /// Reads the figures in `text`, the output of MLC in the file `file`.
 ///
 /// # Errors
-/// If a row of a table or matrix has other text than numbers, or if `text` has no figure at all.
+/// If a row of a table or matrix has text other than numbers (dashes are allowed in a matrix) or a
+/// wrong number of them, if a figure is out of range, or if `text` has no figure at all.
 pub fn parse(file: &str, text: &str) -> Result<Mlc, FileError> {
     let mut mlc = Mlc::default();
     let (mut part, mut traffic) = (Part::Other, String::new());

@@ -52,8 +52,8 @@ const ALPHA: f64 = 1.0 / 16.0;
 /// A tier that gets less than this fraction of all requests counts as a tier without requests.
 const NO_REQUESTS: f64 = 0.001;
 
-/// The change of the first tier's share by the closed form if one tier gets all requests and the
-/// latencies differ: one percentage point.
+/// The least change of the first tier's share by the closed form if the latencies differ and one
+/// tier counts as a tier without requests: one percentage point.
 const ONE_POINT: f64 = 0.01;
 
 /// [`Watermark`] treats two latencies as equal if they differ by less than this fraction of the
