@@ -176,7 +176,7 @@ impl Card {
         by_name(name)
     }
 
-    /// Returns the size of a DMA chunk, bytes: the unit of data on the link and of the buffers.
+    /// Returns the size of a DMA chunk, the unit of transfers over the link and of buffers, bytes.
     pub fn chunk_bytes(&self) -> u32 {
         self.link.max_read_request.min(SEGMENT_BYTES)
     }

@@ -8,8 +8,8 @@ use interleaf_sim::dimm::{
     row_channel::{RowAccess, RowChannel, RowCounts},
 };
 
-/// Returns the layout of the addresses of one channel. Consecutive row segments are in consecutive
-/// banks of a rank; after the last bank they continue in the first bank of the next rank.
+/// Returns the layout of the addresses of one channel: neighbouring row segments are in different
+/// banks of a rank, and the segment after the last bank of a rank is in the next rank.
 const fn layout(burst_bytes: u32) -> Layout {
     Layout { neighbours_log2: (SEGMENT_BYTES / burst_bytes).trailing_zeros(), banks_first: true }
 }

@@ -132,7 +132,7 @@ pub struct Timeline {
     /// Element `i` is the latest end of the damage intervals `0..=i`. The elements are in ascending
     /// order, so a binary search finds the intervals that have not ended.
     latest_ends: Vec<u64>,
-    /// For each write, the moment from which FLUSH or FUA promises durability, fs; or `u64::MAX`.
+    /// For each write, the moment from which FLUSH or FUA promises it, fs; `u64::MAX` for never.
     promised: Vec<u64>,
     submissions: Vec<u64>,
     acknowledgements: Vec<u64>,
@@ -181,8 +181,8 @@ impl TimelineBuilder {
         self.flushes.push(times);
     }
 
-    /// Ends the timeline at `limit` fs. A caller that leaves out writes (such as writes without
-    /// completion) must call this function, with a `limit` before the first data of these writes.
+    /// Ends the timeline at `limit` fs. A caller that leaves out writes, such as writes without
+    /// completion, must call this function, with a `limit` before the first of their data arrive.
     pub fn end_at(&mut self, limit: u64) {
         self.limit = self.limit.min(limit);
     }

@@ -345,7 +345,7 @@ impl Engine {
         self.events
     }
 
-    /// Returns the time of the next event, fs; `None` if all commands are complete.
+    /// Returns the time of the next event, fs; `None` without events: all commands are complete.
     pub fn next_event(&self) -> Option<u64> {
         self.event_queue.next_at()
     }

@@ -196,8 +196,7 @@ impl FioOptions {
         }
     }
 
-    /// Returns true if `self` sets the option `option`; false for an unknown name. `option` is a
-    /// name that errors use: `rw`, not its alias `readwrite`.
+    /// Returns true if `self` sets `option`, a name that errors use: `rw`, not `readwrite`.
     fn sets(&self, option: &str) -> bool {
         match option {
             "rw" => self.rw.is_some(),

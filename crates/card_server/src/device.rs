@@ -39,8 +39,7 @@ pub enum Event {
     /// The guest's memory is not shared with the server: QEMU needs
     /// `-object memory-backend-memfd,share=on`.
     MemoryNotShared,
-    /// The power of the card failed. The number is that of the bytes in the volatile write cache at
-    /// the failure.
+    /// The power of the card failed, with this number of bytes in the volatile write cache.
     PowerLost(u64),
     /// A unit of the volatile write cache that survives the power failure could not be written to
     /// the contents. The number is the unit's offset in bytes. This unit and all later units are
@@ -82,8 +81,8 @@ pub struct Device {
     initial_config: ConfigSpace,
     /// The eventfd of each MSI-X vector; `None` if QEMU has sent no eventfd for the vector.
     vectors: Vec<Option<File>>,
-    /// MSI-X vectors to raise. The next answer to the plugin of the guest's clock contains them,
-    /// and the plugin raises them.
+    /// MSI-X vectors that are due, if the card follows the guest's clock. The server does not raise
+    /// them: the next answer to QEMU's plugin lists them, and the plugin raises them.
     raised: Vec<u16>,
     has_power: bool,
     cut: Option<PowerCut>,

@@ -154,8 +154,8 @@ impl Timer {
 }
 
 extern "C" fn expired(opaque: *mut c_void) {
-    // SAFETY: `opaque` is the pointer to the `Expiry` that `Timer::new` gave to the timer, and
-    // lives forever. QEMU's lock is held, so no other thread uses the `Expiry`.
+    // SAFETY: `opaque` points to the `Expiry` that `Timer::new` gave to the timer, and which lives
+    // forever. QEMU's lock is held, so no other thread uses the `Expiry`.
     let (expiry, now) =
         unsafe { (&mut *opaque.cast::<Expiry>(), qemu_clock_get_ns(CLOCK_VIRTUAL)) };
     let now = u64::try_from(now).unwrap_or(0);

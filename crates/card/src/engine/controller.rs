@@ -70,8 +70,8 @@ impl Engine {
         read - u64::from(requests.saturating_sub(1)) * self.up.time_of(READ_REQUEST)
     }
 
-    /// Sends the `bytes` bytes that the card has requested from the host to the card, from the time
-    /// `ready` (fs) on. Returns the time at which all of them have arrived at the card, fs.
+    /// Lets the host send, from the time `ready` (fs) on, the `bytes` bytes that the card has
+    /// requested. Returns the time at which all of them have arrived at the card, fs.
     #[inline]
     pub(super) fn complete_read(&mut self, ready: u64, bytes: u32) -> u64 {
         let packets = self.packets.completions(0, bytes);

@@ -332,8 +332,8 @@ impl Engine {
         self.request_data(observer);
     }
 
-    /// Handles the end of the transfer of the command in `slot` by the DMA engine. With [`RETRY`]
-    /// there is no command: a buffer is free again, so requests for data are retried.
+    /// Handles the end of the DMA transfer of the command in `slot`. If `slot` is [`RETRY`], there
+    /// is no command: a buffer is free again, so requests for data are retried.
     pub(super) fn transferred<O: WriteObserver>(&mut self, slot: u32, observer: &mut O) {
         if u64::from(slot) == RETRY {
             if self.retry != self.now {
@@ -350,5 +350,5 @@ impl Engine {
     }
 }
 
-/// The payload of a `TRANSFERRED` event that only retries requests, because a buffer is free.
+/// The payload of a `TRANSFERRED` event that only retries requests for data: a buffer is free.
 const RETRY: u64 = u32::MAX as u64;

@@ -9,9 +9,9 @@ use interleaf_sim::dimm::row_channel::RowCounts;
 pub struct Usage {
     /// The time of the reading, fs.
     pub at: u64,
-    /// The time for which each component was busy, fs, in the order of [`Component::ALL`]: for the
-    /// host, of its busiest processor; for the credits, of the busiest pool; else the mean over the
-    /// units. A unit of a pool is busy while a request holds the unit.
+    /// The time for which each component was busy, fs, in the order of [`Component::ALL`]: that of
+    /// the busiest processor (host) or credit pool (credits), or the mean over the units of another
+    /// component. A unit of a pool is busy while a request holds the unit.
     pub busy: [u64; Component::ALL.len()],
     /// The time for which requests waited for a unit of each component, fs, in the order of
     /// [`Component::ALL`]; 0 for components that are not pools. For credits: the time for which the

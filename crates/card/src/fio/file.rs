@@ -130,7 +130,7 @@ fn sections(file: &str, text: &str) -> Result<Vec<Section>, FileError> {
     Ok(sections)
 }
 
-/// Returns the name of a section from its header `[name]` in line `at` (for errors).
+/// Returns the name in `line`, a section header `[name]`; `at` is its number, for errors.
 fn header<'a>(file: &str, at: usize, line: &'a str) -> Result<&'a str, FileError> {
     let name = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).map(str::trim);
     name.filter(|name| !name.is_empty() && !name.contains(['[', ']'])).ok_or_else(|| {
@@ -154,8 +154,8 @@ impl Section {
     fn option(&mut self, file: &str, at: usize, line: &str) -> Result<(), FileError> {
         let (name, value) = line.split_once('=').unwrap_or((line, ""));
         let (name, value) = (name.trim(), value.trim());
-        // Errors use one name for an option and its aliases, such as "rwmixread" for "rwmixwrite".
-        // This name is the key in `lines`.
+        // Errors that are found after all lines are read name an option and its aliases by one
+        // name, such as "rwmixread" for "rwmixwrite". This name is the key in `lines`.
         let word = match name {
             "rwmixwrite" => "rwmixread",
             "blocksize" => "bs",
@@ -178,7 +178,7 @@ impl Section {
     }
 }
 
-/// Returns the hint for an unknown option: the most similar option, or else all options.
+/// Returns the hint for an unknown option: the most similar option, or all if none is similar.
 fn advice(name: &str) -> String {
     let without_effect = WITHOUT_EFFECT.iter().map(|(name, _)| *name);
     let known: Vec<&str> = MODELLED.into_iter().chain(without_effect).collect();

@@ -6,7 +6,7 @@ use crate::{
     load::{Group, Load, LoadError, Stop},
 };
 
-/// Default of `ramp_time`, ns: enough to fill the queues, and for first writes to reach the memory.
+/// Default of `ramp_time`, ns: in it the queues fill, and the first writes reach the memory.
 pub const RAMP_NS: u64 = 1_000_000;
 
 /// Default of `runtime`, the time of the measurement, ns: 100 ms, in which a card with a million

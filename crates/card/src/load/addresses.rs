@@ -5,7 +5,7 @@ use rand_pcg::{
     rand_core::{RngCore, SeedableRng},
 };
 
-/// Number of Feistel rounds of [`Permutation`]: enough to make neighbouring results unrelated.
+/// Number of Feistel rounds of [`Permutation`]: results of neighbouring indices are unrelated.
 const ROUNDS: usize = 3;
 
 /// Replaces `seed` by the next number of a linear congruential generator (with the multiplier of

@@ -210,7 +210,7 @@ impl Threads {
         }
     }
 
-    /// Submits an I/O of the thread `number` at `at` (fs). Returns false if its depth is reached.
+    /// Submits an I/O of thread `number` at `at` (fs). Returns false if all its tags are in use.
     fn submit(&mut self, engine: &mut Engine, at: u64, number: u32) -> bool {
         let thread = &mut self.threads[number as usize];
         let Some(tag) = thread.idle.pop() else { return false };

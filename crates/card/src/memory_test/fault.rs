@@ -11,7 +11,8 @@ pub struct MemoryCell {
     pub bit: u32,
 }
 
-/// A class of faults, abbreviated as by van de Goor (Testing Semiconductor Memories, 1991).
+/// A class of faults. Names and abbreviations are those of van de Goor (Testing Semiconductor
+/// Memories, 1991).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FaultClass {
     /// SAF: a cell always has the same value.

@@ -1,6 +1,6 @@
 //! Describes the NAND parts of a card by the figures of their data sheet.
 
-/// The NAND parts of a card, with data sheet figures. The fields are those of section `[save]`.
+/// A card's NAND parts, by their data sheet. The fields are those of `[save]` in a card's file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NandSpec {
     /// The number of NAND channels of the controller.

@@ -19,7 +19,7 @@ pub struct SubmissionEntry {
     pub identifier: u16,
     /// The namespace identifier (NSID).
     pub namespace: u32,
-    /// The first PRP entry (PRP1): the address in host memory at which the data begin.
+    /// The first PRP entry (PRP1): the address in host memory of the data, or of a new queue.
     pub prp1: u64,
     /// The second PRP entry (PRP2), or the address of a PRP list.
     pub prp2: u64,

@@ -189,7 +189,7 @@ impl NvmeController {
     }
 
     /// Enables the controller after the host has set CC.EN to 1: creates the admin queues, or sets
-    /// the fatal status if the configuration is not supported.
+    /// the fatal status if their sizes or the configuration are not supported.
     fn enable(&mut self) {
         let (submissions, completions) = self.registers.admin_entries();
         let sizes_fit = submissions >= 2 && completions >= 2;

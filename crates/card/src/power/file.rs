@@ -42,7 +42,7 @@ struct ErrorsToml {
     codeword: Sourced,
 }
 
-/// Section `[save.power]`: the power of each component during a save.
+/// Section `[save.power]`: the power of each component during a save, and some of its times.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct DrawToml {

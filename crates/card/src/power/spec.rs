@@ -13,7 +13,7 @@ pub enum SaveOrder {
     DirtyFirst,
 }
 
-/// Power of each component during a save: section `[save.power]` of a card's file.
+/// Power of each component during a save, and times: section `[save.power]` of a card's file.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SaveDraw {
     /// Power of the controller, with its link off, W.
