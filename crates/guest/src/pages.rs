@@ -1,4 +1,4 @@
-//! Formats the number of pages on each node for the output of the guest's programs.
+//! Formats the number of pages on each node, as steps and programs of the guest print it.
 
 use std::fmt;
 

@@ -72,7 +72,7 @@ pub struct SimMachine<'a> {
     /// For each domain, the share of each tier in the pages that its tasks allocate at their start.
     start: Vec<Vec<f64>>,
     /// For each task: the target share of each tier, and the rule by which pages are assigned to
-    /// tiers ([`Order`]); `None` before the first decision of the policy.
+    /// tiers ([`Order`]); `None` for a task that is not steered, and before the first decision.
     targets: Vec<Option<(Vec<f64>, Order)>>,
     rate_limit_gbps: f64,
     queue: MoveQueue,
@@ -465,8 +465,8 @@ impl<'a> SimMachine<'a> {
         tiers.iter().zip(reads).map(part).collect()
     }
 
-    /// Adds the energy of the whole machine in `step_ns` nanoseconds, if the platform has power
-    /// data.
+    /// Adds the energy of the whole machine in `step_ns` nanoseconds, on a platform with power
+    /// figures.
     fn count_energy(&mut self, step_ns: u64) {
         if let Some(watts) = power::watts(self) {
             self.energy_j += watts * step_ns as f64 * 1e-9;

@@ -151,7 +151,8 @@ impl<'a> Boot<'a> {
     ///
     /// # Errors
     ///
-    /// If the steps cannot be parsed, or files on the host cannot be read or written.
+    /// If the steps cannot be parsed, files on the host cannot be read or written, no snapshot can
+    /// be taken, or the unpacked QEMU for a guest with a device is missing.
     pub fn run(&self) -> io::Result<Outcome> {
         step::parse(self.steps).map_err(io::Error::other)?;
         let series = self.series;

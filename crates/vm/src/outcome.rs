@@ -1,5 +1,5 @@
-//! Defines the result of booting a guest and running its steps (`Outcome`), and the report that the
-//! guest meanwhile writes to its serial port (`Record`).
+//! Defines the result of booting a guest and running its steps (`Outcome`), and the record of the
+//! run (`Record`), with the report that the guest writes to its second serial port.
 
 use std::{fmt, time::Duration};
 
@@ -34,7 +34,7 @@ pub enum Outcome {
         /// QEMU's exit status and error message.
         why: String,
     },
-    /// The QEMU that the guest needs is not installed.
+    /// QEMU cannot be executed, usually because it is not installed.
     QemuMissing {
         /// The reason, and a remedy.
         why: String,

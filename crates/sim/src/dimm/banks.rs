@@ -7,8 +7,8 @@ use super::{
     timing_state::TimingState,
 };
 
-/// For each bank of a pseudo-channel: the open row, the oldest queued request for this row, and the
-/// number of accesses to this row.
+/// For each bank of a pseudo-channel: the open row, the oldest request for this row in the served
+/// queue, and the number of accesses since the row was opened.
 #[derive(Clone, Debug)]
 pub(super) struct OpenRows {
     row: [u32; BANKS_MAX],

@@ -43,7 +43,7 @@ pub struct Load {
     pub read_share: f64,
     /// The order in which lines are accessed.
     pub pattern: Pattern,
-    /// Number of read streams, and number of write streams, with `Pattern::Stream`.
+    /// With `Pattern::Stream`, the number of read streams, which equals that of write streams.
     pub streams: usize,
     /// Number of outstanding lines, at most [`SLOTS_MAX`].
     pub outstanding: usize,
@@ -58,7 +58,7 @@ pub struct Load {
     pub fabric_ps: u64,
     /// The mapping of lines to banks, rows and columns.
     pub layout: Layout,
-    /// Seed of the random generator that chooses addresses, start times and pauses.
+    /// Seed of the random generators that choose addresses, start times and pauses.
     pub seed: u64,
 }
 

@@ -153,7 +153,7 @@ impl SubChannel {
         &self.counts
     }
 
-    /// Returns the current clock of the DRAM.
+    /// Returns the current simulated time, in clocks of the DRAM.
     pub fn clock(&self) -> u64 {
         self.clock
     }
@@ -422,8 +422,8 @@ impl SubChannel {
         observer.command(&command);
     }
 
-    /// Does what follows an access: makes the other pseudo-channel wait for the data bus, tells the
-    /// source the clock of the data, and lets waiting requests enter the queue.
+    /// Completes an access: makes the other pseudo-channel wait for the data bus, tells the source
+    /// the clock of read data, lets waiting requests enter the queue, and chooses the direction.
     #[inline]
     fn accessed<S: Source>(&mut self, number: usize, request: &Request, source: &mut S) {
         let class = if request.write { WRITE } else { READ };

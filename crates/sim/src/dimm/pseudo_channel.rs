@@ -231,7 +231,8 @@ impl PseudoChannel {
         self.banks.timing.issue_of_other(class, clock, |class| scheduler.invalidate(class));
     }
 
-    /// From now on, opens rows for the queue that will be served after the bus turnaround.
+    /// From now on, also opens rows for the queue that is not served yet, so that its rows are open
+    /// at the bus turnaround.
     pub(super) fn prepare_turn(&mut self) {
         self.banks.requests.prepare_turn();
         self.update_all();

@@ -27,7 +27,7 @@ impl RowPolicy {
     /// All row policies.
     pub const ALL: [Self; 3] = [Self::Open, Self::Closed, Self::Adaptive];
 
-    /// Returns the name of the policy in options and files.
+    /// Returns the name of the policy, as users write it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Open => "open",

@@ -175,7 +175,7 @@ impl Fields<'_> {
         })
     }
 
-    /// Reads a pair whose value is a whole number from 1 to `most`.
+    /// Reads a pair whose value is a number from 1 to `most`, without a unit. Decimals are cut off.
     fn count(&self, field: &str, pair: &Sourced, most: u64) -> Result<u64, FileError> {
         Ok(self.quantity(field, pair, "", 1000..=1000 * most)? / 1000)
     }

@@ -51,8 +51,8 @@ pub(super) struct Steered<'a> {
     pub(super) near: &'a [usize],
     /// True if the pages of the task may be migrated.
     pub(super) steered: bool,
-    /// The target shares of the tiers, and the order that assigns pages to tiers; `None` before the
-    /// first decision of the policy.
+    /// The target shares of the tiers, and the order that assigns pages to tiers; `None` for a task
+    /// that is not steered, and before the first decision of the policy.
     pub(super) target: Option<(&'a [f64], Order)>,
 }
 

@@ -54,7 +54,7 @@ pub struct PeriodRecord {
     pub domain_reached: Vec<Option<Vec<f64>>>,
     /// Counted reads and writes on each tier, GB/s.
     pub tier_bandwidth_gbps: Vec<f64>,
-    /// Latency of each tier, ns; `None` if the machine does not count the tier's latency.
+    /// Latency of each tier, ns; `None` if it was not counted.
     pub tier_latency_ns: Vec<Option<f64>>,
     /// The bandwidth, in GB/s, on which the policies decide, summed over the domains: a percentile
     /// of the bandwidths of the period's samples, if possible only of the samples after the last
@@ -88,7 +88,7 @@ pub struct Outcome {
     /// with any of the shares that were tried.
     pub best_static: Option<StaticBest>,
     /// The time from which the target stays within 3 percentage points of its last value, s; `None`
-    /// if the target of the last period but one is outside this range.
+    /// if the target before the last (for a single period, the start) is outside this range.
     pub converged_after_s: Option<f64>,
     /// Bytes of the pages that were migrated in the whole run.
     pub moved_bytes: u64,
@@ -314,7 +314,7 @@ fn near(a: &[f64], b: &[f64]) -> bool {
 }
 
 /// Returns the time from which the target stays within 3 percentage points of its last value, s;
-/// `None` if the target of the last period but one is outside this range.
+/// `None` if the target before the last (`started_with` for a single period) is outside this range.
 fn converged_after_s(started_with: &[f64], periods: &[PeriodRecord]) -> Option<f64> {
     let last = &periods.last()?.target;
     let settled = periods.iter().rev().take_while(|period| near(&period.target, last)).count();

@@ -129,7 +129,8 @@ impl Pages {
     }
 }
 
-/// Assigns page groups to tiers by their addresses, in the ratio of given shares.
+/// Spreads page groups over the tiers in the ratio of given shares. The tier of a group follows
+/// from the group's index alone; neighbouring groups are mixed over the tiers.
 #[derive(Clone, Debug)]
 pub(super) struct Interleaving {
     /// The end of each tier's range of numbers, excluded. A group has the number `group * GOLDEN`

@@ -60,7 +60,7 @@ pub struct Scenario {
     pub counter_noise: f64,
     /// True if the machine counts requests to a tier and their latency.
     pub counts_latency: bool,
-    /// The seed of the random errors of counters and of hotness samples.
+    /// The seed of all randomness: errors of counters, and samples and regions of hotness.
     pub seed: u64,
 }
 
@@ -312,8 +312,8 @@ impl Scenario {
     /// # Errors
     ///
     /// If the platform has too many tiers, a run has an invalid length, the held memory exceeds a
-    /// tier, the pages do not fit into the tiers, or at the start of a task more threads run than
-    /// there are cores.
+    /// tier, the pages do not fit into the tiers, or at the start of a task more threads run in a
+    /// domain than it has cores.
     pub fn check(&self) -> Result<(), ScenarioError> {
         let tiers = self.platform.tiers.len();
         if tiers > TIERS_MAX {

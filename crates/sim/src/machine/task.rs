@@ -71,7 +71,7 @@ impl TaskState {
         f64::from(self.runs_done) + self.done
     }
 
-    /// Returns the index of the current phase; and the work that is left in this phase, as a
+    /// Returns the index of the current phase, and the work that is left in this phase, as a
     /// fraction of the work of a whole run.
     pub(super) fn phase(&self, task: &Task) -> (usize, f64) {
         let phases = task.program.phases();

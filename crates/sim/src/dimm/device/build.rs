@@ -86,8 +86,8 @@ pub fn by_name(name: &str, options: &Options) -> Result<Device, DeviceError> {
 /// module of the file. `read` reads the files that this file inherits from.
 ///
 /// # Errors
-/// If the text is invalid, or has no module `name`; without a name, if it does not have exactly one
-/// module.
+/// If the text or an inherited file is invalid, or the text has no module `name`; without a name,
+/// if it does not have exactly one module.
 pub fn in_file(
     file: &str,
     text: &str,

@@ -13,8 +13,8 @@ impl ScenarioFile {
     /// Builds the scenario on `platform`; `demands` loads the demand of a source.
     ///
     /// # Errors
-    /// If `demands` fails, with its error unchanged. If the file names a tier or a domain that the
-    /// platform lacks, or exceeds the platform's resources, with a [`FileError`].
+    /// If `demands` fails: its first error, unchanged. If the file names a tier or a domain that
+    /// the platform lacks, or exceeds the platform's resources: a [`FileError`].
     pub fn build<E: From<FileError>>(
         &self,
         platform: Platform,
