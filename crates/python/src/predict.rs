@@ -1,4 +1,5 @@
-//! Predictions: for one record, or for many choices of weights as columns of numbers.
+//! Predictions: a single one as a record, or those for many choices of weights as columns of
+//! numbers.
 
 use crate::{
     call,

@@ -3,8 +3,8 @@
 //!
 //! `interleaf bench compare` runs each pattern on each way, at several ratios of footprint to
 //! budget. The efficiency is the speed of a pattern on a way, divided by its speed on DRAM. The
-//! ceiling is the speed at which the drive transfers only the bytes that optimal replacement
-//! (Belady) would transfer.
+//! ceiling is the speed that the drive allows for the bytes that optimal replacement (Belady) would
+//! transfer.
 
 mod figures;
 
@@ -54,7 +54,7 @@ pub struct BenchRow {
     pub ratio: f64,
     pub footprint_bytes: u64,
     pub way: String,
-    /// Madvise hint of the mapped file with the best rate; null for other kinds of memory.
+    /// For mapped files, the madvise hint with the best rate; null for other kinds of memory.
     pub hint: Option<String>,
     /// Rate with each madvise hint that was tried.
     pub tried: Vec<TriedDocument>,
@@ -69,8 +69,8 @@ pub struct BenchRow {
     /// Time of a round at the ceiling divided by `round_s`: 1 if the row reaches the ceiling.
     pub of_ceiling: Option<f64>,
     /// Bandwidth of the drive in a round, divided by the drive's maximum bandwidth for the same mix
-    /// of reads and writes. Null for random patterns: not the bandwidth of the drive limits them,
-    /// but its requests per second.
+    /// of reads and writes. Null for random patterns: the drive's requests per second limit them,
+    /// not its bandwidth.
     pub drive_busy: Option<f64>,
     /// Mean number of busy CPUs: CPU time divided by elapsed time; the median of the runs.
     pub cpus_busy: Option<f64>,

@@ -43,7 +43,7 @@ pub struct CardDocument {
     /// Results of the power failures of each card under each load.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub power_failures: Vec<CardPowerFailure>,
-    /// Uses for which the numbers in this document are not valid.
+    /// Limits of the validity of the numbers in this document.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
     /// Number of requests of all points.

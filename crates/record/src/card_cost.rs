@@ -24,7 +24,7 @@ pub struct CardCostDocument {
     pub hot_bytes: Option<u64>,
     pub power_failures_per_year: f64,
     pub rows: Vec<CostRow>,
-    /// Prices that were used, with their sources; empty without a file of prices.
+    /// All prices of the price file, with their sources; empty without a price file.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub prices: Vec<PriceDocument>,
 }

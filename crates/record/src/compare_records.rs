@@ -378,8 +378,7 @@ mod tests {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             (state >> 33) as f64 / (1_u64 << 31) as f64
         };
-        // The sum of twelve uniform random numbers is nearly normal, with a standard deviation of
-        // 1.
+        // The sum of twelve uniform numbers is nearly normal, with a standard deviation of 1.
         let mut normal = || (0..12).map(|_| uniform()).sum::<f64>() - 6.0;
         let mut measured = || {
             let mut record = record();

@@ -285,7 +285,7 @@ impl ComparedWorkload {
         }
     }
 
-    /// True if no verdict on a configuration is uncertain in this workload.
+    /// True if each configuration after the first has a verdict other than uncertain.
     pub fn is_settled(&self) -> bool {
         let others = self.results.iter().filter(|result| result.configuration > 0);
         let is_certain = |result: &ComparedResult| {

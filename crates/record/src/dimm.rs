@@ -55,8 +55,8 @@ pub struct DimmDocument {
     /// the same bandwidth, or when the power is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tier_power: Option<PowerLineDocument>,
-    /// Uses for which the numbers in this document are not valid; for a user's module, also the
-    /// timing parameters that are assumed or inherited.
+    /// Limits of the validity of the numbers in this document; for a user's module, also the timing
+    /// parameters that are assumed or inherited.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
     /// Number of simulated requests of all points.
@@ -109,7 +109,7 @@ pub struct PowerPartsDocument {
 pub struct PowerLineDocument {
     pub static_w: f64,
     pub energy_pj_per_bit: f64,
-    /// Largest deviation of a point's power from the line, as a fraction.
+    /// Largest relative deviation of a point's power from the line, a fraction.
     pub max_error: f64,
 }
 

@@ -57,7 +57,7 @@ pub struct ExtendDocument {
     /// System CPU time of the command and of the pagers, s; null while the command runs.
     #[serde(default)]
     pub system_s: Option<f64>,
-    /// Counts of all processes together, those that have exited included.
+    /// Counts of all processes together, including those that have exited.
     #[serde(flatten)]
     pub total: CountsDocument,
     pub processes: Vec<ProcessDocument>,
@@ -120,7 +120,7 @@ pub struct NodeDocument {
     pub resident_bytes: u64,
 }
 
-/// The processes of a session, those that have exited included.
+/// The processes of a session, including those that have exited.
 #[derive(Debug, Default)]
 pub struct SessionProcesses(Vec<SeenProcess>);
 

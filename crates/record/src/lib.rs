@@ -8,7 +8,7 @@
 //! [`read`] reads a record of any schema that `interleaf report` renders. [`json`] returns the text
 //! of a record.
 //!
-//! The name of a field ends in its unit: `_ns`, `_s`, `_bytes`, `_w` (watts), `_j` (joules), and
+//! The name of a field has its unit: `_ns`, `_s`, `_bytes`, `_w` (watts), `_j` (joules), and
 //! `_gbps` for gigabytes (10^9 bytes) per second. Shares are fractions from 0 to 1. Numbers are
 //! rounded to six significant digits, so the same input gives the same bytes on any machine.
 

@@ -267,7 +267,8 @@ pub struct LevelDocument {
     pub latency_ns: f64,
 }
 
-/// The knee of a loaded-latency curve: the load at which the latency begins to rise steeply.
+/// The knee of a loaded-latency curve: beyond it, 1 % more bandwidth costs more than 1 % more
+/// latency.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KneeDocument {
     pub memory_node: Option<u32>,

@@ -64,7 +64,7 @@ pub struct AppDocument {
     /// Phases of even bandwidth; empty when bandwidth is not counted. Their times exclude spans
     /// without counted traffic, so they may be earlier than `time_s` of the samples.
     pub phases: Vec<PhaseDocument>,
-    /// Uses for which the numbers in the profile are not valid.
+    /// Limits of the validity of the numbers in the profile.
     pub warnings: Vec<String>,
     /// Path of the demand file that was written with the record.
     pub demand_file: Option<String>,

@@ -205,7 +205,8 @@ impl ReproduceRow {
 }
 
 impl StudyDocument {
-    /// Creates the document of a study: groups the rows by section, and computes their errors.
+    /// Creates the document of a study: groups the rows by section, and computes the mean and the
+    /// maximum error of each section and of the study.
     pub fn new(
         name: &str,
         title: &str,

@@ -60,7 +60,7 @@ pub struct MachineNode {
     /// SLIT distances from this node to each node in `nodes` of the document, by rising node
     /// number. The distance from a node to itself is 10.
     pub distances: Vec<u32>,
-    /// Reserved huge pages of the node. Pages that are placed cannot use their memory.
+    /// Reserved huge pages of the node: a part of the capacity that placement cannot use.
     pub huge_pages: Vec<HugePagesDocument>,
 }
 

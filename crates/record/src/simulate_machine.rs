@@ -47,7 +47,7 @@ pub struct SimulateDocument {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub comparison: Vec<PolicyDocument>,
     pub provenance: ProvenanceDocument,
-    /// Uses for which the numbers in this document are not valid.
+    /// Limits of the validity of the numbers in this document.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
     /// Warnings that `predict` prints about these workloads.
@@ -156,7 +156,7 @@ pub struct PolicyDocument {
     pub migrated_bytes_total: u64,
 }
 
-/// The parameters of a simulation that are repeated in its `SimulateDocument`.
+/// The parameters of a simulation that its `Outcome` does not have.
 pub struct TrialParameters<'a> {
     pub policy: &'a str,
     pub duration_s: f64,

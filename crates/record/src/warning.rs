@@ -47,7 +47,7 @@ pub enum Warning {
     WeightsNotPermitted,
     /// Histograms are measured without load: no CPU is left for threads that make traffic.
     NoLoadForHistograms,
-    /// The threads that make traffic did not reach a requested bandwidth, which is below the
+    /// The threads that make traffic did not reach a requested bandwidth, although it is below the
     /// measured maximum.
     RateNotReached {
         /// The requested bandwidth, GB/s.

@@ -1,10 +1,10 @@
-//! The Fourier transform of complex numbers, by `rustfft`, in one dimension, or in three dimensions
-//! of a cube (along each axis in turn). Each round is a forward transform in place. Two rounds give
-//! the input in reverse order, times the number of elements n. Four rounds restore the order.
+//! The Fourier transform of complex numbers, by `rustfft`: one long transform, or the transform of
+//! a cube along each axis. Each round is a forward transform in place. Two rounds give the input in
+//! reverse order, times the number of elements n. Four rounds restore the order.
 //!
-//! The input is a geometric sequence (in a cube, a product of three sequences), so all values of
-//! the transform are known: element k of the transform of the n elements r^j is (1 - r^n) / (1 - r
-//! w^k), where w = e^(-2πi/n).
+//! The input is a geometric sequence (a product of three sequences in a cube), so every value of
+//! its transform is known: element k of the transform of the n elements r^j is
+//! (1 - r^n) / (1 - r w^k), where w = e^(-2πi/n).
 
 use crate::{
     Kernel, SetupError, Work, Wrong, at_least,

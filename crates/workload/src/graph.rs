@@ -178,8 +178,8 @@ impl Graph {
         shape: Shape,
         seed: u64,
     ) -> Result<Self, SetupError> {
-        // The 64 additional bytes are for two roundings: bitmaps have whole words, and an array of
-        // offsets has one element more than there are vertices.
+        // The 64 additional bytes have two reasons: bitmaps are rounded up to whole words, and an
+        // array of offsets has one element more than there are vertices.
         let bytes = |scale: u32| (task.bytes_of_vertex() << scale) + 64;
         at_least(task.name(), footprint, bytes(SCALE_MIN))?;
         let fits = |scale: &u32| bytes(*scale) <= footprint;

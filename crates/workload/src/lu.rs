@@ -285,8 +285,8 @@ fn subtract_product(c: MatMut<'_, f64>, a: MatRef<'_, f64>, b: MatRef<'_, f64>, 
     matmul(c, Accum::Add, a, b, -1.0, par);
 }
 
-/// Divides the elements of `all` among `threads` threads. A thread calls `work` for each of its
-/// elements.
+/// Divides the elements of `all` among at most `threads` threads. A thread calls `work` for each of
+/// its elements.
 fn shared<T: Send>(all: Vec<T>, threads: usize, work: impl Fn(T) + Sync) {
     let share = all.len().div_ceil(threads.max(1)).max(1);
     let mut all = all.into_iter();

@@ -186,8 +186,8 @@ impl Kernel for Stream {
 
     fn verify(&mut self) -> Result<(), Wrong> {
         // A round of add reads the result of the previous round of add, so compute all of them
-        // again. A round of any other loop overwrites the result of the previous round, so of
-        // successive rounds of such a loop, compute only the last one again.
+        // again. A round of any other loop overwrites the result of the same loop's previous round,
+        // so of successive rounds of such a loop, compute only the last one again.
         let mut steps: Vec<(Loop, u32)> = vec![];
         for (which, round) in &self.done {
             let is_again = steps.last().is_some_and(|(last, _)| last == which);

@@ -260,8 +260,8 @@ fn rows(trace: &mut Trace, side: usize) {
     }
 }
 
-/// Touches the blocks of a product of matrices that are stored by tiles. The matrices A, B and C =
-/// A B follow each other in memory.
+/// Touches the blocks of a product of matrices that are stored by tiles. The matrices A, B and
+/// their product C follow each other in memory.
 fn tiles(trace: &mut Trace, side: usize, tile: usize) {
     let (tiles, bytes, matrix) = (side / tile, tile * tile * F64, side * side * F64);
     for i in 0..tiles {

@@ -6,8 +6,8 @@ use interleaf_workload::{
     memory::Memory,
 };
 
-/// The patterns that `interleaf reproduce imdt` runs. The numbers of the polynomials are their
-/// arithmetic intensities, 4 to 256 operations per byte.
+/// The patterns that `interleaf reproduce imdt` runs. The number of a polynomial is its arithmetic
+/// intensity, here 4 to 256 operations per byte.
 pub(crate) const STUDY_WORKLOADS: [&str; 13] = [
     "stream",
     "gemm-tiled",

@@ -35,8 +35,8 @@ pub(super) fn run(args: &BalanceArgs, root: Option<&Path>) -> Result<(), Failure
         return simulated::run(&options, &config, &machine);
     }
     if args.advise || args.dry_run {
-        // Open this machine in the way of a captured machine, which is only read. `Root` keeps a
-        // write to a file of the kernel in a list of planned writes, and changes nothing.
+        // Open this machine like a captured machine, which is only read. A write to a file of the
+        // kernel is recorded as planned, and changes nothing.
         let read = system::open_root(Some(root.unwrap_or(Path::new("/"))))?;
         return match args.advise {
             true => {

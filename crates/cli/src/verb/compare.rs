@@ -45,7 +45,7 @@ fn records(args: &CompareArgs, paths: [&Path; 2]) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Reads a record of `interleaf measure` from a file.
+/// Reads the record of a measurement: of `interleaf measure`, or converted from MLC or Mess.
 fn record(path: &Path) -> Result<MeasureDocument, Failure> {
     let hint = "name a document that `interleaf measure -o FILE` recorded";
     let name = path.display().to_string();

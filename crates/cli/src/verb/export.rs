@@ -42,7 +42,7 @@ fn stem(target: &Path) -> String {
     target.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Writes the platform of `record` to a `.toml`, or the curves of the fastest tier to a `.csv`.
+/// Writes a platform and its curves to a `.toml`, or only the fastest tier's curves to a `.csv`.
 pub(super) fn write(option: &str, target: &Path, record: &MeasureDocument) -> Result<(), Failure> {
     let machine = &record.machine;
     let name = machine.cpu.as_deref().or(machine.product.as_deref()).unwrap_or("a machine");

@@ -83,7 +83,7 @@ fn options(args: &ExtendArgs) -> ExtendOptions {
     }
 }
 
-/// Prints the forecast of `--plan`: the command's run time with other budgets and drives.
+/// Prints the forecast of `--plan`: traffic and efficiency with other budgets and drives.
 fn plan(args: &ExtendArgs) -> Result<(), Failure> {
     support::check_outputs(None, args.report.as_deref(), &[args.planning.plot.as_deref()])?;
     let document = extend::forecast(&ForecastOptions {

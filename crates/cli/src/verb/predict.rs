@@ -1,4 +1,4 @@
-//! `interleaf predict`: predicts the bandwidth of a mix or the speed of a workload by weights.
+//! `interleaf predict`: predicts a mix's bandwidth or a workload's speed-up, by weights.
 
 use super::{page, progress::Bar};
 use crate::args::PredictArgs;

@@ -142,8 +142,8 @@ fn check_stdout(args: &RunArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes the document to the file of `-o`, its HTML page to the file of `--report`, and the text
-/// to stdout. With `-o -`, stdout gets only the document.
+/// Writes the document to the file of `-o`, its HTML page to the file of `--report`, and either
+/// JSON (`--json`) or the text to stdout. With `-o -`, stdout gets only the document.
 fn write_document(
     args: &RunArgs,
     document: &RunDocument,

@@ -54,8 +54,9 @@ impl BenchCompareDocument {
         }
     }
 
-    /// Returns a figure of the efficiency of the patterns `polynomial-N` against N, at the largest
-    /// ratio of footprint to budget. Returns `None` with fewer than two points.
+    /// Returns a figure of the efficiency of the patterns `polynomial-N` against N (operations per
+    /// byte), at the largest ratio of footprint to budget. Returns `None` with fewer than two
+    /// points.
     fn intensity_figure(&self) -> Option<Figure> {
         let intensity = |row: &BenchRow| row.pattern.strip_prefix(INTENSITY)?.parse().ok();
         let rows: Vec<(f64, &BenchRow)> =

@@ -33,8 +33,8 @@ pub struct CardPowerFailure {
     pub iodepth: u32,
     #[serde(flatten)]
     pub result: PowerFailureDocument,
-    /// Moment of the power failure, s from the start of the measurement; null when there are
-    /// failures at several moments.
+    /// Moment of the power failure, s from the start of the measurement; null for a sweep of random
+    /// moments.
     pub at_s: Option<f64>,
     /// Number of lost and torn blocks that the card did not report.
     pub unreported_blocks: u64,
@@ -57,7 +57,7 @@ pub struct CardPowerFailure {
 pub struct HarmedBlockDocument {
     pub offset_bytes: u64,
     pub bytes: u64,
-    /// Cause of the loss, in words.
+    /// Cause of the damage, in words.
     pub cause: String,
     /// True if the card had promised that the block is durable: it had completed a FLUSH, or a
     /// write with force unit access.
@@ -66,7 +66,7 @@ pub struct HarmedBlockDocument {
 
 impl CardPowerFailure {
     /// Creates the document of the power failures of `sweep`. `at_s` is the moment of the failure,
-    /// s, if there is only one.
+    /// s; `None` for random moments.
     pub fn new(card: &Card, jobs: &[Job], at_s: Option<f64>, sweep: &PowerSweep) -> Self {
         let mut patterns: Vec<&str> = jobs.iter().map(|job| job.rw.name()).collect();
         patterns.dedup();

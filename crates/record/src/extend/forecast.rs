@@ -1,6 +1,6 @@
 //! The forecast of `interleaf extend --plan`, as `interleaf.extend.forecast/1`. For each DRAM
 //! budget, it has the bytes that would be transferred from and to the store, and the efficiency
-//! with each drive. It is computed from measured runs and traces.
+//! with each drive. It is computed from measured runs, from traces, or from both.
 
 use crate::{
     check::{Check, Checked},

@@ -1,10 +1,9 @@
 //! Reads and writes measurements of other tools: the output of Intel's Memory Latency Checker (MLC)
 //! and the curves of the Mess benchmark.
 //!
-//! Both tools report the bandwidth at the memory controller. It is higher than that of the
-//! program's own loads and stores, because an ordinary store first reads its line: at the mix 2:1,
-//! the controller moves 210 GB/s for 140 GB/s of the program. A non-temporal store does not read
-//! its line.
+//! Both tools report the bandwidth at the memory controller. The bandwidth of the program follows
+//! from the mix, because an ordinary store first reads its line: at the mix 2:1, the controller
+//! moves 210 GB/s for 140 GB/s of the program. A non-temporal store does not read its line.
 
 use super::{
     MeasureDocument, MeasureStop, MeasuredMachine, MeasuredPoint, PointKind, Quality,

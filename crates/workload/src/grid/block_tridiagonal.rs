@@ -29,8 +29,7 @@ const CELLS: usize = 64;
 const LINE_BYTES: u64 = (CELLS * (BLOCKS + 2 * SIZE) * 8) as u64;
 
 /// Floating-point operations for a cell: two products of a block and a vector (2 x 50), the product
-/// of two blocks (250), the decomposition of a block (2/3 x 125), and six solutions with it (6 x
-/// 50).
+/// of two blocks (250), the decomposition of a block (2/3 x 125), and six solutions (6 x 50).
 const FLOPS: u64 = 100 + 250 + 83 + 300;
 
 /// The number that a round adds to each element of the right-hand sides. Its sign changes from

@@ -276,8 +276,8 @@ enum CommandEnd {
 }
 
 impl Application<'_> {
-    /// Runs a command, and waits until the command and its descendants have ended. After a signal,
-    /// the descendants are ended too, because the folder with their files will be removed.
+    /// Runs a command to its end. After a signal, the descendants of the command are ended too,
+    /// because the folder with their files will be removed.
     fn run(&self, words: &[String], variables: &[(String, String)]) -> Result<CommandEnd, Failure> {
         if let Some(number) = self.signals.arrived_signal() {
             return Ok(CommandEnd::Signal(number));
@@ -363,7 +363,7 @@ fn document(recipe: &Recipe, args: &BenchRunArgs, outcome: Outcome, used: &Used)
     }
 }
 
-/// True if the system's Python finds the module `name`, without importing it: that takes long.
+/// True if the system's Python finds the module `name`. Avoids its import, which may take seconds.
 fn is_module_there(name: &str) -> bool {
     let find =
         "import importlib.util, sys; sys.exit(importlib.util.find_spec(sys.argv[1]) is None)";

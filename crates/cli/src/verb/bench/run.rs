@@ -126,9 +126,9 @@ fn check_options(args: &BenchRunArgs, kind: Kind) -> Result<(), Failure> {
     support::reject_given(&[(args.advice.is_some() && is_heap, "--advice")], why, instead)
 }
 
-/// Size of a block of a trace, bytes. A block is at most as large as a row of the cube of `fft-3d`,
-/// so that the trace shows the order of the rows. A block as large as one prefetch of the pager
-/// would hold several rows.
+/// Size of a block of a trace, bytes. It is not larger than one row of the `fft-3d` cube, so that
+/// the trace shows the order in which rows are touched. A block as large as one prefetch of the
+/// pager would cover several rows and hide this order.
 const BLOCK: usize = 16 << 10;
 
 /// Writes a trace of the blocks of memory that one round touches (two rounds for `gas` and `qft`).
@@ -181,7 +181,7 @@ fn fits(args: &BenchRunArgs, root: &Root) -> Result<(), Failure> {
     })
 }
 
-/// Writes the document to the file of `-o`, to stdout, and to the file of `--report`.
+/// Writes the document to the file of `-o`, prints it as JSON or text, and writes its HTML page.
 pub(super) fn write_document(args: &BenchRunArgs, document: &BenchDocument) -> Result<(), Failure> {
     let to = OutputOptions { json: args.json, csv: false, output: args.output.as_deref() };
     let text = || interleaf_report::bench::text(document);

@@ -1,4 +1,4 @@
-//! `interleaf compare --a CONFIG --b CONFIG`: compares runs of the configurations in turn.
+//! `interleaf compare --a CONFIG --b CONFIG`: compares configurations by alternating runs.
 
 use crate::{
     args::{CompareArgs, QuantityChoice},

@@ -1,10 +1,9 @@
 //! `interleaf simulate machine|dimm --sweep`: simulates each combination of the values in a sweep
 //! file's lists. A combination is a *case*.
 //!
-//! The output file has a row for each case. All cores compute rows, and each row is recorded when
-//! it is complete, with the number of its case. At the end the rows are sorted, so the file does
-//! not depend on the number of cores. An interrupted sweep that is started again keeps the rows
-//! that are already in the file.
+//! Rows are computed on all cores, and recorded in order of completion, each with the number of its
+//! case. At the end the rows are sorted, so the file does not depend on the number of cores. An
+//! interrupted sweep that is started again keeps the rows that are already in the file.
 
 mod progress;
 
@@ -17,7 +16,7 @@ use std::{path::Path, time::Instant};
 
 /// The files that a sweep writes.
 pub(super) struct Outputs<'a> {
-    /// The CSV file with a row for each case. With `None`, the rows go to stdout.
+    /// The CSV file of the rows. With `None`, the rows go to stdout.
     pub(super) rows: Option<&'a Path>,
     pub(super) parquet: Option<&'a Path>,
     pub(super) report: Option<&'a Path>,

@@ -38,8 +38,8 @@ impl History {
         self.domains.len()
     }
 
-    /// Returns the periods of domain `domain`, oldest first. `domain` is an index in the order in
-    /// which the domains were first reported.
+    /// Returns the periods of a domain, oldest first. `domain` counts from 0, in the order in which
+    /// the domains were first reported.
     pub(super) fn periods(&self, domain: usize) -> Option<&VecDeque<BalancePeriod>> {
         self.domains.get(domain)
     }

@@ -1,5 +1,5 @@
-//! Computes the ceiling of a pattern: the speed at which the drive transfers only the bytes that an
-//! optimal cache of the same memory would transfer.
+//! Computes the ceiling of a pattern: the speed that the drive allows if it transfers only the
+//! bytes that an optimal cache of the same memory would transfer.
 
 use super::{child::Comparison, drive};
 use crate::comparison::pattern::Pattern;

@@ -124,8 +124,8 @@ impl<'a> Comparison<'a> {
 
     /// Runs a pattern once on the kind of memory `way`. The footprint is `ratio` times the budget.
     /// `hint` is the advice (`madvise`) for a mapped file. `memory` is the peak memory of the
-    /// pager's last run. If `way` has a memory limit, the limit is `memory` when the footprint
-    /// exceeds the budget, and otherwise the budget plus `--slack`.
+    /// pager's last run. If `way` has a memory limit, the limit is `memory` if that is known and
+    /// the footprint exceeds the budget, and otherwise the budget plus `--slack`.
     pub(super) fn run(
         &self,
         pattern: &Pattern,

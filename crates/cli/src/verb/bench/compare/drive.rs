@@ -140,7 +140,7 @@ pub(super) fn at_least_reached(
 /// The hint of an error message for a user without a working fio.
 const HINT: &str = "install fio, or leave the drive out with --no-drive";
 
-/// Fails if the folder of the store does not exist, or if fio is needed and does not run.
+/// Fails before the first run if the store's folder is absent, or if fio is needed and cannot run.
 pub(super) fn check(args: &BenchCompareArgs) -> Result<(), Failure> {
     if !args.store.is_dir() {
         return Err(Failure::new(

@@ -41,9 +41,9 @@ impl Series {
     }
 
     /// Returns the advice (`madvise`) for each run of the next round. On a mapped file, the first
-    /// round has a run for each advice of the pattern. Each later round has one run, with the
-    /// advice of the fastest run, or no run if all runs failed. Other kinds of memory have one run
-    /// without advice.
+    /// round has a run for each advice of the pattern, and each later round one run with the advice
+    /// of the fastest run. Other kinds of memory have one run without advice. After a first round
+    /// in which all runs failed, there are no runs.
     pub(super) fn hints(&self) -> Vec<Option<&'static str>> {
         let all: Vec<Option<&'static str>> = match self.way {
             MemoryKind::Mmap => self.pattern.hints.iter().map(|hint| Some(*hint)).collect(),

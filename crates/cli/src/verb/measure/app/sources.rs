@@ -51,7 +51,7 @@ struct Traffic<'a> {
 }
 
 impl<'a> Sources<'a> {
-    /// Finds the available sources, and opens them unless this is a dry run.
+    /// Finds the available sources, and opens them. A dry run opens no counters, monitor or socket.
     pub(super) fn find(args: &AppArgs, root: &'a Root, machine: &Machine) -> Result<Self, Failure> {
         let layout = rough_layout(machine);
         let (tiers, nodes) = tiers(machine, &layout);

@@ -5,7 +5,7 @@ use interleaf_console::{Failure, output};
 use interleaf_record::card::CardDocument;
 use std::path::Path;
 
-/// Rejects `--curves` with several cards, because the file has the curves of one card.
+/// Rejects `--curves` with several cards, before they are simulated: a file has one card's curves.
 pub(super) fn check(cards: usize) -> Result<(), Failure> {
     match cards {
         0..=1 => Ok(()),

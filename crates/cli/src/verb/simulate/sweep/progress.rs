@@ -72,7 +72,8 @@ impl Progress {
         started.map(|_| ()).map_err(system::signal_failure)
     }
 
-    /// Counts a completed case. Prints the advice to use several machines if the sweep is long.
+    /// Counts a completed case. If the sweep is long, prints once the advice to use several
+    /// machines.
     pub(super) fn advance(&self) {
         self.bar.inc(1);
         let (done, cases) = (self.bar.position(), self.bar.length().unwrap_or(0));
@@ -113,7 +114,7 @@ pub(super) fn say_done(done: usize) {
     }
 }
 
-/// Estimates the time for `left` cases from the time `elapsed` of `done` cases; `None` for none.
+/// Estimates the time of `left` cases from `elapsed`, that of `done` cases; `None` if `done` is 0.
 fn time_of(elapsed: Duration, done: u64, left: u64) -> Option<Duration> {
     let seconds = elapsed.as_secs_f64() / done as f64 * left as f64;
     (done > 0).then(|| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
@@ -126,7 +127,7 @@ fn long(elapsed: Duration, done: u64, left: u64) -> Option<Duration> {
     (elapsed >= KNOWN_AFTER).then_some(time)
 }
 
-/// Formats an estimated time in seconds, minutes or hours.
+/// Formats an estimated time, rounded, in seconds, minutes or hours.
 fn time_text(time: Duration) -> String {
     let seconds = time.as_secs_f64();
     match seconds {
