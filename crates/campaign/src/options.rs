@@ -24,8 +24,7 @@ pub enum Measurement {
 }
 
 impl Measurement {
-    /// True if the record of this subject has curves of latency against bandwidth, one for each
-    /// node.
+    /// True if the record of this subject has curves of latency against bandwidth for single nodes.
     pub fn has_curves(self) -> bool {
         matches!(self, Self::All | Self::Loaded)
     }

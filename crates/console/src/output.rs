@@ -24,8 +24,8 @@ pub fn data(text: &str) -> Result<(), Failure> {
     })
 }
 
-/// Writes a text for people, such as a table, to stdout. If stdout has a terminal width, lines that
-/// are wider than this width are wrapped between words.
+/// Writes a text for people, such as a table, to stdout. Lines that are wider than the width that
+/// `terminal_width` returns are wrapped between words.
 pub fn text(text: &str) -> Result<(), Failure> {
     let width = terminal_width(|name| std::env::var(name).ok());
     data(&width.map_or_else(|| text.to_string(), |width| wrapped(text, width)))

@@ -178,8 +178,9 @@ impl DimmJob {
         self.mixes.iter().flat_map(of_mix).collect()
     }
 
-    /// Checks the load and the mixes of the job. Returns a note for each load whose measured
-    /// bandwidth will be inaccurate, with the number of requests that would be enough.
+    /// Checks the number of requests, the load and the mixes of the job. Returns a note for each
+    /// load whose measured bandwidth will be inaccurate, with the number of requests that would be
+    /// enough.
     ///
     /// # Errors
     /// When the number of requests does not suffice to measure a bandwidth, when the load is too

@@ -1,4 +1,4 @@
-//! The job of `interleaf simulate machine` simulates a policy on a machine with page migration.
+//! Simulates a page-migration policy on a machine: the job that `interleaf simulate machine` runs.
 
 use crate::{Progress, check, predict::for_tiers};
 use core::time::Duration;

@@ -1,4 +1,7 @@
 //! Parses the texts of options, with their units and ranges.
+//!
+//! An error has the form `PROBLEM: write ALLOWED`. The command line prints `write ALLOWED` as a
+//! hint.
 
 use interleaf_model::{
     mix::Mix,
@@ -229,6 +232,9 @@ pub fn curve_error(text: &str) -> Result<Percent, String> {
 
 /// Parses the percentage by which `plan` varies assumed figures, 1% to 90%. Returns it as a
 /// fraction.
+///
+/// # Errors
+/// When `text` is invalid. The error has the form `PROBLEM: write ALLOWED`.
 pub fn vary(text: &str) -> Result<f64, String> {
     within(1, 90, 20)(text.trim_end_matches('%')).map(|percent: u8| f64::from(percent) / 100.0)
 }

@@ -1,7 +1,7 @@
 //! The job of `interleaf plan` predicts one demand, or several demands that run one after the
 //! other, on each of several configurations of a server. The result has the speed, energy, cost and
 //! capacity of each configuration, the Pareto front, and the recommended configuration. A demand's
-//! share is its share of the time.
+//! share is its share of the run time on the baseline.
 //!
 //! ```text
 //! configuration ──▶ machine: platform, populated channels, expanders      [`machine`]

@@ -290,7 +290,7 @@ pub(crate) fn weight_max(tiers: usize, most: u64) -> Option<u16> {
     (1..=10).rev().find(|limit| combinations(*limit) <= most)
 }
 
-/// Returns `weights` with one weight for each tier of `names`.
+/// Returns `weights`, after a check that there is one weight for each tier of `names`.
 ///
 /// # Errors
 /// When the number of weights differs from the number of names.

@@ -33,7 +33,8 @@ pub enum Method {
     /// interleaving. For weighted interleaving, the caller sets the kernel's weights before the
     /// call of [`region`], and restores the old weights after the measurement.
     Kernel,
-    /// Threads bound to the nodes touch the pages one by one.
+    /// Page by page, at the first touch: a thread whose memory policy binds to a node touches the
+    /// pages of this node.
     Pages,
 }
 

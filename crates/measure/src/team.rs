@@ -42,7 +42,7 @@ const GROUPS_MAX: u64 = 128;
 /// The work of the threads of a [`Team`], and the memory on which they work.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// The ratio of loads and stores that each thread makes.
+    /// The mix of loads and stores that each thread makes.
     pub traffic: Traffic,
     /// The order in which each thread accesses its lines.
     pub pattern: Pattern,
@@ -251,7 +251,7 @@ impl Team {
     /// Stops the threads, and verifies the memory of each thread.
     ///
     /// # Errors
-    /// When a thread found a wrong word or a wrong sum; the error gives its position.
+    /// When a wrong word or a wrong sum is found; the error gives its position.
     pub fn stop(self) -> Result<Vec<Checksums>, TeamError> {
         Ok(self.release()?.0)
     }

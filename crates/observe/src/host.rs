@@ -118,7 +118,7 @@ impl<'a> Host<'a> {
         mem::take(&mut self.notes)
     }
 
-    /// Returns the goal that was set last for each scope; `None` before the first decision.
+    /// Returns the goal that was set last for each scope; `None` if none was set yet.
     pub fn goals(&self) -> &[Option<Goal>] {
         &self.goals
     }

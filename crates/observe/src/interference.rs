@@ -33,8 +33,8 @@ pub struct Interference {
     pub others: f64,
     /// CPU time that the hypervisor took (steal), as a mean number of CPUs.
     pub stolen: f64,
-    /// The largest relative change of any CPU's frequency, such as 0.1 for 10 %; `None` if no
-    /// frequency is known.
+    /// The largest relative change of any CPU's frequency, such as 0.1 for 10 %; `None` if no CPU's
+    /// frequency is known from both readings.
     pub frequency_change: Option<f64>,
 }
 

@@ -3,8 +3,8 @@
 //! The zone of a package meters the energy of the cores and caches, and its child zone `dram`
 //! meters the energy of the DIMMs; the energy of memory behind CXL is in neither zone. Counters are
 //! in µJ and wrap at the zone's range (Documentation/power/powercap/powercap.rst of Linux). On
-//! Intel's servers the range is 262 kJ, so the counter of a package wraps after 12 minutes at 350
-//! W.
+//! Intel's servers the range is 262 kJ, so at 350 W the counter of a package wraps after 12
+//! minutes.
 
 use crate::source::{Reading, Source, SourceError};
 use interleaf_linux::root::{Root, RootError};

@@ -14,9 +14,9 @@ use interleaf_record::balance::{
 };
 use interleaf_sim::machine::Outcome;
 
-/// Formats a period of a domain in one line: `    12.0 s  cpu0  431.2 GB/s  node0 92 (91.8), node1
-/// 8 (8.2)  step: bandwidth rose`. In `92 (91.8)`, 92 is the target share and 91.8 the reached
-/// share of the pages, percent.
+/// Formats a period of a domain in one line:
+/// `    12.0 s  cpu0  431.2 GB/s  node0 92 (91.8), node1 8 (8.2)  step: bandwidth rose`.
+/// In `92 (91.8)`, 92 is the target share and 91.8 the reached share of the pages, percent.
 pub fn line(period: &BalancePeriod) -> String {
     let nodes = period.nodes.iter().zip(&period.target_weights).enumerate();
     let nodes: Vec<String> = nodes

@@ -65,8 +65,8 @@ pub fn title(document: &CardDocument) -> String {
     }
 }
 
-/// Returns the result in one line. If power failures were simulated, this is the number of lost and
-/// torn writes. If there are none, or no power failures, the line compares the cards.
+/// Returns the result in one line: the lost and torn writes, if power failures caused any.
+/// Otherwise the number of simulated power failures, if any, and the `comparison`.
 pub fn verdict(document: &CardDocument) -> String {
     let Some(sum) = &document.power_failure else { return comparison(document) };
     match sum.lost_writes + sum.torn_writes {

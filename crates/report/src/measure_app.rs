@@ -15,9 +15,8 @@ use std::time::Duration;
 /// The text that is printed for a value that was not counted.
 const UNKNOWN: &str = "-";
 
-/// Names in the document of the second level of the top-down analysis of pipeline slots: a pair for
-/// each name of the first level. The first level is: retiring, bad speculation, frontend bound,
-/// backend bound.
+/// The document's names of the second level of the top-down analysis of pipeline slots. There is a
+/// pair for each name of the first level: retiring, bad speculation, frontend bound, backend bound.
 const SECOND: [[&str; 2]; 4] = [
     ["heavy_operations", "light_operations"],
     ["branch_mispredicts", "machine_clears"],
@@ -225,8 +224,8 @@ fn latency(app: &AppDocument, whole: &WholeDocument) -> Option<String> {
     (!known.is_empty()).then(|| known.join(", "))
 }
 
-/// Formats both levels of the top-down analysis of pipeline slots, in one line: `backend bound 55.0
-/// % (memory bound 40.0 %, core bound 15.0 %), ...`.
+/// Formats both levels of the top-down analysis of pipeline slots, in one line:
+/// `backend bound 55.0 % (memory bound 40.0 %, core bound 15.0 %), ...`.
 fn topdown(topdown: &TopdownDocument) -> String {
     let percent = |part: f64| format!("{:.1} %", 100.0 * part);
     let parts = [

@@ -172,7 +172,7 @@ pub fn csv(document: &PlanDocument) -> String {
     table.csv()
 }
 
-/// The columns of the CSV that each of several demands has for itself.
+/// The columns that the CSV has for each of several demands.
 const OF_DEMAND: [&str; 12] = [
     "weights",
     "threads",
@@ -253,7 +253,7 @@ fn none(document: &PlanDocument) -> String {
 const CLOSE: f64 = 0.05;
 
 /// Returns a sentence with the configurations that are nearly as good as the recommended one
-/// (`CLOSE`); `None` if there are no such configurations.
+/// (`CLOSE`); `None` if there are none. Configurations that cannot be bought yet are left out.
 fn close(document: &PlanDocument) -> Option<String> {
     let best = document.rows.iter().find(|row| is_recommended(document, row))?;
     // Returns the fraction by which a row is worse than the recommended row: 0.02 for 2 %.

@@ -173,7 +173,8 @@ fn moved_nodes(document: &RunDocument, moved: &MovedDocument) -> Table {
     table
 }
 
-/// Returns lines with the migrated bytes, and with the bytes that could not be migrated.
+/// Returns lines with the migrated bytes, the bytes that could not be migrated, and the processes
+/// that were not examined.
 fn migration(document: &RunDocument, moved: &MovedDocument) -> Vec<String> {
     let total = Bytes::new(moved.after_bytes.values().sum());
     let bytes = Bytes::new(moved.moved_bytes);

@@ -17,7 +17,7 @@ use interleaf_record::{
 };
 
 /// Minimum time at which the chart of the shares ends, s; a shorter run ends the chart earlier. The
-/// chart shows how the policy searches its target.
+/// chart shows how the policy searches for its target.
 const SEARCH_MIN_S: f64 = 60.0;
 
 /// Returns the title of the document's page.

@@ -1,5 +1,5 @@
-//! Renders a table is a single set of cells, which is rendered for a terminal, as Markdown, as HTML
-//! or as CSV.
+//! Renders tables: a table is a single set of cells, which is rendered for a terminal, as Markdown,
+//! as HTML or as CSV.
 
 mod layout;
 

@@ -186,7 +186,7 @@ pub fn csv(document: &TuneDocument) -> String {
 }
 
 /// Returns a sentence on the best weights, with their speed-up and its uncertainty. If no weights
-/// are better than the first tier alone, the sentence says so.
+/// are better than the first tier alone by more than the minimum gain, the sentence says so.
 fn conclusion(document: &TuneDocument, best: &TuneBest) -> String {
     let (name, min_gain) = (weights_text(&best.weights), 100.0 * document.min_gain);
     let around = (best.speedup_high - best.speedup_low) / 2.0;

@@ -1,5 +1,5 @@
-//! Reproduces dynamic memory interleaving (DMI): the experiments of the slides that introduced it,
-//! on a simulated server.
+//! Reproduces the experiments of the slides that introduced dynamic memory interleaving (DMI), on a
+//! simulated server.
 //!
 //! Each of six workloads runs alone under seven policies. Then two programs with shifting demand
 //! run together. The *calibrator* is the part of the prototype that searches the ratio of pages on

@@ -48,7 +48,7 @@ const RATIOS: [f64; 9] = [0.25, 0.5, 1.0, 1.25, 1.5, 1.95, 2.0, 3.0, 4.0];
 /// operations per byte.
 const DEGREES: [u32; 9] = [16, 64, 128, 256, 512, 768, 1024, 2048, 8192];
 
-/// The degree for which the study's rows have the polynomial workloads.
+/// The degree of the polynomial workloads wherever the study does not vary the degree.
 const DEGREE: u32 = 1024;
 
 /// A row of `efficiency.csv`: the published efficiency of a workload at a footprint, or a published
@@ -98,9 +98,9 @@ const fn ordering(
     Ordering { words, first, second, least }
 }
 
-/// The comparisons of efficiencies in the text of the paper. Each has the paper's statement, the
-/// more efficient workload, the less efficient workload, and the least ratio of the two
-/// efficiencies. A workload is a pair of its key and its footprint, in multiples of the node's
+/// The comparisons of efficiencies in the text of the paper. Each has a summary of the paper's
+/// statement, the more efficient workload, the less efficient workload, and the least ratio of the
+/// two efficiencies. A workload is a pair of its key and its footprint, in multiples of the node's
 /// DRAM.
 const ORDERINGS: [Ordering; 12] = [
     ordering("STREAM is the worst case: FFT", ("fft-3d", 4.0), ("stream", 1.95), 1.0),

@@ -143,7 +143,8 @@ impl Bench<'_> {
             let counted = || self.counted.during(|| pinned(chases, at_load));
             let ((found, measured_gbps), contamination, took_s) = self.watched(|| Ok(counted()))?;
             let found = found?;
-            // The bandwidth of the chase, GB/s: it reads one line in the time of each latency.
+            // The chase reads one line in the time of each latency. Its bandwidth, GB/s, is added
+            // to that of the load.
             let chased = LINE_BYTES as f64 / found.latency_ns.median.max(1e-3);
             let median = found.program_gbps + chased;
             points.push(Loaded {
@@ -319,7 +320,7 @@ mod tests {
             "{points:?}"
         );
         // In these points, noise gives the point with the longer pause the higher bandwidth. The
-        // target cannot be reached, and no further point must be measured.
+        // target cannot be reached, so no further point may be measured.
         let noisy = vec![measured(0.0), Loaded { bandwidth_gbps: 50.0, ..measured(8000.0) }];
         let expected = Warning::RateNotReached {
             target_gbps: 20.0,

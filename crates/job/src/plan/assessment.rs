@@ -33,8 +33,8 @@ pub(super) struct Assessment {
     pub(super) recommended: Option<usize>,
 }
 
-/// Factors that multiply prices. `parts` has the factor of each part, keyed by the part's name.
-/// `energy` is the factor of the price of energy.
+/// Factors by which the job's prices are multiplied: in `parts` by the name of the part, in
+/// `energy` for the price of energy. A price without a factor is unchanged.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Prices {
     pub(super) parts: BTreeMap<String, f64>,

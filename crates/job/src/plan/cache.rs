@@ -25,8 +25,8 @@ use interleaf_model::{
     units::LINE_BYTES,
 };
 
-/// Number of steps of equal size from no DRAM to the whole footprint, at which the miss curve has
-/// points.
+/// Number of equal steps of the DRAM budget, from no DRAM to the whole footprint. The miss curve
+/// has a point at both ends of each step.
 const STEPS: u64 = 64;
 
 /// Returns the fraction of the accesses that go to the hottest pages of the footprint, if these

@@ -15,8 +15,8 @@
 //! ```
 //!
 //! Example: demands with 60 % and 40 % of the time are 1.5 times and 1 times as fast. The work of a
-//! second takes 0.4 s + 0.4 s, so the combined speed is 1.25. At 800 W and 600 W the energy is 560
-//! J, and the mean power 700 W.
+//! second takes 0.4 s + 0.4 s, so the combined speed is 1.25. With 800 W and 600 W the energy is
+//! 560 J, and the mean power 700 W.
 //!
 //! Each demand has its own best weights. The errors of the predicted speeds mostly come from the
 //! same curves, so the errors have the same direction and do not cancel. Therefore the lower end of
@@ -71,7 +71,7 @@ impl Predictions {
     }
 
     /// Returns the merits of configuration `at`, an index in `rows`. `power_w` returns the power of
-    /// the server while it has the performance that a demand reaches on it.
+    /// the server for the performance of a demand.
     pub(super) fn merits(
         &self,
         at: usize,

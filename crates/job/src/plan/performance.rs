@@ -117,8 +117,8 @@ pub(super) struct Performance {
     pub(super) weights: Weights,
     /// Number of threads of the demand; for a mix, the number of cores.
     pub(super) threads: f64,
-    /// Work per second. A value for each behaviour that agrees with the demand's measured runs: the
-    /// prediction with this behaviour.
+    /// Work per second: for each behaviour that agrees with the demand's measured runs, the
+    /// prediction with this behaviour. For a mix, one value.
     pub(super) speeds: Vec<f64>,
     /// The predicted result, in the unit of the demand.
     pub(super) result: f64,

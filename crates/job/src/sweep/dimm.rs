@@ -41,7 +41,8 @@ struct DimmSweepFile {
     /// The schema and its version: `interleaf.sweep.dimm/1`.
     schema: Spanned<String>,
     name: Option<Spanned<String>>,
-    /// Modules, each by its built-in name, or as `FILE` or `FILE:NAME`.
+    /// Modules: each is the name of a built-in module, a file with one module (`FILE`), or a module
+    /// of a file with several (`FILE:NAME`).
     #[serde(default)]
     device: Vec<Spanned<String>>,
     /// Built-in servers. A file has either modules or servers.

@@ -42,7 +42,7 @@ pub(super) struct Group {
 }
 
 /// A reading of a group: the time for which the group was enabled, the time for which it was
-/// counted, and the count of each event. All of them begin when the group was opened.
+/// counted, and the count of each event. All of them count from the opening of the group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Raw {
     pub(super) enabled_ns: u64,

@@ -1,6 +1,6 @@
 //! Divides the events of a PMU among its units. A unit may not have enough hardware counters for
-//! all events of its PMU. Such events are divided into lanes ([`Event::lane`]), and each unit
-//! counts the events of one lane (of several lanes if there are more lanes than units).
+//! all events of its PMU. Such events are divided into lanes ([`Event::lane`]), and a unit counts
+//! the events of at most one lane (of several lanes if there are more lanes than units).
 
 use super::table::{Event, Quantity};
 

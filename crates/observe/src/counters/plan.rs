@@ -220,7 +220,8 @@ struct Making<'a> {
 }
 
 impl Making<'_> {
-    /// Adds those events of `table` whose quantity is wanted and which no earlier table covers.
+    /// Adds those events of `table` that no earlier table covers, whose quantity is wanted, and
+    /// whose kind of tier, if any, the layout has.
     fn add_table(
         &mut self,
         table: &Table,

@@ -76,8 +76,8 @@ pub struct Event {
     /// Example: 8 for an event that counts the cycles of a core with 8 issue slots. For requests
     /// and cycles, it is 1.
     pub per_count: f64,
-    /// The lane of the event. Each unit of the PMU counts the events of one lane (of several lanes
-    /// if there are more lanes than units). `None` if all units count the event. Ticks
+    /// The lane of the event. A unit of the PMU counts the events of at most one lane (of several
+    /// lanes if there are more lanes than units). `None` if all units count the event. Ticks
     /// ([`Quantity::Ticks`]) have no lane, but only units that also count an occupancy in cycles
     /// count ticks. Core events of the same lane are counted at the same time.
     #[serde(default)]

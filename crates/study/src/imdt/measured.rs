@@ -275,9 +275,9 @@ fn planner(run: &MeasuredRun<'_>, pattern: &str) -> Option<Planner> {
     Some(Planner { model, kind, setting, compute_s: dram.round_s?, line, share })
 }
 
-/// Returns the number of page reads in a round that threads wait for. In the random pattern with
-/// the pager, threads wait for all page reads. In all other cases the number is 0, because pages
-/// are prefetched.
+/// Returns the number of page reads in a round that threads wait for. With the pager, threads wait
+/// for all page reads of the random pattern. For all other patterns the number is 0, because the
+/// pager prefetches their pages.
 fn demand_reads(kind: Kind, pager: &BenchRow, traffic: Traffic) -> f64 {
     let is_random = kind == Kind::Random && pager.pager.is_some();
     if is_random { traffic.read_bytes / interleaf_extend_forecast::drive::PAGE_BYTES } else { 0.0 }

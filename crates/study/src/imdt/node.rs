@@ -41,8 +41,8 @@ const PEAK_FLOPS: f64 = CORES * CYCLES * 16.0;
 /// Bandwidth of DRAM, bytes per second (section 5.1.1 of the paper).
 pub(super) const DRAM_RATE: f64 = 80e9;
 
-/// Bandwidth between the sockets, both directions together, bytes per second (section 6 of the
-/// paper).
+/// Bandwidth between the sockets, both directions, bytes per second (section 6 of the paper). The
+/// model applies it to the remote accesses of both sockets together.
 const REMOTE_RATE: f64 = 20e9;
 
 /// The footprint of a simulated trace, bytes. All traces have this footprint; the study's ratios of
@@ -143,7 +143,7 @@ impl StudyNode {
 /// trace lists the same block many times. A touch of one of these cached blocks is not a transfer.
 const CACHED_BLOCKS: usize = 16;
 
-/// Returns the number of bytes transferred between DRAM and the processors. A block that is read
+/// Returns the number of blocks transferred between DRAM and the processors. A block that is read
 /// counts once. A block that is written counts twice, for its read and its write-back. STREAM and
 /// the gas step write arrays that they do not read. The blocks of these arrays count once, without
 /// the read of the write-allocate, because the published bandwidth of STREAM excludes

@@ -31,7 +31,8 @@ pub(super) struct Curve {
 
 impl MeasuredPoint {
     /// Returns the relative error of the planned efficiency of the pager. `None` at the footprint
-    /// that the planner was fitted to, and at footprints within the budget.
+    /// that the planner was fitted to, at footprints within the budget, and if one of the two
+    /// efficiencies is unknown.
     pub(super) fn error(&self) -> Option<f64> {
         let is_seen = self.ratio == SEEN || self.ratio <= 1.0;
         let error = self.planned? / self.pager.filter(|_| !is_seen)? - 1.0;

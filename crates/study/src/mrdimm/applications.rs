@@ -63,8 +63,8 @@ struct OnMachine {
 }
 
 /// The results for the applications of the report. `rows` compares the published with the predicted
-/// figure of each application that has a demand. `tables` has a table of all predictions, and a
-/// table of the applications without a demand.
+/// figure of each application that has a demand. `tables` has a table of predictions, and a table
+/// of the applications without a demand.
 pub(super) struct Applications {
     pub(super) rows: Vec<ReproduceRow>,
     pub(super) tables: Vec<TableDocument>,
