@@ -143,8 +143,7 @@ impl Bench<'_> {
             let counted = || self.counted.during(|| pinned(chases, at_load));
             let ((found, measured_gbps), contamination, took_s) = self.watched(|| Ok(counted()))?;
             let found = found?;
-            // The chase reads one line in the time of each latency. Its bandwidth, GB/s, is added
-            // to that of the load.
+            // The chase reads one line in each latency: GB/s, added to the bandwidth of the load.
             let chased = LINE_BYTES as f64 / found.latency_ns.median.max(1e-3);
             let median = found.program_gbps + chased;
             points.push(Loaded {

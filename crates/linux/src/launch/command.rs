@@ -546,6 +546,15 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
     use signal_hook::consts::signal::SIGKILL;
+    use std::os::unix::process::ExitStatusExt;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    fn start<'a>(signals: &'a Signals, command: &[&str]) -> Result<Running<'a>, StartError> {
+        let arguments: Vec<OsString> = command[1..].iter().map(OsString::from).collect();
+        let node = [0].into_iter().collect();
+        signals.start(&Policy::Interleave(node), &command[0].into(), &arguments)
+    }
 
     #[test]
     fn the_end_of_a_command_by_a_signal_to_its_group_is_recognized() {
@@ -562,15 +571,6 @@ mod tests {
         ] {
             assert_eq!(is_of_group_signal(signal, status), is_of_group, "{signal:?} {status:?}");
         }
-    }
-    use std::os::unix::process::ExitStatusExt;
-
-    const LONG: Duration = Duration::from_secs(60);
-
-    fn start<'a>(signals: &'a Signals, command: &[&str]) -> Result<Running<'a>, StartError> {
-        let arguments: Vec<OsString> = command[1..].iter().map(OsString::from).collect();
-        let node = [0].into_iter().collect();
-        signals.start(&Policy::Interleave(node), &command[0].into(), &arguments)
     }
 
     #[test]
