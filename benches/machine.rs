@@ -1,8 +1,8 @@
 //! Measures the time of the machine simulation: `cargo bench -p interleaf-benches --bench machine`.
 //!
-//! There are three requirements. 600 s of `gnr120-cz122` with 64 Ki page groups take at most 1 s on
-//! one core. The time grows at most linearly with the number of groups. A batch of many scenarios
-//! uses all cores. `README.md` has the last result.
+//! The simulation has three requirements. 600 s of `gnr120-cz122` with 64 Ki page groups take at
+//! most 1 s on one core. The run time grows at most linearly with the number of page groups. A
+//! batch of many scenarios uses all cores. `README.md` has the last result.
 
 mod files;
 

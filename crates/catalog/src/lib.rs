@@ -316,14 +316,12 @@ pub fn measured_on(asked: &Platform, demand: &Demand) -> Result<Platform, Failur
             Failure::new(problem, format!("write one weight for each tier of {}", measured_on.name))
         })?;
     }
-    let counted = demand.local.iter().filter_map(|run| run.bandwidth_gbps);
-    let mut problems = counted.filter_map(|gbps| demand_toml::too_high(gbps, demand, &measured_on));
-    match problems.next() {
-        None => Ok(measured_on),
-        Some((problem, hint)) => {
-            Err(Failure::new(format!("{}: local.bandwidth_gbps: {problem}", demand.name), hint))
-        }
-    }
+    let check = demand_toml::bandwidth_check(demand, &measured_on);
+    let mut counted = demand.local.iter().filter_map(|run| run.bandwidth_gbps);
+    counted.try_for_each(check).map_err(|(problem, hint)| {
+        Failure::new(format!("{}: local.bandwidth_gbps: {problem}", demand.name), hint)
+    })?;
+    Ok(measured_on)
 }
 
 /// The text of a demand file, not parsed yet.

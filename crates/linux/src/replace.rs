@@ -8,7 +8,7 @@
 //! relative to an open folder (`openat`, `renameat`). Therefore no other user of a shared folder
 //! can redirect the write with a symbolic link or by renaming a parent.
 //!
-//! There are two kinds of targets:
+//! A target is of one of two kinds:
 //!
 //! - [`named`]: an output that the user names (`-o FILE`). Symbolic links are followed. The mode
 //!   and the owner of an existing file are kept. Devices, FIFOs and inherited descriptors are
@@ -64,7 +64,7 @@ pub enum Durability {
     Cached,
 }
 
-/// What happens to the contents that a file has when it is opened for writing.
+/// The treatment of a file's present contents when the file is opened for writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
     /// The contents stay, and writes append to them.
@@ -192,7 +192,7 @@ pub fn remove_kept(path: &Path, id: FileId) -> io::Result<()> {
     folder.remove(&name, id)
 }
 
-/// What an output is written to.
+/// The destination of an output.
 enum Output {
     /// A device, a FIFO or an inherited descriptor, which is written in place.
     Stream(File),

@@ -40,7 +40,7 @@ pub struct Root {
     reads: Cell<u64>,
 }
 
-/// What a capture stores of a path that was read.
+/// The part of a path that a capture stores: its content, or only its presence.
 #[derive(Clone, Debug)]
 enum PathContent {
     File(String),
@@ -49,7 +49,7 @@ enum PathContent {
     Present,
 }
 
-/// What [`Root::write`] does.
+/// The effect of a write to a file of the machine ([`Root::write`]).
 enum Writes {
     /// The text is written to the file.
     Done,

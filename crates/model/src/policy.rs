@@ -28,7 +28,7 @@ use crate::machine::{Order, TierLayout};
 /// Decides, at the end of each period, the share of pages on each tier.
 pub trait Policy {
     /// The shares before the first observation: the placement of a program's pages when it starts.
-    /// There is one share for each tier; the shares sum to 1.
+    /// Each tier has one share; the shares sum to 1.
     fn start(&self) -> Vec<f64>;
 
     /// Receives each sample of a period, also those during migration. By default the policy ignores

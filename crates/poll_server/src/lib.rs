@@ -41,11 +41,11 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The events on a client's connection for which a server waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Interest {
-    /// There are bytes to read, or the connection has ended.
+    /// The connection has bytes to read, or has ended.
     Read,
-    /// There is room to write, or the connection has ended.
+    /// The socket's send buffer has room, or the connection has ended.
     Write,
-    /// There are bytes to read or room to write, or the connection has ended.
+    /// Either of the events of `Read` and `Write`.
     ReadWrite,
 }
 

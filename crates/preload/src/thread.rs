@@ -163,8 +163,8 @@ impl ThreadMemory {
     /// Fills the new thread's blocks of thread-local storage, their table, and the control block.
     ///
     /// # Safety
-    /// There is space for the block of each module around `self.pointer`, and for `entries` entries
-    /// at `table`. Both areas contain zeros.
+    /// The area around `self.pointer` has space for the block of each module, and the area at
+    /// `table` has space for `entries` entries. Both areas contain zeros.
     unsafe fn lay_out(&self, modules: &[Module], table: usize, entries: usize) {
         let words = |address: usize| address as *mut usize;
         // SAFETY: the caller guarantees the space around `self.pointer` and at `table`. The images
@@ -199,7 +199,7 @@ impl ThreadMemory {
     /// calling thread's stack guard and pointer guard.
     ///
     /// # Safety
-    /// There is space for the control block at `self.pointer`.
+    /// The area at `self.pointer` has space for the control block.
     #[cfg(target_arch = "x86_64")]
     unsafe fn control(&self, table: usize) {
         let (own, new) = (thread_pointer() as *const usize, self.pointer as *mut usize);
@@ -217,7 +217,7 @@ impl ThreadMemory {
     /// table of blocks of thread-local storage.
     ///
     /// # Safety
-    /// There is space for the control block at `self.pointer`.
+    /// The area at `self.pointer` has space for the control block.
     #[cfg(target_arch = "aarch64")]
     unsafe fn control(&self, table: usize) {
         // SAFETY: the caller guarantees the space.

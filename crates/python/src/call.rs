@@ -2,10 +2,10 @@
 //! exception.
 //!
 //! Python runs signal handlers only on its main thread, and only while that thread holds the GIL.
-//! So a long computation runs on a separate thread. The calling thread waits for the result, and
-//! takes the GIL twenty times a second to run signal handlers and to report progress. If a handler
-//! raises an exception, the calling thread sets a flag and returns at once. The computation sees
-//! the flag at its next step, and ends.
+//! Therefore a long computation runs on a separate thread. The calling thread waits for the result,
+//! and takes the GIL twenty times a second to run signal handlers and to report progress. If a
+//! handler raises an exception, the calling thread sets a flag and returns at once. The computation
+//! sees the flag at its next step, and ends.
 
 use crate::error;
 use interleaf_console::Failure;

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 
 pub const SCHEMA: &str = "interleaf.balance/1";
 
-/// What a policy decided in one control period for one domain, and what was measured in it
+/// A control period of one domain: the measured traffic, and the decision of the policy
 /// (`interleaf.balance/1`).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BalancePeriod {

@@ -1,6 +1,6 @@
 //! Checks of a document before it is rendered. They go beyond the types of its fields.
 //!
-//! There are two kinds of rules. A rule for one number follows from the name of its field, and
+//! A check has two kinds of rules. A rule for one number follows from the name of its field, and
 //! holds in all schemas ([`check_numbers`]): a field that ends in `_ns` is not negative, and a
 //! `share` is from 0 to 1. A rule that relates several fields, such as one share per tier, is in
 //! the implementation of [`Check`] for the document's struct.

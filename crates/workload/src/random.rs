@@ -68,7 +68,7 @@ impl Random {
 }
 
 /// Returns the indices, each in `0..words`, of the words that thread `thread` accesses in a round.
-/// There is one access for each page that `words` words fill.
+/// A round has one access for each page that `words` words fill.
 pub(crate) fn places(
     seed: u64,
     thread: usize,

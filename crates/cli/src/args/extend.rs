@@ -156,8 +156,8 @@ impl PlanArgs {
             ("--efficiency", self.efficiency.is_some()),
             ("--plot", self.plot.is_some()),
         ];
-        let mut first = given.into_iter().filter(|(_, is_given)| *is_given).map(|(name, _)| name);
-        first.next().filter(|_| self.plan.is_empty())
+        let first = given.into_iter().find(|(_, is_given)| *is_given && self.plan.is_empty());
+        first.map(|(name, _)| name)
     }
 }
 

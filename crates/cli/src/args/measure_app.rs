@@ -2,7 +2,7 @@
 
 use super::{quantity, threads};
 use clap::Args;
-use interleaf_model::units::Time;
+use interleaf_model::{format::toml_text::check_line, units::Time};
 use std::{ffi::OsString, path::PathBuf};
 
 /// The hint of the error message `problem` about a missing option or command.
@@ -22,13 +22,8 @@ const EVERY_S: [f64; 2] = [0.01, 60.0];
 /// # Errors
 /// If the name could not be read back from a demand file.
 fn name(text: &str) -> Result<String, String> {
-    match text {
-        _ if text.trim().is_empty() => Err("it is empty: write at least one word".into()),
-        _ if text.contains(char::is_control) => {
-            Err("it has a line break or a control character: write one line of plain text".into())
-        }
-        _ => Ok(text.into()),
-    }
+    check_line(text).map_err(|(problem, hint)| format!("{problem}: {hint}"))?;
+    Ok(text.into())
 }
 
 /// Records the machine while an application runs

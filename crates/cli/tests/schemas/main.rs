@@ -177,8 +177,8 @@ fn the_documents_of_the_tests_keep_their_schemas() {
         // A record of `balance` has one document per line.
         for value in serde_json::Deserializer::from_str(&text).into_iter::<Value>() {
             let value = value.unwrap();
-            // The documents of a machine and of a platform differ, but have the same schema name.
-            // So no JSON Schema is generated for this name.
+            // No JSON Schema is generated for this schema name, because the documents of a machine
+            // and of a platform differ, but both have this name.
             if value["schema"] == "interleaf.show/1" {
                 continue;
             }

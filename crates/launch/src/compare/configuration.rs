@@ -36,7 +36,7 @@ pub struct Configuration {
     pub wrapper: Vec<String>,
 }
 
-/// What a configuration puts before a command: environment variables and arguments.
+/// The environment variables and the arguments that a configuration puts before a command.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Prefix {
     /// Variables that are set in the environment of the started process. They are not set by `env`,

@@ -225,33 +225,39 @@ pub fn check_runs(
     let local = read.local.iter().filter_map(|run| run.bandwidth_gbps.as_ref());
     let phases = read.phase.iter().map(|phase| &phase.bandwidth_gbps);
     let local = local.map(|value| ("local.bandwidth_gbps", value));
+    let check = bandwidth_check(demand, platform);
     for (field, value) in local.chain(phases.map(|value| ("phase.bandwidth_gbps", value))) {
-        if let Some((problem, hint)) = too_high(*value.get_ref(), demand, platform) {
-            return Err(toml.error(field, value, problem, hint));
-        }
+        check(*value.get_ref())
+            .map_err(|(problem, hint)| toml.error(field, value, problem, hint))?;
     }
     Ok(())
 }
 
-/// Returns the problem and the hint of an error message if `gbps`, the bandwidth of a local run or
-/// of a phase of `demand`, exceeds `BANDWIDTH_TOLERANCE` times the maximum of `platform`. Returns
-/// `None` for a possible bandwidth.
-pub fn too_high(gbps: f64, demand: &Demand, platform: &Platform) -> Option<(String, String)> {
+/// Returns a check of the bandwidth, GB/s, of a local run or of a phase of `demand` on `platform`.
+/// The check fails with the problem and the hint of an error message if the bandwidth exceeds
+/// `BANDWIDTH_TOLERANCE` times the maximum of `platform`.
+pub fn bandwidth_check<'a>(
+    demand: &Demand,
+    platform: &'a Platform,
+) -> impl Fn(f64) -> Result<(), (String, String)> + use<'a> {
     let most = max_gbps(demand, platform);
-    if gbps <= BANDWIDTH_TOLERANCE * most {
-        return None;
-    }
     let (first, name) = (&platform.tiers[0].name, &platform.name);
-    let problem = format!("{gbps} GB/s is above {most:.0} GB/s, the maximum of {first} of {name}");
-    let hint = match gbps >= PROBABLY_MBPS * most {
-        true => format!("write GB/s, not MB/s: {}", gbps / 1000.0),
-        false => format!(
-            "correct it, or name the platform of the runs: up to {:.0} GB/s is allowed for errors \
-             of measurement",
-            BANDWIDTH_TOLERANCE * most
-        ),
-    };
-    Some((problem, hint))
+    move |gbps| {
+        if gbps <= BANDWIDTH_TOLERANCE * most {
+            return Ok(());
+        }
+        let problem =
+            format!("{gbps} GB/s is above {most:.0} GB/s, the maximum of {first} of {name}");
+        let hint = match gbps >= PROBABLY_MBPS * most {
+            true => format!("write GB/s, not MB/s: {}", gbps / 1000.0),
+            false => format!(
+                "correct it, or name the platform of the runs: up to {:.0} GB/s is allowed for \
+                 errors of measurement",
+                BANDWIDTH_TOLERANCE * most
+            ),
+        };
+        Err((problem, hint))
+    }
 }
 
 /// The sum of the maximum bandwidths of all tiers of the first tier's kind, GB/s: a run on several

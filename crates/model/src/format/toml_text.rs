@@ -21,6 +21,22 @@ use toml::Spanned;
 /// logarithms and ratios may not be finite.
 const LEAST_POSITIVE: f64 = 1e-12;
 
+/// Checks that `text` is one line of text, with at least one word.
+///
+/// # Errors
+/// If the text is empty, or has a line break or another control character: the problem and the hint
+/// of an error message.
+pub fn check_line(text: &str) -> Result<(), (String, &'static str)> {
+    if text.trim().is_empty() {
+        return Err(("it is empty".into(), "write at least one word"));
+    }
+    if text.contains(char::is_control) {
+        let problem = format!("{text:?} has a line break or a control character");
+        return Err((problem, "write it in one line of plain text"));
+    }
+    Ok(())
+}
+
 /// The name and the text of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedText {
@@ -331,13 +347,8 @@ impl<'a> TomlText<'a> {
     /// # Errors
     /// If the value is empty, or has a line break or another control character.
     pub fn said(&self, field: &str, value: &Spanned<String>) -> Result<String, FileError> {
-        if value.get_ref().trim().is_empty() {
-            return Err(self.error(field, value, "it is empty", "write at least one word"));
-        }
-        if value.get_ref().contains(char::is_control) {
-            let problem = format!("{:?} has a line break or a control character", value.get_ref());
-            return Err(self.error(field, value, problem, "write it in one line of plain text"));
-        }
+        check_line(value.get_ref())
+            .map_err(|(problem, hint)| self.error(field, value, problem, hint))?;
         Ok(value.get_ref().clone())
     }
 

@@ -24,8 +24,8 @@ pub(super) fn assign_lanes<'a>(events: &[&'a Event], units: usize) -> Vec<UnitEv
     for (at, lane) in lanes.iter().enumerate() {
         let of_lane: Vec<usize> = match units > lanes.len() {
             true => (at..units).step_by(lanes.len()).collect(),
-            // There are at most as many units as lanes, so each lane gets one unit. If there are
-            // fewer units than lanes, a unit counts several lanes, and the kernel multiplexes them.
+            // With at most as many units as lanes, each lane gets one unit. With fewer units than
+            // lanes, a unit counts several lanes, and the kernel multiplexes them.
             false => (0..units).filter(|unit| *unit == at % units).collect(),
         };
         let chosen = spread(&of_lane);

@@ -1,5 +1,5 @@
-//! What a process needs to join its session: a slot in the ledger, a store, the nodes of its
-//! frames, and the settings of its cache.
+//! Joins a process to its session: gives it a slot in the ledger, a store, the nodes of its frames,
+//! and the settings of its cache.
 
 use super::{Children, Session};
 use crate::{

@@ -550,8 +550,8 @@ mod tests {
         assert_eq!(figures(4, 2, 2, 3), [one, two]);
         let [w0, w1] = ["bandwidth: W0", "bandwidth: W1"].map(|it| named(it, 10));
         assert_eq!(figures(10, 2, 1, 3), [w0, w1]);
-        // There would be too many parts, so there is a single part. Each of its lines is the mean
-        // over mixes and channels.
+        // A figure for each combination of mix and channels would be too many figures. The single
+        // figure has lines that are means over mixes and channels.
         assert_eq!(figures(20, 4, 3, 4), [named("bandwidth", 20)]);
     }
 

@@ -13,7 +13,7 @@
 //! match the format completely, or the trace is refused with the line and the field.
 //!
 //! Requests are parsed one by one, from the beginning of the trace to its end, and are not stored.
-//! So a long trace needs no memory besides the bytes of its file.
+//! Therefore a long trace needs no memory besides the bytes of its file.
 
 pub mod binary;
 #[cfg(test)]

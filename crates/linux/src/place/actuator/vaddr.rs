@@ -330,10 +330,10 @@ mod tests {
         }
     }
 
-    /// There are two nodes, with any weights that sum to 100. A node has as many of each hundred
-    /// pages as its weight. A mapping of 128 MiB has 64 huge pages: wherever it starts, a node's
-    /// percentage of them differs from its weight by at most six points. A weight that grows by 1
-    /// changes the node of one page of a hundred.
+    /// The weights of two nodes sum to 100. A node has as many of each hundred pages as its weight.
+    /// A mapping of 128 MiB has 64 huge pages: wherever it starts, a node's percentage of them
+    /// differs from its weight by at most six points. A weight that grows by 1 changes the node of
+    /// one page of a hundred.
     #[test]
     fn a_small_mapping_has_the_ratio_too() {
         for weight in 0..=100 {

@@ -262,9 +262,10 @@ impl<'a> Comparison<'a> {
                 None => end_tree(self.root, &mut running),
             }
             let _ = running.status();
-            return Ok(self.interrupted(&running).unwrap_or(RunOutcome::TooLong));
+            let outcome = self.interrupted(running.arrived_signal());
+            return Ok(outcome.unwrap_or(RunOutcome::TooLong));
         };
-        if let Some(signal) = self.interrupted(&running) {
+        if let Some(signal) = self.interrupted(running.arrived_signal()) {
             return Ok(signal);
         }
         let text = fs::read_to_string(record.path()).unwrap_or_default();
@@ -295,8 +296,7 @@ impl<'a> Comparison<'a> {
         words: &[OsString],
         output: &fs::File,
     ) -> io::Result<Option<ExitStatus>> {
-        if let Some(signal) = self.signals.arrived_signal() {
-            self.signal.set(Some(signal));
+        if self.interrupted(self.signals.arrived_signal()).is_some() {
             return Ok(None);
         }
         let (program, arguments) = words.split_first().unwrap_or_else(|| unreachable!());
@@ -305,15 +305,15 @@ impl<'a> Comparison<'a> {
         let mut running = started.map_err(|why| io::Error::other(why.to_string()))?;
         loop {
             if let Some(status) = running.wait(LOOK)? {
-                return Ok(self.interrupted(&running).is_none().then_some(status));
+                return Ok(self.interrupted(running.arrived_signal()).is_none().then_some(status));
             }
         }
     }
 
-    /// If a signal has arrived, stores it in `self.signal`, and returns it as the outcome of the
+    /// If a signal has `arrived`, stores it in `self.signal`, and returns it as the outcome of the
     /// run; otherwise returns `None`.
-    fn interrupted(&self, running: &Running<'_>) -> Option<RunOutcome> {
-        let signal = running.arrived_signal()?;
+    fn interrupted(&self, arrived: Option<i32>) -> Option<RunOutcome> {
+        let signal = arrived?;
         self.signal.set(Some(signal));
         Some(RunOutcome::Signal(signal))
     }

@@ -7,8 +7,8 @@ use interleaf_record::bench_compare::{BenchRow, DriveRateDocument};
 use serde::Deserialize;
 use std::{
     ffi::OsString,
-    fmt, fs,
-    io::{Read as _, Seek as _},
+    fs,
+    io::{self, Read as _, Seek as _},
     path::PathBuf,
     process::Command,
 };
@@ -153,21 +153,24 @@ pub(super) fn check(args: &BenchCompareArgs) -> Result<(), Failure> {
     }
     let all = command(args, &["--version"]);
     let ran = Command::new(&all[0]).args(&all[1..]).output();
-    ran.map(drop).map_err(|why| Failure::new(format!("fio cannot be run: {why}"), HINT))
+    ran.map(drop).map_err(cannot_run)
+}
+
+fn cannot_run(why: io::Error) -> Failure {
+    Failure::new(format!("fio cannot be run: {why}"), HINT)
 }
 
 /// Runs fio and parses its report. Returns `None` if a signal has arrived.
 fn fio(bench: &Comparison<'_>, file: &Scratch, words: &[&str]) -> Result<Option<Printed>, Failure> {
-    let refused = |why: &dyn fmt::Display| Failure::new(format!("fio cannot be run: {why}"), HINT);
-    let report = tempfile::NamedTempFile::new().map_err(|why| refused(&why))?;
-    let mut messages = tempfile::tempfile().map_err(|why| refused(&why))?;
+    let report = tempfile::NamedTempFile::new().map_err(cannot_run)?;
+    let mut messages = tempfile::tempfile().map_err(cannot_run)?;
     let filename = format!("--filename={}", file.0.display());
     let output = format!("--output={}", report.path().display());
     let fixed = ["--name=drive", "--direct=1", "--ioengine=io_uring", "--output-format=json"];
     let all = command(bench.args(), &[&fixed[..], &[&filename, &output], words].concat());
-    let status = bench.run_tool(&all, &messages).map_err(|why| refused(&why))?;
+    let status = bench.run_tool(&all, &messages).map_err(cannot_run)?;
     let Some(status) = status else { return Ok(None) };
-    let text = fs::read_to_string(report.path()).map_err(|why| refused(&why))?;
+    let text = fs::read_to_string(report.path()).map_err(cannot_run)?;
     // fio may print warnings before its JSON document.
     let json = text.find('{').map_or("", |at| &text[at..]);
     serde_json::from_str(json).map(Some).map_err(|why| {

@@ -4,7 +4,7 @@ use crate::args::AppArgs;
 use interleaf_console::{Failure, output};
 use interleaf_model::{
     demand::{Demand, Hotness, LocalRun, Metric, Phase},
-    format::demand_toml,
+    format::{demand_toml, toml_text::check_line},
     mix::Mix,
     provenance::{Figure, Provenance},
     units::Bytes,
@@ -155,8 +155,7 @@ fn phases(found: &[PhaseDocument]) -> Vec<Phase> {
 fn program(app: &AppDocument) -> String {
     let first = app.command.first().map(String::as_str).unwrap_or_default();
     let name = Path::new(first).file_name().map(|name| name.to_string_lossy().into_owned());
-    let is_plain = |name: &String| !name.trim().is_empty() && !name.contains(char::is_control);
-    name.filter(is_plain).unwrap_or_else(|| "command".into())
+    name.filter(|name| check_line(name).is_ok()).unwrap_or_else(|| "command".into())
 }
 
 /// Returns the origin of the demand's figures in words: the CPU and the kernel.
