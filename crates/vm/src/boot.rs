@@ -77,7 +77,7 @@ pub struct Boot<'a> {
     /// The setting saves time: QEMU emulates all processors in one thread, and interrupts from
     /// one processor to another take up to a third of a guest's time. Default: false.
     pub has_single_processors: bool,
-    /// The guest program, as [`crate::program::build`] builds it from `interleaf-guest`.
+    /// The guest program ([`crate::program::build`]).
     pub guest: &'a Path,
     /// Other programs, by their name in the guest's `/bin`. The guest also gets the shared
     /// libraries that these programs are linked with. Default: none.

@@ -13,16 +13,11 @@ use crate::{
     Boot, Outcome, Series, Topology,
     boot::missing,
     outcome::{Record, StepRecord},
-    program,
+    program::{self, StaticPrograms},
 };
 
-/// Name of the environment variable with the path of an `interleaf` for guests that is built
-/// already.
-const GUEST_PROGRAM: &str = "INTERLEAF_GUEST_PROGRAM";
-
-/// Boots a guest and returns its report after all steps. The guest has the folders `/platforms` and
-/// `/workloads`. It also has the program `interleaf` if a step names `interleaf` or
-/// `INTERLEAF_GUEST_PROGRAM` is set. Each node with processors has a single processor
+/// Boots a guest and returns its report after all steps. The guest has the program `interleaf` and
+/// the folders `/platforms` and `/workloads`. Each node with processors has a single processor
 /// ([`Boot::has_single_processors`]). Without the kernel or QEMU the function prints a message and
 /// returns `None`.
 ///
@@ -71,13 +66,8 @@ pub fn guest_record_changed(
         return None;
     }
     let machine = Topology::named(topology).unwrap_or_else(|why| panic!("{topology}: {why}"));
-    let guest = guest();
-    // `interleaf` is built only if a step names it, because building takes longer than the test
-    // itself. A program that was built before (`INTERLEAF_GUEST_PROGRAM`) is in all guests, so that
-    // all guests can start from the same snapshots.
-    let is_wanted = env::var_os(GUEST_PROGRAM).is_some()
-        || steps.split_whitespace().any(|word| word == "interleaf");
-    let programs = is_wanted.then(|| ("interleaf", interleaf().as_path())).into_iter().collect();
+    let StaticPrograms { guest, interleaf } = static_programs();
+    let programs = vec![("interleaf", interleaf.as_path())];
     let files = ["platforms", "workloads"].into_iter().flat_map(data).collect();
     let boot = Boot::new(series, &machine, guest, steps);
     let mut boot = Boot { programs, files, is_resumed: true, has_single_processors: true, ..boot };
@@ -164,28 +154,15 @@ fn data(folder: &str) -> Vec<(String, PathBuf)> {
     files
 }
 
-/// Returns the path of the guest program, which is built at the first call.
+/// Returns the static programs, which are built at the first call.
 ///
 /// # Panics
 ///
 /// If the build fails.
-pub fn guest() -> &'static PathBuf {
-    static GUEST: OnceLock<PathBuf> = OnceLock::new();
-    GUEST.get_or_init(|| built("interleaf-guest", "guest"))
-}
-
-/// Returns the path of the program `interleaf`: the path in the environment variable
-/// `INTERLEAF_GUEST_PROGRAM`, or without the variable, the path of a static program that is built
-/// at the first call.
-fn interleaf() -> &'static PathBuf {
-    static INTERLEAF: OnceLock<PathBuf> = OnceLock::new();
-    INTERLEAF.get_or_init(|| match env::var_os(GUEST_PROGRAM) {
-        Some(path) => path.into(),
-        None => built("interleaf", "interleaf"),
+pub fn static_programs() -> &'static StaticPrograms {
+    static PROGRAMS: OnceLock<StaticPrograms> = OnceLock::new();
+    PROGRAMS.get_or_init(|| {
+        let programs = program::folder().and_then(|folder| program::build(&folder));
+        programs.unwrap_or_else(|why| panic!("{why}"))
     })
-}
-
-fn built(package: &str, program: &str) -> PathBuf {
-    let path = program::folder().and_then(|folder| program::build(package, program, &folder));
-    path.unwrap_or_else(|why| panic!("{why}"))
 }

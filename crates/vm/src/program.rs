@@ -14,9 +14,17 @@ use std::{
 const TARGETS: [(&str, &str); 2] =
     [("x86_64-unknown-linux-musl", "musl-gcc"), ("x86_64-unknown-linux-gnu", "cc")];
 
-/// A profile of the workspace's manifest with short build times. The speed of the program matters
-/// little, because the boot takes most of a guest's time.
-const PROFILE: &str = "guest";
+/// The profile of static programs in the workspace's manifest.
+const PROFILE: &str = "static";
+
+/// Static programs of this workspace.
+#[derive(Clone, Debug)]
+pub struct StaticPrograms {
+    /// The program that executes the steps in a guest.
+    pub guest: PathBuf,
+    /// The program `interleaf`.
+    pub interleaf: PathBuf,
+}
 
 /// Returns the default folder for guest programs: `tmp/static` in Cargo's target folder, found from
 /// the path of the running program. All integration tests share the folder.
@@ -47,30 +55,31 @@ fn target() -> io::Result<&'static str> {
     Ok(TARGETS[TARGETS.len() - 1].0)
 }
 
-/// Builds a static program of this workspace and returns its path.
+/// Builds the static programs, which share most crates, into `folder`.
 ///
 /// # Errors
 ///
 /// If Cargo cannot be started, or the build fails.
-pub fn build(package: &str, program: &str, folder: &Path) -> io::Result<PathBuf> {
+pub fn build(folder: &Path) -> io::Result<StaticPrograms> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let target = target()?;
     let output = Command::new(cargo)
-        .args(["build", "--quiet", "--locked", "--package", package, "--bin", program])
-        .args(["--profile", PROFILE])
+        .args(["build", "--quiet", "--locked", "--package", "interleaf-guest"])
+        .args(["--package", "interleaf", "--bins", "--profile", PROFILE])
         // With `--target`, Cargo does not apply `RUSTFLAGS` to build scripts and procedural macros,
         // which cannot be static.
         .args(["--target", target, "--target-dir"])
         .arg(folder)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
-        .env("RUSTFLAGS", "-C target-feature=+crt-static -C strip=symbols")
+        .env("RUSTFLAGS", "-C target-feature=+crt-static")
         .output()?;
     if !output.status.success() {
         let message = String::from_utf8_lossy(&output.stderr);
-        return Err(io::Error::other(format!("cargo build of {program}: {message}")));
+        return Err(io::Error::other(format!("cargo build of static programs: {message}")));
     }
-    Ok(folder.join(target).join(PROFILE).join(program))
+    let programs = folder.join(target).join(PROFILE);
+    Ok(StaticPrograms { guest: programs.join("guest"), interleaf: programs.join("interleaf") })
 }
 
 /// Returns the paths of the shared libraries, including the loader, that a program of this host is

@@ -12,7 +12,7 @@ use interleaf_guest::report::Ending;
 use interleaf_vm::{
     Boot, Outcome, Series, Topology,
     boot::missing,
-    harness::{guest, guest_record_with_files, not_tested, shown, step},
+    harness::{guest_record_with_files, not_tested, shown, static_programs, step},
     outcome::Record,
 };
 
@@ -66,7 +66,7 @@ fn run(series: Series, machine: &Topology, steps: &str, more: Change) -> Option<
         not_tested(&outcome);
         return None;
     }
-    let mut boot = Boot::new(series, machine, guest(), steps);
+    let mut boot = Boot::new(series, machine, &static_programs().guest, steps);
     more(&mut boot);
     Some(boot.run().unwrap())
 }
@@ -404,7 +404,7 @@ fn a_panic_before_a_snapshot_is_reported() {
         return not_tested(&outcome);
     }
     let machine = one();
-    let mut boot = Boot::new(Series::Newest, &machine, guest(), "sleep 1s");
+    let mut boot = Boot::new(Series::Newest, &machine, &static_programs().guest, "sleep 1s");
     boot.command_line = "rdinit=/none root=/none";
     boot.is_resumed = true;
     let why = boot.run().unwrap_err().to_string();

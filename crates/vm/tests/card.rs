@@ -18,7 +18,7 @@ use interleaf_card_server::{CardServer, Clock, Event, Latency, PowerCut, ServeOp
 use interleaf_vm::{
     Boot, Outcome, Series, Topology,
     boot::missing,
-    harness::{guest, not_tested, shown},
+    harness::{not_tested, shown, static_programs},
     machine::Watch,
     outcome::Record,
     qemu::Unpacked,
@@ -99,7 +99,7 @@ impl Bench {
     /// Boots a guest with the card, for steps that may use the modules of XFS.
     fn boot(&self, steps: &str, until: Option<&Watch<'_>>) -> Outcome {
         let topology = Topology::named("one-node").unwrap();
-        let mut boot = Boot::new(self.series, &topology, guest(), steps);
+        let mut boot = Boot::new(self.series, &topology, &static_programs().guest, steps);
         boot.device = Some(self.server.socket());
         boot.root = Some(self.root.clone());
         let name = |path: &Path| path.file_name().unwrap().to_str().unwrap().to_string();

@@ -14,7 +14,7 @@ use std::{
 use interleaf_vm::{
     Boot, Outcome, Series, Topology, boot, capture,
     outcome::{Record, StepRecord},
-    program,
+    program::{self, StaticPrograms},
 };
 
 /// The folder in the guest in which `interleaf doctor --capture` saves the captured machine.
@@ -91,8 +91,7 @@ fn captured(series: Series, machine: &Topology) -> Result<Record, Failure> {
         Failure::new(why, "a static program needs libc.a: apt-get install libc6-dev")
     };
     let folder = program::folder().map_err(not_built)?;
-    let guest = program::build("interleaf-guest", "guest", &folder).map_err(not_built)?;
-    let interleaf = program::build("interleaf", "interleaf", &folder).map_err(not_built)?;
+    let StaticPrograms { guest, interleaf } = program::build(&folder).map_err(not_built)?;
     let steps = format!("run interleaf doctor --capture {FOLDER}\ndump {FOLDER}\n");
     let programs = vec![("interleaf", interleaf.as_path())];
     let boot = Boot { programs, ..Boot::new(series, machine, &guest, &steps) };
