@@ -308,3 +308,32 @@ fn help_names_a_verb_in_either_order() {
     let mut verbs = verbs.lines().filter(|line| line.starts_with("  "));
     assert!(verbs.all(|line| line.chars().count() < 80), "{first}");
 }
+
+#[test]
+fn csv_of_a_prediction_has_the_sweep_of_loads_and_stderr_the_warnings() {
+    let predict = ["predict", "--platform", "xeon6-cz122"];
+    let sweep = ["--mix", "R", "--load", "sweep", "--csv"];
+    let output = interleaf().args(predict).args(sweep).output().unwrap();
+    let text = String::from_utf8(output.stdout.clone()).unwrap();
+    let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split(',').collect()).collect();
+    let at = |name: &str| rows[0].iter().position(|column| *column == name).unwrap();
+    let loads: Vec<&Vec<&str>> =
+        rows[1..].iter().filter(|row| !row[at("first_tier_latency_ns")].is_empty()).collect();
+    assert!(loads.len() >= 20 && loads.len() < rows.len() - 60, "{text}");
+    let of = |row: &Vec<&str>, name: &str| row[at(name)].parse::<f64>().unwrap();
+    for row in &loads {
+        assert!(
+            of(row, "bandwidth_gbps") >= 0.99 * of(row, "first_tier_bandwidth_gbps"),
+            "{row:?}"
+        );
+        assert!(row[at("weights")].contains(':') && row[at("speedup")].is_empty(), "{row:?}");
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let demand = folder.path().join("demand.toml");
+    let text = "name = \"job\"\nmix = { read_share = 0.7 }\n[[local]]\nthreads = 8\n\
+                runtime_s = 10.0\n";
+    fs::write(&demand, text).unwrap();
+    let output =
+        interleaf().args(predict).arg("--demand").arg(&demand).arg("--csv").output().unwrap();
+    assert!(output.status.success() && stderr(&output).contains("warning: "), "{output:?}");
+}

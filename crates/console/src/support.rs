@@ -196,3 +196,10 @@ pub fn print_document(
         output::text(&text())
     }
 }
+
+/// Prints each of `warnings` to stderr if `options` request CSV, which has no place for them.
+pub fn warn_beside_csv(options: OutputOptions<'_>, warnings: &[String]) {
+    if options.csv && options.output != Some(Path::new("-")) {
+        warnings.iter().for_each(|warning| output::message(&format!("warning: {warning}")));
+    }
+}

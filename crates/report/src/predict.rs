@@ -11,7 +11,7 @@ use super::{
 use interleaf_model::weights::Weights;
 use interleaf_record::{
     ProvenanceDocument,
-    predict::{PredictDocument, PredictRow, weights_text},
+    predict::{LoadPointDocument, PredictDocument, PredictRow, weights_text},
 };
 
 /// Pairs of weights (first tier, second tier) whose rows are shown by default, on a platform with
@@ -96,7 +96,12 @@ fn threads(document: &PredictDocument) -> String {
     }
 }
 
-/// Renders the document as CSV, with a row for each choice of weights, and with every field.
+/// Columns of CSV that only the rows of a sweep of loads fill.
+const LOAD_COLUMNS: [&str; 3] = ["pause_ns", "first_tier_bandwidth_gbps", "first_tier_latency_ns"];
+
+/// Renders the document as CSV, with a row for each choice of weights, and with every field. If the
+/// document has a sweep of loads, [`LOAD_COLUMNS`] follow, and a row with the best weights for each
+/// load.
 pub fn csv(document: &PredictDocument) -> String {
     let mut header: Vec<String> = vec!["weights".into()];
     for (what, unit) in [("share", ""), ("bandwidth", "_gbps"), ("latency", "_ns")] {
@@ -117,7 +122,10 @@ pub fn csv(document: &PredictDocument) -> String {
         "notes",
     ];
     header.extend(rest.map(String::from));
-    let mut table = Table::with_header(header);
+    if !document.load_curve.is_empty() {
+        header.extend(LOAD_COLUMNS.map(String::from));
+    }
+    let mut table = Table::with_header(header.clone());
     for row in &document.rows {
         let mut cells = vec![weights_text(&row.weights)];
         for values in [&row.tier_share, &row.tier_bandwidth_gbps, &row.tier_latency_ns] {
@@ -137,9 +145,27 @@ pub fn csv(document: &PredictDocument) -> String {
             row.extrapolated.to_string(),
             row.notes.join("; "),
         ]);
+        cells.resize(header.len(), String::new());
         table.row(cells);
     }
+    for point in &document.load_curve {
+        table.row(header.iter().map(|column| load_cell(point, column)));
+    }
     table.csv()
+}
+
+/// Returns the cell of `column` in the row of CSV for a load. It is empty for a quantity that is
+/// not computed at each load.
+fn load_cell(point: &LoadPointDocument, column: &str) -> String {
+    match column {
+        "weights" => weights_text(&point.best_weights),
+        "bandwidth_gbps" => point.best_bandwidth_gbps.to_string(),
+        "latency_ns" => point.best_latency_ns.to_string(),
+        "pause_ns" => point.pause_ns.to_string(),
+        "first_tier_bandwidth_gbps" => point.first_tier_bandwidth_gbps.to_string(),
+        "first_tier_latency_ns" => point.first_tier_latency_ns.to_string(),
+        _ => String::new(),
+    }
 }
 
 /// Renders the tables of the document as HTML: the shown rows; if these are not all rows, all rows;

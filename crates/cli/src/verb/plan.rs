@@ -29,5 +29,6 @@ pub(super) fn run(args: &ServerPlanArgs) -> Result<(), Failure> {
         || interleaf_report::plan::csv(&document),
         || interleaf_report::plan::text(&document),
     )?;
+    support::warn_beside_csv(args.output.options(), &document.warnings);
     page::write(args.report.as_deref(), || Document::Plan(Box::new(document)))
 }

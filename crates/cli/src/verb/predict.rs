@@ -39,5 +39,6 @@ pub(super) fn run(args: &PredictArgs) -> Result<(), Failure> {
         || interleaf_report::predict::csv(&document),
         || interleaf_report::predict::text(&document, every_row),
     )?;
+    support::warn_beside_csv(args.output.options(), &document.warnings);
     page::write(args.report.as_deref(), || Document::Predict(Box::new(document)))
 }

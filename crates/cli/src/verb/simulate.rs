@@ -71,6 +71,7 @@ pub(super) fn machine(args: &MachineArgs) -> Result<ExitCode, Failure> {
         &interleaf_record::json(&document),
         || interleaf_report::simulate_machine::csv(&document),
         || interleaf_report::simulate_machine::text(&document),
+    support::warn_beside_csv(args.output.options(), &document.warnings);
     )?;
     page::write(args.report.as_deref(), || Document::Machine(Box::new(document)))?;
     Ok(ExitCode::SUCCESS)
