@@ -170,6 +170,15 @@ fn verbs_that_measure_or_run_write_their_page() {
         assert!(stderr(&output).contains("the report is in "), "{}", stderr(&output));
         fs::remove_file(&page).unwrap();
     }
+    // --quiet prints errors only.
+    for (verb, options, rest) in [table[1], table[2], table[3]] {
+        let mut command = interleaf();
+        command.args(verb).args(options).arg("--quiet").arg("--report").arg(&page).args(rest);
+        let output = command.output().unwrap();
+        assert!(output.status.success() && page.exists(), "{verb:?}: {}", stderr(&output));
+        assert!(!stderr(&output).contains("the report is in "), "{}", stderr(&output));
+        fs::remove_file(&page).unwrap();
+    }
 }
 
 /// A file that cannot be replaced by renaming is overwritten, such as a file that is mounted into a

@@ -58,7 +58,9 @@ pub(super) fn run(args: &ExtendArgs, root: Option<&Path>) -> Result<ExitCode, Fa
             output::file(target, &interleaf_record::json(document))?;
         }
         output::note(args.quiet, &interleaf_report::extend::ended(document));
-        page::write(args.report.as_deref(), || Document::Extend(Box::new(document.clone())))?;
+        page::write_quiet(args.quiet, args.report.as_deref(), || {
+            Document::Extend(Box::new(document.clone()))
+        })?;
     }
     Ok(extended.ended.exit_code())
 }
@@ -103,7 +105,9 @@ fn plan(args: &ExtendArgs) -> Result<(), Failure> {
         true => output::data(&interleaf_record::json(&document)),
         false => output::text(&interleaf_report::extend::forecast(&document)),
     }?;
-    page::write(args.report.as_deref(), || Document::ExtendForecast(Box::new(document)))
+    page::write_quiet(args.quiet, args.report.as_deref(), || {
+        Document::ExtendForecast(Box::new(document))
+    })
 }
 
 /// Rejects missing or contradictory options. `is_joined` is true if the command joins a session
@@ -148,6 +152,8 @@ fn print_plan(
         true => output::data(&interleaf_record::json(plan)),
         false => output::text(&interleaf_report::extend::plan(plan)),
     }?;
-    page::write(args.report.as_deref(), || Document::ExtendPlan(Box::new(plan.clone())))?;
+    page::write_quiet(args.quiet, args.report.as_deref(), || {
+        Document::ExtendPlan(Box::new(plan.clone()))
+    })?;
     Ok(if plan.can_be_done { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }

@@ -60,7 +60,7 @@ pub(super) fn run(args: &MeasureArgs, root: Option<&Path>) -> Result<ExitCode, F
         let text = || interleaf_report::measure::text(&document);
         support::print_document(to, &interleaf_record::json(&document), String::new, text)?;
         let page = || Document::Measure(Box::new(document.clone()));
-        page::write(common.report.as_deref(), page)?;
+        page::write_quiet(common.quiet, common.report.as_deref(), page)?;
     }
     let exported =
         || export.map_or(Ok(()), |file| export::write("--export-curves", file, &document));

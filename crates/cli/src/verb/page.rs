@@ -10,8 +10,19 @@ pub(super) fn write(
     target: Option<&Path>,
     document: impl FnOnce() -> Document,
 ) -> Result<(), Failure> {
+    write_quiet(false, target, document)
+}
+
+/// Like [`write`], but prints no message if `quiet` is set.
+pub(super) fn write_quiet(
+    quiet: bool,
+    target: Option<&Path>,
+    document: impl FnOnce() -> Document,
+) -> Result<(), Failure> {
     let Some(target) = target else { return Ok(()) };
     output::file(target, &interleaf_report::html::page(&document()))?;
-    output::message(&format!("the report is in {}", target.display()));
+    if !quiet {
+        output::message(&format!("the report is in {}", target.display()));
+    }
     Ok(())
 }

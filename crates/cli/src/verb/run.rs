@@ -152,7 +152,9 @@ fn write_document(
     if let Some(target) = &args.output {
         output::file(target, &interleaf_record::json(document))?;
     }
-    page::write(args.report.as_deref(), || Document::Run(Box::new(document.clone())))?;
+    page::write_quiet(args.quiet, args.report.as_deref(), || {
+        Document::Run(Box::new(document.clone()))
+    })?;
     if is_recorded_on_stdout(args) {
         return Ok(());
     }

@@ -23,7 +23,7 @@ pub(super) fn run(args: &TuneArgs, root: Option<&Path>) -> Result<ExitCode, Fail
     let text = || interleaf_report::tune::text(&document);
     support::print_document(output, &interleaf_record::json(&document), String::new, text)?;
     let is_better = document.is_better;
-    page::write(args.report.as_deref(), || Document::Tune(Box::new(document)))?;
+    page::write_quiet(args.quiet, args.report.as_deref(), || Document::Tune(Box::new(document)))?;
     match end {
         RunsEnd::DryRun => Ok(ExitCode::SUCCESS),
         RunsEnd::Done => Ok(ExitCode::from(u8::from(!is_better))),

@@ -37,8 +37,9 @@ pub(super) fn run(args: &CompareArgs, root: Option<&Path>) -> Result<ExitCode, F
     let csv = || interleaf_report::compare_runs::csv(&document);
     let json = interleaf_record::json(&document);
     support::print_document(args.output.options(), &json, csv, text)?;
-    let report = args.runs.report.as_deref();
-    page::write(report, || Document::CompareRuns(Box::new(document.clone())))?;
+    page::write_quiet(args.runs.quiet, report, || {
+        Document::CompareRuns(Box::new(document.clone()))
+    })?;
     match end {
         RunsEnd::DryRun => Ok(ExitCode::SUCCESS),
         RunsEnd::Done => Ok(ExitCode::from(u8::from(args.same && document.differs()))),

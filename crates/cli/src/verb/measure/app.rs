@@ -62,7 +62,9 @@ pub(super) fn run(args: &AppArgs, root: Option<&Path>) -> Result<ExitCode, Failu
     } else if !args.quiet {
         output::message(interleaf_report::measure_app::text(&document).trim_end());
     }
-    page::write(args.report.as_deref(), || Document::Profile(Box::new(document)))?;
+    page::write_quiet(args.quiet, args.report.as_deref(), || {
+        Document::Profile(Box::new(document))
+    })?;
     match demand.transpose() {
         Err(failure) if status.success() => return Err(failure),
         // The command failed too. The exit status of this process must be that of the command, so
