@@ -348,11 +348,11 @@ fn pid(text: &str) -> Result<u32, String> {
 }
 
 fn policy_name() -> PossibleValuesParser {
-    PossibleValuesParser::new(policies())
+    PossibleValuesParser::new(PolicyKind::of_commands().map(policy_value))
 }
 
-fn policies() -> impl Iterator<Item = PossibleValue> {
-    PolicyKind::ALL.iter().map(|(_, name, does)| PossibleValue::new(*name).help(*does))
+fn policy_value((_, name, does): &(PolicyKind, &'static str, &'static str)) -> PossibleValue {
+    PossibleValue::new(*name).help(*does)
 }
 
 /// Parses a policy: the name of a built-in policy, or `exec:COMMAND` for a command as the policy.
@@ -379,7 +379,8 @@ impl TypedValueParser for PolicyParser {
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
         let help = "a program that reads observations and writes weights (docs/policies.md)";
-        Some(Box::new(policies().chain([PossibleValue::new("exec:COMMAND").help(help)])))
+        let command = PossibleValue::new("exec:COMMAND").help(help);
+        Some(Box::new(PolicyKind::ALL.iter().map(policy_value).chain([command])))
     }
 }
 

@@ -1,7 +1,7 @@
 //! Suggestions for misspelled verbs, options and values of options.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use interleaf_model::format::names::suggestion;
+use interleaf_model::{format::names::suggestion, policy::PolicyKind};
 
 /// True for a tip of clap that [`nearest`] replaces: a similar name, or the list of all values.
 pub(super) fn is_about_names(tip: &str) -> bool {
@@ -46,7 +46,11 @@ pub(super) fn nearest(error: &clap::Error, verb: &str) -> Option<String> {
             let Some(ContextValue::Strings(known)) = error.get(ContextKind::ValidValue) else {
                 return None;
             };
-            let near = suggestion(&wrong, known);
+            let is_static = verb == "interleaf run" && wrong == PolicyKind::Static.to_string();
+            let near = match is_static {
+                true => "fixed weights are --weights 65:35; ".into(),
+                false => suggestion(&wrong, known),
+            };
             (!known.is_empty()).then(|| format!("{near}write one of {}", known.join(", ")))
         }
         _ => None,

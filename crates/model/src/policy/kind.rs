@@ -42,6 +42,12 @@ impl PolicyKind {
         (Self::Guided, "guided", "curves propose shares, measured bandwidth decides"),
     ];
 
+    /// The kinds of policies that a command can run under without a configuration: all but
+    /// [`Self::Static`], whose weights only a configuration has.
+    pub fn of_commands() -> impl Iterator<Item = &'static (Self, &'static str, &'static str)> {
+        Self::ALL.iter().filter(|(kind, ..)| *kind != Self::Static)
+    }
+
     /// Creates the policy for the domain of `context`.
     pub fn make(self, context: &PolicyContext<'_>) -> Box<dyn Policy> {
         let tiers = context.tiers;
