@@ -43,8 +43,8 @@ use clap::{
 };
 use interleaf_console::{Failure, support::OutputOptions};
 use interleaf_job::option::{
-    LoadChoice, WeightsChoice, curve_error, load, mix, noise, percent, quantity, rate, seed, size,
-    threads, time, weights, weights_choice, within,
+    LoadChoice, WeightsChoice, curve_error, load, mix, multiple, noise, percent, quantity, rate,
+    seed, size, threads, time, weights, weights_choice, within,
 };
 use interleaf_model::{
     mix::Mix,

@@ -191,6 +191,24 @@ pub fn size(text: &str) -> Result<Bytes, String> {
     if size.get() > 0 {
         return Ok(size);
     }
+/// Returns a parser of sizes that are a multiple of `unit`, from `unit` to `most`. The parser's
+/// error shows the valid size `example`.
+pub fn multiple(
+    unit: Bytes,
+    most: Bytes,
+    example: &'static str,
+) -> impl Fn(&str) -> Result<Bytes, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        let size: Bytes = quantity(text, example)?;
+        if size.get().is_multiple_of(unit.get()) && (unit..=most).contains(&size) {
+            return Ok(size);
+        }
+        Err(format!(
+            "{text} is not a multiple of {unit} up to {most}: write a size such as {example}"
+        ))
+    }
+}
+
     Err(format!("{text} is not a size above 0: write a size such as 48GiB"))
 }
 

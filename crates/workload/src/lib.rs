@@ -169,4 +169,4 @@ fn mixed(sum: u64, value: u64) -> u64 {
 }
 
 /// Bytes of a page.
-pub(crate) const PAGE: usize = 4096;
+pub const PAGE: usize = 4096;

@@ -1,9 +1,9 @@
 //! The command line of `interleaf bench`.
 
-use super::{BenchCompareArgs, quantity, seed, size, threads, within};
+use super::{BenchCompareArgs, multiple, quantity, seed, size, threads, within};
 use clap::{Args, Subcommand, builder::PossibleValuesParser};
 use interleaf_model::units::{Bytes, Time};
-use interleaf_workload::{graph::Shape, memory::Hint, stream::Loop};
+use interleaf_workload::{PAGE, graph::Shape, memory::Hint, stream::Loop};
 use std::path::PathBuf;
 
 /// Runs the workloads of published studies of memory extended by storage.
@@ -93,8 +93,9 @@ pub(crate) struct BenchRunArgs {
     /// afterwards]
     #[arg(long = "loop", value_name = "LOOP", value_parser = loops())]
     pub(crate) only: Option<String>,
-    /// With stride: distance from one access to the next [default: 64KiB]
-    #[arg(long, value_name = "SIZE", value_parser = size)]
+    /// With stride: distance from one access to the next, whole pages of 4KiB [default: 64KiB]
+    #[arg(long, value_name = "SIZE",
+        value_parser = multiple(Bytes::new(PAGE as u64), Bytes::new(1 << 40), "64KiB"))]
     pub(crate) stride: Option<Bytes>,
     /// With random and polynomial: modify the elements
     #[arg(long)]

@@ -1,6 +1,6 @@
 //! The command line of `interleaf measure`.
 
-use super::{AppArgs, WeightsChoice, quantity, rate, seed, threads, weights_choice};
+use super::{AppArgs, WeightsChoice, multiple, quantity, rate, seed, threads, weights_choice};
 use clap::{Args, Subcommand, ValueEnum};
 use interleaf_measure::{
     interleave::Method,
@@ -152,7 +152,8 @@ pub(crate) struct ChaseArgs {
     #[arg(long, value_name = "SIZE", value_parser = buffer)]
     pub(crate) chase: Option<Bytes>,
     /// Distance of neighbouring accesses in memory [default: 64B]
-    #[arg(long, value_name = "SIZE", value_parser = stride)]
+    #[arg(long, value_name = "SIZE",
+        value_parser = multiple(Bytes::new(64), Bytes::new(1 << 20), "128B"))]
     pub(crate) stride: Option<Bytes>,
 }
 
@@ -283,14 +284,6 @@ fn buffer(text: &str) -> Result<Bytes, String> {
         return Ok(size);
     }
     Err(format!("{text} is not between 64KiB and 1PiB: write a size such as 100MB"))
-}
-
-fn stride(text: &str) -> Result<Bytes, String> {
-    let size: Bytes = quantity(text, "64B")?;
-    if size.get().is_multiple_of(64) && (64..=1 << 20).contains(&size.get()) {
-        return Ok(size);
-    }
-    Err(format!("{text} is not a multiple of 64B up to 1MiB: write a size such as 128B"))
 }
 
 fn duration(text: &str) -> Result<Time, String> {
