@@ -17,6 +17,7 @@ use interleaf_card::{
     settings::Settings,
 };
 use interleaf_console::Failure;
+use interleaf_model::format::shell_text;
 use interleaf_record::{
     card::{CardDocument, CardPoint, CardPowerFailure},
     rounded,
@@ -112,6 +113,7 @@ impl CheckedCardJob<'_> {
     pub fn commands(&self, card: &str) -> Vec<String> {
         let jobs = self.groups.iter().flat_map(|group| &group.jobs);
         let options = jobs.map(|job| groups::options(job, self.job.initiator));
+        let card = shell_text::word(card);
         options.map(|it| format!("interleaf simulate card --card {card} {it}")).collect()
     }
 

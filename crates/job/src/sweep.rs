@@ -12,7 +12,7 @@ mod record;
 pub use record::Record;
 
 use interleaf_console::Failure;
-use interleaf_model::format::toml_text::TomlText;
+use interleaf_model::format::{shell_text, toml_text::TomlText};
 use interleaf_record::sweep::Column;
 use serde::Deserialize;
 use std::path::Path;
@@ -105,7 +105,8 @@ fn file_of(path: &Path, schema: &str) -> Result<String, Failure> {
         let found = commands.iter().find(|(other, _)| other == head.schema.get_ref());
         if let Some((_, command)) = found.filter(|(other, _)| *other != schema) {
             let problem = format!("it is a sweep of `interleaf simulate {command}`");
-            let hint = format!("run interleaf simulate {command} --sweep {file}");
+            let hint =
+                format!("run interleaf simulate {command} --sweep {}", shell_text::word(&file));
             let toml = TomlText::new(&file, &text);
             return Err(toml.error("schema", &head.schema, problem, hint).into());
         }

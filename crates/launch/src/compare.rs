@@ -23,6 +23,7 @@ use interleaf_linux::{
     root::Root,
 };
 use interleaf_model::{
+    format::shell_text,
     paired::Design,
     units::{Bytes, Time},
 };
@@ -489,7 +490,7 @@ impl Comparer<'_> {
         let prefix = self.prefixes[*at].shell_words();
         let words = self.words(workload, *at, &prefix, Path::new("record.json"));
         let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
-        let hint = format!("see whether it runs by itself: {}", words.join(" "));
+        let hint = format!("see whether it runs by itself: {}", shell_text::command(&words));
         RunsEnd::Failed(Failure::new(problem, hint))
     }
 }

@@ -15,6 +15,7 @@ pub mod names;
 pub mod parts_toml;
 pub mod platform_toml;
 pub mod price_text;
+pub mod shell_text;
 mod table;
 pub mod toml_text;
 

@@ -9,6 +9,7 @@ use super::{
     figure::{Figure, Scale, Series, SeriesKind},
     rounded,
 };
+use interleaf_model::format::shell_text;
 use interleaf_sim::dimm::{
     closed_loop::Pattern,
     config::Controller,
@@ -279,8 +280,10 @@ fn command(setup: &Setup, pattern: &str, name: &str) -> String {
     let Setup { device, channels, .. } = setup;
     let usual = Setup::new(device.clone(), *channels);
     let mut command = format!(
-        "interleaf simulate dimm --device {name} --density {} --width x{} --channels {channels}",
-        device.density, device.width,
+        "interleaf simulate dimm --device {} --density {} --width x{} --channels {channels}",
+        shell_text::word(name),
+        device.density,
+        device.width,
     );
     if setup.outstanding != usual.outstanding {
         let lines = setup.outstanding as u64 * u64::from(device.sub_channels);
@@ -325,6 +328,7 @@ fn refresh(setup: &Setup) -> Option<&'static str> {
 /// Returns the command line that repeats the simulation of a built-in server, without mixes, loads
 /// and number of requests. Options whose values are the defaults are left out.
 pub fn command_of_server(server: &str, setup: &Setup, pattern: &str) -> String {
+    let server = shell_text::word(server);
     let mut command = format!("interleaf simulate dimm --server {server}");
     if setup.pattern != Pattern::Stream {
         command += &format!(" --pattern {pattern}");

@@ -7,6 +7,7 @@ use super::{
     short_number,
     table::{Table, escaped},
 };
+use interleaf_model::format::shell_text;
 use interleaf_record::compare_runs::{
     CompareRunsDocument, ComparedResult, ComparedRun, ComparedWorkload, RunsStop, RunsVerdict,
     SpeedupDocument,
@@ -124,7 +125,11 @@ fn plan(document: &CompareRunsDocument) -> Table {
         for configuration in &document.configurations {
             let (prefix, suffix) = (&configuration.prefix[..], &configuration.suffix[..]);
             let words = [prefix, &workload.command, suffix].concat();
-            table.row([workload.name.clone(), configuration.name.clone(), words.join(" ")]);
+            table.row([
+                workload.name.clone(),
+                configuration.name.clone(),
+                shell_text::command(&words),
+            ]);
         }
     }
     table

@@ -7,7 +7,7 @@ use super::{
     page::{self, Page, counted},
     table::Table,
 };
-use interleaf_model::units::Bytes;
+use interleaf_model::{format::shell_text, units::Bytes};
 use interleaf_record::extend::{
     CountsDocument, EnoughRow, EstimateDocument, ExtendDocument, ExtendPlanDocument,
     ForecastDocument, ForecastRow,
@@ -294,7 +294,7 @@ pub fn plan(document: &ExtendPlanDocument) -> String {
     }
     if !document.command.is_empty() {
         let can = if document.can_be_done { "would run" } else { "cannot run" };
-        text += &format!("\n{can}: {}\n", document.command.join(" "));
+        text += &format!("\n{can}: {}\n", shell_text::command(&document.command));
     }
     text
 }

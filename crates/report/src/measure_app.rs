@@ -5,7 +5,7 @@ use super::{
     number,
     table::{Table, escaped},
 };
-use interleaf_model::units::Bytes;
+use interleaf_model::{format::shell_text, units::Bytes};
 use interleaf_record::{
     measure_app::{AppDocument, ProfileDocument, SampleDocument, TopdownDocument, WholeDocument},
     rounded,
@@ -57,7 +57,7 @@ pub fn dry_run(document: &ProfileDocument) -> String {
     }
     let tiers: Vec<&str> = app.tiers.iter().map(|tier| tier.name.as_str()).collect();
     text += &format!("tiers: {}\n", tiers.join("; "));
-    text + &format!("would run: {}\n", app.command.join(" "))
+    text + &format!("would run: {}\n", shell_text::command(&app.command))
 }
 
 /// Renders the document as text for a terminal.

@@ -1,6 +1,7 @@
 //! Describes the origin of a document, for the foot of its page: the command and the machine. No
 //! document has a date.
 
+use interleaf_model::format::shell_text;
 use interleaf_record::{Document, measure::MeasuredMachine};
 
 /// Returns the known parts of the origin, as pairs of a name and a text.
@@ -18,15 +19,18 @@ pub(crate) fn facts(document: &Document) -> Vec<(&'static str, String)> {
 /// simulation; empty if the document has neither.
 fn command(document: &Document) -> String {
     match document {
-        Document::Profile(document) => document.app.command.join(" "),
-        Document::Run(document) => document.command.join(" "),
-        Document::Tune(document) => document.command.join(" "),
-        Document::Extend(document) => document.command.join(" "),
-        Document::ExtendPlan(document) => document.command.join(" "),
+        Document::Profile(document) => shell_text::command(&document.app.command),
+        Document::Run(document) => shell_text::command(&document.command),
+        Document::Tune(document) => shell_text::command(&document.command),
+        Document::Extend(document) => shell_text::command(&document.command),
+        Document::ExtendPlan(document) => shell_text::command(&document.command),
         Document::Dimm(document) => document.command.clone(),
         Document::CompareRuns(document) => {
-            let mut commands: Vec<String> =
-                document.workloads.iter().map(|workload| workload.command.join(" ")).collect();
+            let mut commands: Vec<String> = document
+                .workloads
+                .iter()
+                .map(|workload| shell_text::command(&workload.command))
+                .collect();
             commands.retain(|command| !command.is_empty());
             commands.join("; ")
         }

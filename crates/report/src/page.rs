@@ -3,6 +3,7 @@
 
 use super::table::{Table, escaped};
 use core::fmt::Display;
+use interleaf_model::format::shell_text;
 
 /// Tables with more rows than this are folded in HTML.
 const ROWS_MAX: usize = 40;
@@ -103,7 +104,7 @@ pub fn program(command: &[String]) -> String {
 
 /// Formats a command as a fact: `command: ./solver input.dat`. Returns `None` without a command.
 pub fn command(words: &[String]) -> Option<String> {
-    (!words.is_empty()).then(|| format!("command: {}", words.join(" ")))
+    (!words.is_empty()).then(|| format!("command: {}", shell_text::command(words)))
 }
 
 /// Formats the failure of a command: `the command ended with exit status 3`. Returns `None` after a

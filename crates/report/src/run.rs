@@ -5,7 +5,7 @@ use super::{
     page::{self, Page},
     table::Table,
 };
-use interleaf_model::units::Bytes;
+use interleaf_model::{format::shell_text, units::Bytes};
 use interleaf_record::run::{
     BalancedDocument, MemoryDocument, MovedDocument, PlacementMeans, PutBackDocument,
     RestoreOutcome, RunDocument,
@@ -48,7 +48,7 @@ pub fn dry_run(document: &RunDocument) -> String {
              --process NAME --dry-run` lists it, once it does\n",
             balanced(steered),
             nodes.join(", "),
-            document.command.join(" ")
+            shell_text::command(&document.command)
         );
     }
     let mut text = format!("{}\n", placement(document));
@@ -66,7 +66,7 @@ pub fn dry_run(document: &RunDocument) -> String {
         }
     }
     if !document.command.is_empty() {
-        text += &format!("would run: {}\n", document.command.join(" "));
+        text += &format!("would run: {}\n", shell_text::command(&document.command));
     }
     text
 }

@@ -7,6 +7,7 @@ use super::{
     screen::{Meaning, painted},
     table::Table,
 };
+use interleaf_model::format::shell_text;
 use interleaf_record::{
     tune::{TrialDocument, TuneBest, TuneDocument, TuneResult, TuneStop},
     weights_text,
@@ -62,7 +63,7 @@ fn plan(document: &TuneDocument) -> String {
     };
     text += "each setting is restored after each run\n";
     text += &format!("at most {}{warm_up}: ", runs(document.runs_max));
-    text + &document.command.join(" ") + "\n"
+    text + &shell_text::command(&document.command) + "\n"
 }
 
 /// Returns a table of the results, with a row for each choice of weights, sorted by decreasing

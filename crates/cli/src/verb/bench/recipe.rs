@@ -13,6 +13,7 @@ use interleaf_linux::{
     place::mempolicy::Policy,
     root::Root,
 };
+use interleaf_model::format::shell_text;
 use interleaf_recipe::{Outcome, Recipe, SYSTEM_PYTHON};
 use interleaf_record::{
     bench::{BenchDocument, LoopDocument, SCHEMA},
@@ -114,7 +115,7 @@ pub(super) fn install(args: &BenchInstallArgs) -> Result<ExitCode, Failure> {
         commands.push([&pip[..], &words(&["--no-deps"]), &recipe.pip_alone].concat());
     }
     if args.dry_run {
-        let lines: String = commands.iter().map(|it| format!("{}\n", it.join(" "))).collect();
+        let lines: String = commands.iter().map(|it| shell_text::command(it) + "\n").collect();
         output::data(&lines)?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -189,17 +190,12 @@ fn check_options(args: &BenchRunArgs) -> Result<(), Failure> {
 /// Returns the `interleaf bench install` command for the recipe of `args`. Hints name this command.
 fn install_command(args: &BenchRunArgs) -> String {
     let folder = args.recipes.as_ref().map(|folder| folder.display().to_string());
-    let folder = folder.map(|folder| format!(" --recipes {}", quoted(&folder)));
-    format!("interleaf bench install {}{}", quoted(&args.workload), folder.unwrap_or_default())
-}
-
-/// Returns `word` as it is typed in a shell: in quotes if the shell would interpret a character.
-fn quoted(word: &str) -> String {
-    let is_plain = |it: char| it.is_alphanumeric() || "-_./+,:=@%".contains(it);
-    match !word.is_empty() && word.chars().all(is_plain) {
-        true => word.into(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
-    }
+    let folder = folder.map(|folder| format!(" --recipes {}", shell_text::word(&folder)));
+    format!(
+        "interleaf bench install {}{}",
+        shell_text::word(&args.workload),
+        folder.unwrap_or_default()
+    )
 }
 
 /// Runs the application of a recipe, and writes the document with its result.
