@@ -555,7 +555,7 @@ fn read(path: &Path, what: &str, names: &[String]) -> Result<String, Failure> {
         };
         let is_name = path.components().count() <= 1 && path.extension().is_none();
         let problem = if is_name && why.kind() == io::ErrorKind::NotFound {
-            format!("there is no {what} \"{}\"", path.display())
+            format!("there is no {what} {path:?}")
         } else {
             format!("{}: {why}", path.display())
         };

@@ -6,6 +6,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 pub use interleaf_linux::replace::Existing;
 use interleaf_linux::replace::{self, Durability};
 use std::{
+    borrow::Cow,
     fs::{self, File},
     io::{self, ErrorKind, IsTerminal as _, Write},
     os::fd::BorrowedFd,
@@ -25,10 +26,33 @@ pub fn data(text: &str) -> Result<(), Failure> {
 }
 
 /// Writes a text for people, such as a table, to stdout. Lines that are wider than the width that
-/// `terminal_width` returns are wrapped between words.
+/// `terminal_width` returns are wrapped between words. Control characters are escaped.
 pub fn text(text: &str) -> Result<(), Failure> {
-    let width = terminal_width(|name| std::env::var(name).ok());
-    data(&width.map_or_else(|| text.to_string(), |width| wrapped(text, width)))
+    let (text, width) = (printable(text), terminal_width(|name| std::env::var(name).ok()));
+    data(&width.map_or_else(|| text.to_string(), |width| wrapped(&text, width)))
+}
+
+/// Escapes the control characters of `text`, such as those of a name from a file that would move
+/// the cursor of a terminal: ESC becomes `\u{1b}`. Ends of lines and tabs stay, and so do the
+/// sequences for colours (`ESC [ digits m`), which reports have.
+fn printable(text: &str) -> Cow<'_, str> {
+    let is_foreign = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+    if !text.contains(is_foreign) {
+        return text.into();
+    }
+    let is_colour = |rest: &str| {
+        let digits = rest.strip_prefix("\u{1b}[");
+        let end = digits.map(|it| it.trim_start_matches(|c: char| c.is_ascii_digit()));
+        end.is_some_and(|end| end.starts_with('m'))
+    };
+    let mut shown = String::new();
+    for (at, c) in text.char_indices() {
+        match is_foreign(c) && !is_colour(&text[at..]) {
+            true => shown.extend(c.escape_debug()),
+            false => shown.push(c),
+        }
+    }
+    shown.into()
 }
 
 /// Wraps lines that are wider than `width` characters. Two or more spaces in a line separate
@@ -124,10 +148,12 @@ impl Lines {
     }
 }
 
-/// Writes `text` and a newline to stderr, wrapped like [`text`] if stderr is a terminal.
+/// Writes `text` and a newline to stderr, wrapped like [`text`] if stderr is a terminal, with its
+/// control characters escaped.
 pub fn message(text: &str) {
+    let text = printable(text);
     let width = io::stderr().is_terminal().then(|| columns(rustix::stdio::stderr()));
-    let text = width.map_or_else(|| text.to_string(), |width| wrapped(text, width));
+    let text = width.map_or_else(|| text.to_string(), |width| wrapped(&text, width));
     // A failure to write to stderr cannot be reported.
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
@@ -264,6 +290,19 @@ mod tests {
         assert_eq!(wrapped(text, 56), text, "as wide as its longest line");
         let word = "word ".repeat(2) + &"x".repeat(40);
         assert_eq!(wrapped(&word, 30), format!("word word\n  {}", "x".repeat(40)));
+    }
+
+    #[test]
+    fn control_characters_are_escaped_and_colours_stay() {
+        let table = [
+            ("plain \u{e9}\nline", "plain \u{e9}\nline"),
+            ("\u{1b}[1mbest\u{1b}[0m", "\u{1b}[1mbest\u{1b}[0m"),
+            ("\u{1b}[2J\u{1b}]0;title\u{7}", "\\u{1b}[2J\\u{1b}]0;title\\u{7}"),
+            ("a\rb\tc\u{9b}m", "a\\rb\tc\\u{9b}m"),
+        ];
+        for (text, expected) in table {
+            assert_eq!(printable(text), expected);
+        }
     }
 
     #[test]
