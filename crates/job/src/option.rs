@@ -248,13 +248,17 @@ pub fn curve_error(text: &str) -> Result<Percent, String> {
     Err(format!("an error of {text} is not between -90% and 90%: write a percentage such as 20%"))
 }
 
-/// Parses the percentage by which `plan` varies assumed figures, 1% to 90%. Returns it as a
-/// fraction.
+/// Parses the percentage by which `plan` varies assumed figures, 1% to 90%; the sign `%` may be
+/// left out. Returns it as a fraction.
 ///
 /// # Errors
 /// When `text` is invalid. The error has the form `PROBLEM: write ALLOWED`.
 pub fn vary(text: &str) -> Result<f64, String> {
-    within(1, 90, 20)(text.trim_end_matches('%')).map(|percent: u8| f64::from(percent) / 100.0)
+    let number = text.strip_suffix('%').unwrap_or(text).trim();
+    let percent = number.parse().ok().filter(|percent| (1..=90).contains(percent));
+    percent.map(|percent: u8| f64::from(percent) / 100.0).ok_or_else(|| {
+        format!("{text} is not a whole percentage from 1% to 90%: write one such as 20%")
+    })
 }
 
 /// Parses the access pattern of a DIMM simulation: `random`, `stream` or `hot-bank`.

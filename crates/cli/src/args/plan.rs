@@ -55,7 +55,7 @@ pub(crate) struct ServerPlanArgs {
     /// Also recommend configurations that are not on sale yet
     #[arg(long)]
     pub(crate) future: bool,
-    /// Percentage by which each assumed figure is varied
+    /// Percentage by which each assumed figure is varied, from 1% to 90%
     #[arg(long, value_name = "PERCENT", default_value = "20%", value_parser = vary)]
     pub(crate) vary: f64,
     #[command(flatten)]

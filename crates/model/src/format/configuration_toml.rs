@@ -155,7 +155,7 @@ fn configuration(text: &TomlText<'_>, own: &ConfigurationToml) -> Result<Configu
                 place: text.place("drive", &it.name),
             }),
         },
-        parts: parts(text, own.parts.get_ref())?,
+        parts: parts(text, &own.parts)?,
         parts_place: text.place("configuration.parts", &own.parts),
     })
 }
@@ -174,13 +174,18 @@ fn count(
 
 fn parts(
     text: &TomlText<'_>,
-    own: &BTreeMap<String, Spanned<i64>>,
+    own: &Spanned<BTreeMap<String, Spanned<i64>>>,
 ) -> Result<Vec<PartCount>, FileError> {
+    if own.get_ref().is_empty() {
+        let problem = "it is empty: a server without parts would cost nothing";
+        let hint = "write its parts, named as in the file of prices, each with its number";
+        return Err(text.error("configuration.parts", own, problem, hint));
+    }
     let part = |(name, count): (&String, &Spanned<i64>)| {
         let count = text.whole(&format!("parts.{name}"), count, 1..=COUNT_MAX)?;
         Ok(PartCount { name: name.clone(), count })
     };
-    own.iter().map(part).collect()
+    own.get_ref().iter().map(part).collect()
 }
 
 #[cfg(test)]
@@ -192,7 +197,7 @@ mod tests {
         channels = { count = 8, of = 12 }\ncapacity = \"512GiB\"\n\
         expanders = { platform = \"q\", tier = \"cxl\", count = 4, of = 8 }\n\
         drive = { name = \"nvme\", capacity = \"1TB\" }\nparts = { module = 8 }\n\
-        [[configuration]]\nname = \"b\"\ndoes = \"b\"\nplatform = \"p\"\nparts = {}\n";
+        [[configuration]]\nname = \"b\"\ndoes = \"b\"\nplatform = \"p\"\nparts = { module = 1 }\n";
 
     #[test]
     fn a_configuration_has_its_counts() {
@@ -216,6 +221,7 @@ mod tests {
             ("count = 4", "count = -4", 8, "expanders.count"),
             ("1TB", "many", 9, "drive.capacity"),
             ("module = 8", "module = 0", 10, "parts.module"),
+            ("module = 8", "", 10, "configuration.parts"),
         ] {
             let why = parse("c.toml", &TEXT.replacen(from, to, 1)).unwrap_err();
             let found = (why.line, why.field.as_deref());
