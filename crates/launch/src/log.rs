@@ -5,7 +5,12 @@ use indicatif::ProgressBar;
 use interleaf_console::{Failure, output};
 use interleaf_linux::replace::Existing;
 use regex_lite::Regex;
-use std::{fs::File, io, os::unix::fs::FileExt, path::Path};
+use std::{
+    fs::File,
+    io::{self, Write as _},
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
+};
 
 /// Maximum number of bytes at the end of a run's output that are searched for a metric, and of
 /// bytes that are printed at once.
@@ -17,6 +22,8 @@ const LAST_LINES: usize = 10;
 /// The log of all runs.
 pub(crate) struct Log {
     file: File,
+    /// The name of `file`; `None` for an unnamed file.
+    path: Option<PathBuf>,
     /// The offset in `file` at which the output of the current run begins.
     start: u64,
     /// True if the output is also printed while the file grows.
@@ -29,14 +36,19 @@ impl Log {
     pub(crate) fn open(path: Option<&Path>, quiet: bool) -> Result<Self, Failure> {
         let file = match path {
             Some(path) => output::growing(path, Existing::Append)?,
-            None => tempfile::tempfile().map_err(log_failure)?,
+            None => tempfile::tempfile().map_err(|why| log_failure(path, &why))?,
         };
-        let start = file.metadata().map_err(log_failure)?.len();
-        Ok(Self { file, start, is_shown: path.is_none() && !quiet })
+        let start = file.metadata().map_err(|why| log_failure(path, &why))?.len();
+        let is_shown = path.is_none() && !quiet;
+        Ok(Self { file, path: path.map(Into::into), start, is_shown })
     }
 
     pub(crate) fn file(&self) -> &File {
         &self.file
+    }
+
+    fn failure(&self, why: &io::Error) -> Failure {
+        log_failure(self.path.as_deref(), why)
     }
 
     fn length(&self) -> u64 {
@@ -59,22 +71,35 @@ impl Log {
         let end = self.length();
         let start = self.start.max(end.saturating_sub(TEXT_MAX));
         let mut bytes = vec![0; (end - start) as usize];
-        self.file.read_exact_at(&mut bytes, start).map_err(log_failure)?;
+        self.file.read_exact_at(&mut bytes, start).map_err(|why| self.failure(&why))?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
+    /// Returns the last lines of the current run, which failed.
+    ///
+    /// # Errors
+    /// When the log cannot be read or written. A log on a full disk makes a command fail that
+    /// checks its output, so a newline is written as a test.
     pub(crate) fn last_lines(&self) -> Result<String, Failure> {
         let text = self.text()?;
+        (&self.file).write_all(b"\n").map_err(|why| self.failure(&why))?;
         let lines: Vec<&str> = text.trim_end().lines().collect();
         Ok(lines[lines.len().saturating_sub(LAST_LINES)..].join("\n"))
     }
 }
 
-fn log_failure(why: io::Error) -> Failure {
-    Failure::new(
-        format!("the output of the command cannot be kept: {why}"),
-        "name a file for it with --log FILE, or make room in the folder for temporary files",
-    )
+fn log_failure(path: Option<&Path>, why: &io::Error) -> Failure {
+    let (place, hint) = match path {
+        Some(path) => (
+            format!("--log {}: ", path.display()),
+            "make room there, or name a file on another file system",
+        ),
+        None => (
+            String::new(),
+            "name a file for it with --log FILE, or make room in the folder for temporary files",
+        ),
+    };
+    Failure::new(format!("{place}the output of the command cannot be kept: {why}"), hint)
 }
 
 /// Prints the output of a run from its log while the run writes it.
