@@ -456,10 +456,11 @@ fn refused(error: &clap::Error, verb: &str) -> Failure {
     let tips = tips.iter().filter(|tip| !nearest::is_about_values(tip));
     let tips = tips.filter(|tip| !is_replaced || !nearest::is_about_names(tip));
     let mut hints: Vec<String> = tips.map(|tip| hint(tip)).chain(own).collect();
-    // Our value parsers return errors of the form `PROBLEM: write HINT`.
+    // Value parsers return errors of the form `PROBLEM: write HINT`, some with a suggestion before
+    // `write`.
     let mut problem = problem.join(" ");
     if error.kind() == ErrorKind::ValueValidation
-        && let Some(at) = problem.rfind(": write ")
+        && let Some(at) = problem.find(": did you mean ").or(problem.rfind(": write "))
     {
         hints.push(problem.split_off(at).trim_start_matches(": ").to_string());
     }

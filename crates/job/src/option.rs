@@ -149,10 +149,7 @@ pub fn load(text: &str) -> Result<LoadChoice, String> {
 /// # Errors
 /// When `text` is invalid. The error has the form `PROBLEM: write ALLOWED`.
 pub fn quantity<T: FromStr<Err = UnitError>>(text: &str, example: &str) -> Result<T, String> {
-    text.parse().map_err(|why: UnitError| {
-        let one_of = if why.allowed.contains(',') { "one of" } else { "the unit" };
-        format!("{why}: write a number with {one_of} {}, such as {example}", why.allowed)
-    })
+    text.parse().map_err(|why: UnitError| why.with_example(example))
 }
 
 /// Parses a percentage that must be within `range`, percent. The error shows the valid text
@@ -191,6 +188,9 @@ pub fn size(text: &str) -> Result<Bytes, String> {
     if size.get() > 0 {
         return Ok(size);
     }
+    Err(format!("{text} is not a size above 0: write a size such as 48GiB"))
+}
+
 /// Returns a parser of sizes that are a multiple of `unit`, from `unit` to `most`. The parser's
 /// error shows the valid size `example`.
 pub fn multiple(
@@ -207,9 +207,6 @@ pub fn multiple(
             "{text} is not a multiple of {unit} up to {most}: write a size such as {example}"
         ))
     }
-}
-
-    Err(format!("{text} is not a size above 0: write a size such as 48GiB"))
 }
 
 /// Parses a migration rate with its unit, above 0 and at most 100 TB/s.

@@ -22,6 +22,15 @@ pub struct UnitError {
     pub allowed: String,
 }
 
+impl UnitError {
+    /// Returns the text of an error that a user can correct: `PROBLEM: write ALLOWED`. It shows the
+    /// valid text `example`.
+    pub fn with_example(&self, example: &str) -> String {
+        let one_of = if self.allowed.contains(',') { "one of" } else { "the unit" };
+        format!("{self}: write a number with {one_of} {}, such as {example}", self.allowed)
+    }
+}
+
 /// A size in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Bytes(u64);

@@ -25,7 +25,7 @@ pub(super) const EXAMPLE: &str = "write for example interleaf compare before.jso
 /// A CONFIG is `plain`, or a list of settings:
 ///   weights=3:1 (nodes=0,2)         as `interleaf run --weights`
 ///   policy=guided                   as `interleaf run --policy`
-///   dram=1GiB (store=/nvme)         as `interleaf extend`
+///   dram=1GiB or 50% (store=/nvme)  as `interleaf extend`
 ///   threads=4                       OMP_NUM_THREADS and others; --threads of a workload
 ///   huge-pages=always|never         transparent huge pages
 ///   env:NAME=VALUE                  a variable of the environment

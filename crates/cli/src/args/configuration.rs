@@ -1,8 +1,8 @@
 //! The text of a configuration of `interleaf compare`: `weights=3:1,threads=4`.
 
-use super::{size, threads, weights};
+use super::{threads, weights};
 use interleaf_launch::compare::{Configuration, HugePages, MemoryChoice};
-use interleaf_model::{format::names::similar, policy::PolicyKind};
+use interleaf_model::{format::names::suggestion, policy::PolicyKind};
 use std::path::PathBuf;
 
 /// The name of the configuration that changes nothing.
@@ -53,6 +53,12 @@ fn settings(text: &str) -> Result<Vec<(&str, String)>, String> {
     let mut settings: Vec<(&str, String)> = vec![];
     for part in text.split(',') {
         match (part.split_once('='), settings.last_mut()) {
+            // The parts of nodes: dram=node0=4GiB,node1=4GiB.
+            (Some((key, _)), Some(("dram", value)))
+                if key.starts_with("node") && key != "nodes" =>
+            {
+                *value += &format!(",{part}");
+            }
             (Some((key, value)), _) => {
                 let key = key.trim();
                 if settings.iter().any(|(known, _)| *known == key) {
@@ -67,9 +73,9 @@ fn settings(text: &str) -> Result<Vec<(&str, String)>, String> {
             (None, None) => {
                 let known = [&KEYS[..], &[PLAIN]].concat();
                 return Err(format!(
-                    "\"{part}\" is not a setting{}: write plain, or settings such as \
+                    "\"{part}\" is not a setting: {}write plain, or settings such as \
                      weights=3:1,threads=4 or env:NAME=VALUE",
-                    guess(part, &known)
+                    suggestion(part, &known)
                 ));
             }
         }
@@ -108,7 +114,7 @@ impl Parts {
                 self.placements.push("policy");
             }
             "dram" => {
-                let dram = size(value).map_err(named)?;
+                let dram = value.parse().map_err(named)?;
                 configuration.memory = MemoryChoice::Extended { dram, store: STORE.into() };
                 self.placements.push("dram");
             }
@@ -129,8 +135,8 @@ impl Parts {
                 Some(name) => configuration.variables.push((name.into(), value.into())),
                 None => {
                     return Err(format!(
-                        "\"{other}\" is not a key of a configuration{}: write one of {}",
-                        guess(other, &KEYS),
+                        "\"{other}\" is not a key of a configuration: {}write one of {}",
+                        suggestion(other, &KEYS),
                         KEYS.join(", ")
                     ));
                 }
@@ -159,19 +165,16 @@ impl Parts {
     }
 }
 
-/// Returns a suggestion for the end of an error message: the known name that is most similar to
-/// `wrong`. Empty if no name is similar.
-fn guess(wrong: &str, known: &[&str]) -> String {
-    similar(wrong, known).map_or_else(String::new, |name| format!(" (did you mean {name}?)"))
-}
-
 fn policy(text: &str) -> Result<String, String> {
-    let names: Vec<&str> = PolicyKind::ALL.iter().map(|(_, name, _)| *name).collect();
+    let names: Vec<&str> = PolicyKind::of_commands().map(|(_, name, _)| *name).collect();
     match names.contains(&text) {
         true => Ok(text.into()),
+        false if text == PolicyKind::Static.to_string() => {
+            Err("static needs weights: write weights=65:35 in place of policy=static".into())
+        }
         false => Err(format!(
-            "\"{text}\" is not a policy{}: write one of {}",
-            guess(text, &names),
+            "\"{text}\" is not a policy: {}write one of {}",
+            suggestion(text, &names),
             names.join(", ")
         )),
     }
@@ -204,6 +207,12 @@ mod tests {
         let found = configuration("extend dram=1GiB,wrapper=taskset -c 0,1").unwrap();
         assert_eq!(found.wrapper, ["taskset", "-c", "0,1"]);
         assert!(matches!(found.memory, MemoryChoice::Extended { .. }));
+        let found = configuration("dram=node0=8MiB,node1=4MiB,store=/s").unwrap();
+        let MemoryChoice::Extended { dram, .. } = found.memory else { panic!("dram") };
+        assert_eq!(dram.to_string(), "node0=8388608B,node1=4194304B");
+        assert!(configuration("dram=50%").is_ok());
+        assert!(configuration("dram=101%").unwrap_err().contains("from 1% to 100%"));
+        assert!(configuration("policy=static").unwrap_err().contains("write weights=65:35"));
         assert_eq!(configuration("huge-pages=never").unwrap().huge_pages, Some(HugePages::Never));
     }
 }

@@ -2,17 +2,14 @@
 
 use super::{percent, pid, quantity};
 use clap::{ArgGroup, Args, ValueEnum};
-use interleaf_launch::extend::{ALLOC_MIN, DRAM_MIN, Dram};
+use interleaf_launch::extend::{ALLOC_MIN, Dram};
 use interleaf_model::units::{Bytes, Percent, Time};
-use interleaf_pager::{cache::node::NODES_MAX, kernel::uffd::FaultMode, session::Children};
+use interleaf_pager::{kernel::uffd::FaultMode, session::Children};
 use std::{ffi::OsString, path::PathBuf};
 
 /// The hint of error messages about missing options.
 pub(crate) const EXAMPLE: &str =
     "write for example interleaf extend --dram 8GiB --store /mnt/nvme -- ./solver input.dat";
-
-/// The largest budget, bytes. It is below 2^32 frames of 4 KiB, because frames have 32-bit numbers.
-const DRAM_MAX: u64 = 15 << 40;
 
 /// Runs a command that needs more memory than the machine has: its large allocations live on a
 /// drive, and DRAM is a cache over them. Pages are prefetched as far as the accesses of the program
@@ -42,7 +39,7 @@ pub(crate) struct ExtendArgs {
     /// The budget: the part of the large allocations that is in DRAM at a time; 8GiB, or 50% of the
     /// memory available to this process (of the machine, within its control groups), or the parts
     /// of NUMA nodes: node0=4GiB,node1=4GiB
-    #[arg(long, value_name = "SIZE", value_parser = dram,
+    #[arg(long, value_name = "SIZE", value_parser = str::parse::<Dram>,
         required_unless_present_any = ["clean", "monitor", "serve", "release", "plan"])]
     pub(crate) dram: Option<Dram>,
     /// Store: a folder on a fast drive, or a block device; several are striped
@@ -210,53 +207,6 @@ fn efficiency(text: &str) -> Result<Percent, String> {
     percent(text, [1.0, 99.0], "67%")
 }
 
-fn dram(text: &str) -> Result<Dram, String> {
-    if let Some(percent) = text.strip_suffix('%') {
-        let percent = percent.trim().parse().ok().filter(|percent| (1..=100).contains(percent));
-        let percent = percent.map(Dram::Percent);
-        return percent.ok_or_else(|| {
-            format!("{text} is not a whole number from 1% to 100%: write a part such as 50%")
-        });
-    }
-    if text.contains('=') {
-        return dram_by_node(text);
-    }
-    let dram: Bytes = quantity(text, "8GiB")?;
-    if (DRAM_MIN..=DRAM_MAX).contains(&dram.get()) {
-        return Ok(Dram::Size(dram));
-    }
-    Err(format!("{text} is not between 4MiB and 15TiB: write a size such as 8GiB"))
-}
-
-/// Parses the budget of each node: `node0=4GiB,node1=4GiB`.
-fn dram_by_node(text: &str) -> Result<Dram, String> {
-    let example = "write for example node0=4GiB,node1=4GiB";
-    let mut shares: Vec<(u32, Bytes)> = vec![];
-    for part in text.split(',') {
-        let (node, size) = part.split_once('=').unwrap_or((part, ""));
-        let node = node.strip_prefix("node").and_then(|node| node.parse().ok());
-        let node = node.ok_or_else(|| format!("{part} is not a size on a node: {example}"))?;
-        let size: Bytes = quantity(size, "4GiB")?;
-        if size.get() < DRAM_MIN {
-            return Err(format!("{part} is less than 4MiB: {example}"));
-        }
-        if shares.iter().any(|(other, _)| *other == node) {
-            return Err(format!("node{node} is named twice: {example}"));
-        }
-        shares.push((node, size));
-    }
-    if shares.len() > NODES_MAX {
-        return Err(format!("{} nodes are more than {NODES_MAX}: name fewer", shares.len()));
-    }
-    // Each node gets as many frame numbers as the node with the largest budget needs. The largest
-    // budget times the number of nodes must therefore be within the limit.
-    let most = shares.iter().map(|(_, size)| size.get()).max().unwrap_or(0);
-    match most.checked_mul(shares.len() as u64).is_some_and(|all| all <= DRAM_MAX) {
-        true => Ok(Dram::ByNode(shares)),
-        false => Err(format!("{text} is more than 15TiB for all nodes: {example}")),
-    }
-}
-
 fn min_alloc(text: &str) -> Result<Bytes, String> {
     let size: Bytes = quantity(text, "64MiB")?;
     if size.get() >= ALLOC_MIN {
@@ -278,28 +228,4 @@ fn session(text: &str) -> Result<String, String> {
     }
     Err("it is not a name of at most 64 letters, digits, - and _: write one such as solver-1"
         .into())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn budgets_are_read() {
-        let size = |bytes| Ok(Dram::Size(Bytes::new(bytes)));
-        assert_eq!((dram("8GiB"), dram("50%")), (size(8 << 30), Ok(Dram::Percent(50))));
-        let shares = vec![(0, Bytes::new(4 << 30)), (3, Bytes::new(8 << 20))];
-        assert_eq!(dram("node0=4GiB,node3=8MiB"), Ok(Dram::ByNode(shares)));
-        let wrong = [
-            ("0=4GiB", "0=4GiB is not a size on a node"),
-            ("node0=4GiB,node0=1GiB", "node0 is named twice"),
-            ("node0=4GiB,1GiB", "1GiB is not a size on a node"),
-            ("node0=1MiB", "node0=1MiB is less than 4MiB"),
-            ("node0=8TiB,node1=8TiB", "is more than 15TiB"),
-        ];
-        for (text, expected) in wrong {
-            let why = dram(text).map_or_else(|why| why, |dram| format!("{dram:?}"));
-            assert!(why.contains(expected), "{text}: {why}");
-        }
-    }
 }

@@ -1,8 +1,9 @@
 //! A configuration of a command: placement, threads, huge pages, environment and wrapper. It is
 //! applied by arguments before the command and by variables in the command's environment.
 
+use crate::extend::Dram;
 use interleaf_console::Failure;
-use interleaf_model::{units::Bytes, weights::Weights};
+use interleaf_model::weights::Weights;
 use std::{
     ffi::OsString,
     iter,
@@ -69,7 +70,7 @@ pub enum MemoryChoice {
     /// A policy steers the pages, as with `interleaf run --policy`.
     Policy(String),
     /// Large allocations are extended, as by `interleaf extend --dram`.
-    Extended { dram: Bytes, store: PathBuf },
+    Extended { dram: Dram, store: PathBuf },
 }
 
 /// The use of transparent huge pages by the command.
@@ -112,8 +113,7 @@ impl Configuration {
                 own(&mut words, &["run", "--quiet", "--policy", policy, "--"]);
             }
             MemoryChoice::Extended { dram, store } => {
-                let dram = format!("{}B", dram.get());
-                own(&mut words, &["extend", "--quiet", "--dram", &dram, "--store"]);
+                own(&mut words, &["extend", "--quiet", "--dram", &dram.to_string(), "--store"]);
                 words.extend([store.into(), "--".into()]);
             }
         }
@@ -157,6 +157,7 @@ impl Configuration {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
+    use interleaf_model::units::Bytes;
 
     fn prefix(configuration: &Configuration, huge_pages: &str) -> String {
         let prefix = configuration.prefix(Path::new("/i"), Some(huge_pages)).unwrap();
@@ -179,7 +180,8 @@ mod tests {
             prefix(&placed, "always"),
             "/i run --quiet --weights 3:1 --nodes 0,2 -- nice -n1"
         );
-        let extended = MemoryChoice::Extended { dram: Bytes::new(4096), store: "/s".into() };
+        let dram = Dram::Size(Bytes::new(4096));
+        let extended = MemoryChoice::Extended { dram, store: "/s".into() };
         let extended = Configuration { memory: extended, ..plain.clone() };
         assert_eq!(prefix(&extended, "always"), "/i extend --quiet --dram 4096B --store /s --");
         let variables = vec![("MKL_NUM_THREADS".to_string(), "1".to_string())];

@@ -20,7 +20,7 @@ const BEGINNING: usize = 3;
 /// Returns the known name that is most similar to `wrong`. If none is similar enough and `wrong`
 /// has at least three characters, returns the first known name that begins with `wrong`. Otherwise
 /// returns `None`. The case of letters does not count.
-pub fn similar<'a>(wrong: &str, known: &'a [impl AsRef<str>]) -> Option<&'a str> {
+fn similar<'a>(wrong: &str, known: &'a [impl AsRef<str>]) -> Option<&'a str> {
     let wrong = wrong.to_lowercase();
     let wrong = wrong.as_str();
     let known = || known.iter().map(AsRef::as_ref);
