@@ -421,13 +421,18 @@ fn balance_log(name: &str, text: &str) -> Result<Box<balance::BalanceLog>, Recor
 /// another kind, the errors of the JSON parser would not help the user.
 fn check_start(name: &str, text: &str) -> Result<(), RecordError> {
     let start = text.trim_start();
-    if start.is_empty() || start.starts_with(['{', '[']) {
+    if start.is_empty() || start.starts_with('{') {
         return Ok(());
     }
-    Err(RecordError::new(
-        format!("{name}: the file is neither a JSON document nor the CSV file of a sweep"),
-        "give a document that a command recorded with -o, or the rows of --sweep",
-    ))
+    let problem = match serde_json::from_str(start) {
+        Ok(serde_json::Value::Array(_)) => {
+            "it is a list in JSON, and a document is an object: {...}"
+        }
+        Ok(_) => "it is a single value in JSON, and a document is an object: {...}",
+        Err(_) => "the file is neither a JSON document nor the CSV file of a sweep",
+    };
+    let hint = "give a document that a command recorded with -o, or the rows of --sweep";
+    Err(RecordError::new(format!("{name}: {problem}"), hint))
 }
 
 /// Returns the error about a text that is not JSON, or whose value at `field` has the wrong type.
