@@ -312,14 +312,15 @@ pub fn measured_on(asked: &Platform, demand: &Demand) -> Result<Platform, Failur
     };
     for run in &demand.interleaved {
         run.weights.clone().for_tiers(&measured_on.tier_names()).map_err(|why| {
-            let problem = format!("{}: interleaved.weights: {why}", demand.name);
+            let problem = format!("{}: {why}", run.weights_place);
             Failure::new(problem, format!("write one weight for each tier of {}", measured_on.name))
         })?;
     }
     let check = demand_toml::bandwidth_check(demand, &measured_on);
-    let mut counted = demand.local.iter().filter_map(|run| run.bandwidth_gbps);
-    counted.try_for_each(check).map_err(|(problem, hint)| {
-        Failure::new(format!("{}: local.bandwidth_gbps: {problem}", demand.name), hint)
+    demand.local.iter().try_for_each(move |run| {
+        run.bandwidth_gbps.map_or(Ok(()), &check).map_err(|(problem, hint)| {
+            Failure::new(format!("{}: {problem}", run.bandwidth_place), hint)
+        })
     })?;
     Ok(measured_on)
 }

@@ -65,6 +65,8 @@ pub struct LocalRun {
     /// Bandwidth of reads and writes at the memory controllers during the work, GB/s; `None` if not
     /// counted.
     pub bandwidth_gbps: Option<f64>,
+    /// The file, line and field of the bandwidth, for errors; empty if it was not read from a file.
+    pub bandwidth_place: String,
     /// The name of the series that the run belongs to; empty for the main series. Only runs of the
     /// same series are comparable.
     pub series: String,
@@ -75,6 +77,8 @@ pub struct LocalRun {
 pub struct InterleavedRun {
     /// The weights by which the pages were placed.
     pub weights: Weights,
+    /// The file, line and field of the weights, for errors.
+    pub weights_place: String,
     /// The number of working threads.
     pub threads: u32,
     /// The result, in the demand's metric.

@@ -436,10 +436,12 @@ fn local_run(toml: &TomlText<'_>, run: &RunFile, metric: &Metric) -> Result<Loca
         Some(bandwidth) => Some(toml.positive("local.bandwidth_gbps", bandwidth, 1e6)?),
         None => None,
     };
+    let place = |value| toml.place("local.bandwidth_gbps", value);
     Ok(LocalRun {
         threads: threads(toml, run)?,
         result: result(toml, run, metric)?,
         bandwidth_gbps,
+        bandwidth_place: run.bandwidth_gbps.as_ref().map_or_else(String::new, place),
         series: run.series.clone().unwrap_or_default(),
     })
 }
@@ -465,7 +467,12 @@ fn interleaved_run(
         let hint = "give the run the threads of a local one, or add that one";
         return Err(toml.error("interleaved.threads", &run.threads, problem, hint));
     }
-    Ok(InterleavedRun { weights, threads, result: result(toml, run, metric)? })
+    Ok(InterleavedRun {
+        weights,
+        weights_place: toml.place("interleaved.weights", text),
+        threads,
+        result: result(toml, run, metric)?,
+    })
 }
 
 fn hotness(toml: &TomlText<'_>, read: Option<&HotnessFile>) -> Result<Hotness, FileError> {

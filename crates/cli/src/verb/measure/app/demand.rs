@@ -113,6 +113,7 @@ fn demand(
         threads: args.threads.unwrap_or(seen),
         result: runtime_s.max(1e-6),
         bandwidth_gbps: counted.map(|gbps| gbps.max(GBPS_LEAST)),
+        bandwidth_place: String::new(),
         series: String::new(),
     };
     Ok(Demand {
@@ -197,6 +198,7 @@ mod tests {
                     threads: 1,
                     result: 1.0,
                     bandwidth_gbps: None,
+                    bandwidth_place: String::new(),
                     series: String::new(),
                 }],
                 interleaved: vec![],
