@@ -196,6 +196,20 @@ impl FioOptions {
         }
     }
 
+    /// Returns the options without those that fio ignores because of `rw`: `rwmixread` of a job
+    /// with one direction, and `norandommap` of a sequential job. `is_inherited` is true for an
+    /// option of a section `[global]`. In the section of the job, the same options stay, and are an
+    /// error.
+    fn without_ignored(self, is_inherited: impl Fn(&str) -> bool) -> Self {
+        let Some(rw) = self.rw else { return self };
+        let keeps = |option, has_effect: bool| has_effect || !is_inherited(option);
+        Self {
+            rwmixread: self.rwmixread.filter(|_| keeps("rwmixread", rw.is_mixed())),
+            norandommap: self.norandommap.filter(|_| keeps("norandommap", rw.is_random())),
+            ..self
+        }
+    }
+
     /// Returns true if `self` sets `option`, a name that errors use: `rw`, not `readwrite`.
     fn sets(&self, option: &str) -> bool {
         match option {

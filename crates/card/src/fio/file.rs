@@ -18,7 +18,8 @@
 //! ```
 //!
 //! A line that begins with `;` or `#` is a comment. The options of a section `[global]` hold for
-//! the jobs that follow it, as in fio.
+//! the jobs that follow it, as in fio: `rwmixread` and `norandommap` only for those whose pattern
+//! they change.
 
 use super::{FioOptions, Job, MODELLED, OptionError, WITHOUT_EFFECT, value};
 use interleaf_model::format::FileError;
@@ -78,7 +79,12 @@ pub fn parse(
             let line = section.lines.get(why.option).copied().unwrap_or(section.line);
             error(file, line, Some(why.option), why.problem, why.hint).into()
         };
-        let job = section.options.with(over).job(&section.name).map_err(wrong)?;
+        let is_inherited = |option: &str| {
+            let line = section.lines.get(option).filter(|_| !over.sets(option));
+            line.is_some_and(|line| *line < section.line)
+        };
+        let options = section.options.with(over).without_ignored(is_inherited);
+        let job = options.job(&section.name).map_err(wrong)?;
         if section.stonewall || groups.is_empty() {
             groups.push(vec![]);
         }

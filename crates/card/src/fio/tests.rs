@@ -193,6 +193,20 @@ bs=128k
 }
 
 #[test]
+fn global_options_that_a_job_ignores_are_no_error() {
+    let text = "[global]\nrwmixread=70\nnorandommap\n[mixed]\nrw=randrw\n[reader]\nrw=read\n";
+    let groups = parse(text).unwrap();
+    let [mixed, reader] = &groups[0][..] else { panic!("{groups:?}") };
+    assert_eq!((mixed.rwmixread, mixed.norandommap), (70, true));
+    assert!(!reader.norandommap);
+    let wrong = parse(&format!("{text}rwmixread=30\n")).unwrap_err();
+    assert!(wrong.to_string().starts_with("a.fio:8: rwmixread: read has one direction"), "{wrong}");
+    let over = FioOptions { norandommap: Some(true), ..FioOptions::default() };
+    let wrong = file::parse("a", text, &over, &|_| Ok(())).unwrap_err();
+    assert!(matches!(wrong, file::JobError::CommandLine(_)), "{wrong}");
+}
+
+#[test]
 fn the_command_line_replaces_options_of_every_job() {
     let over = FioOptions { iodepth: Some(64), seed: Some(7), ..FioOptions::default() };
     let text = "[a]\nrw=read\niodepth=2\n[b]\nrw=write\n";
