@@ -12,6 +12,7 @@ use interleaf_daemon::{
     simulated::{self, Machine},
 };
 use interleaf_launch::restore;
+use interleaf_model::format::shell_text;
 use interleaf_policy_process::PolicyCommand;
 use std::path::Path;
 
@@ -81,10 +82,20 @@ fn policy_command(args: &BalanceArgs) -> Result<Option<PolicyCommand>, Failure> 
     let Some(policy) = &args.policy else { return Ok(None) };
     let Some(command) = PolicyCommand::parse(policy) else { return Ok(None) };
     if !args.advise {
-        return Err(Failure::new(
-            format!("--policy {policy}: a process as policy moves no pages of a machine"),
-            "add --advise, or simulate it: interleaf simulate machine --policy exec:COMMAND",
-        ));
+        let problem = format!("--policy {policy}: a process as policy moves no pages of a machine");
+        // `--advise` contradicts `--platform`.
+        let hint = match &args.platform {
+            Some(name) => format!(
+                "simulate it: interleaf simulate machine --platform {} --workload {} --policy {}",
+                shell_text::word(name),
+                shell_text::word(args.workload.as_deref().unwrap_or(simulated::WORKLOAD)),
+                shell_text::word(policy)
+            ),
+            None => "add --advise, or simulate it: interleaf simulate machine --policy \
+                     exec:COMMAND"
+                .into(),
+        };
+        return Err(Failure::new(problem, hint));
     }
     command.map(Some).map_err(|why| Failure::new(why.to_string(), why.hint()))
 }
