@@ -25,19 +25,6 @@ const SCHEMA: &str = "interleaf.recipe/1";
 /// The Python interpreter of a recipe that installs no Python packages.
 pub const SYSTEM_PYTHON: &str = "/usr/bin/python3";
 
-/// The names in a recipe file with their positions, for error messages.
-#[derive(Deserialize)]
-struct Names {
-    name: Spanned<String>,
-    #[serde(default, rename = "file")]
-    files: Vec<FileName>,
-}
-
-#[derive(Deserialize)]
-struct FileName {
-    name: Spanned<String>,
-}
-
 /// A recipe for an application. Its fields were checked: each pattern is a regular expression, no
 /// file name contains a folder, and each placeholder of a command is known.
 #[derive(Clone, Debug, Deserialize)]
@@ -49,7 +36,7 @@ pub struct Recipe {
     /// The schema and its version: `interleaf.recipe/1`.
     schema: String,
     /// The name of the recipe.
-    pub name: String,
+    name: Spanned<String>,
     /// A description of the application in one line.
     pub does: String,
     /// Names of the packages of Debian and Ubuntu that the application needs.
@@ -157,9 +144,16 @@ struct FigurePattern {
 #[serde(deny_unknown_fields)]
 pub struct File {
     /// The name of the file.
-    pub name: String,
+    name: Spanned<String>,
     /// The text of the file. Placeholders in it are not replaced.
     pub text: String,
+}
+
+impl File {
+    /// Returns the name of the file.
+    pub fn name(&self) -> &str {
+        self.name.get_ref()
+    }
 }
 
 /// The commands of one run, with all placeholders replaced.
@@ -208,8 +202,8 @@ pub fn in_folder(folder: &Path) -> Result<Vec<Recipe>, Failure> {
     let recipes: Vec<Recipe> = paths.iter().map(|path| in_file(path)).collect::<Result<_, _>>()?;
     let mut places = BTreeMap::new();
     for recipe in &recipes {
-        if let Some(first) = places.insert(&recipe.name, &recipe.place) {
-            let Recipe { name, place, .. } = recipe;
+        if let Some(first) = places.insert(recipe.name(), &recipe.place) {
+            let (name, place) = (recipe.name(), &recipe.place);
             let problem = format!("{place}: \"{name}\" is also the name of a recipe in {first}");
             return Err(Failure::new(problem, "give each recipe its own name"));
         }
@@ -243,12 +237,12 @@ pub fn find(name: &str, folder: Option<&Path>) -> Result<Option<Recipe>, Failure
     if name.contains('/') || name.ends_with(".toml") {
         return in_file(Path::new(name)).map(Some);
     }
-    Ok(all(folder)?.into_iter().find(|recipe| recipe.name == name))
+    Ok(all(folder)?.into_iter().find(|recipe| recipe.name() == name))
 }
 
 /// Returns the failure for `name`, which none of `recipes` has as its name.
 pub fn unknown(name: &str, recipes: &[Recipe]) -> Failure {
-    let names: Vec<&str> = recipes.iter().map(|recipe| recipe.name.as_str()).collect();
+    let names: Vec<&str> = recipes.iter().map(Recipe::name).collect();
     Failure::new(
         format!("there is no recipe \"{name}\""),
         format!(
@@ -268,15 +262,19 @@ impl Recipe {
     pub fn parse(label: &str, text: &str) -> Result<Self, Failure> {
         let toml = TomlText::new(label, text);
         let mut recipe: Self = toml.read_as(SCHEMA)?;
-        let names: Names = toml.read()?;
-        recipe.place = toml.place("name", &names.name);
+        recipe.place = toml.place("name", &recipe.name);
         match recipe.check_fields() {
-            Ok(()) => check_file_names(&toml, &names).map(|()| recipe),
+            Ok(()) => check_file_names(&toml, &recipe.files).map(|()| recipe),
             Err((field, why)) => Err(Failure::new(
                 format!("{label}: {field}: {why}"),
                 "see docs/recipes.md for the fields of a recipe",
             )),
         }
+    }
+
+    /// Returns the name of the recipe.
+    pub fn name(&self) -> &str {
+        self.name.get_ref()
     }
 
     /// Checks all fields. The error is the first invalid field, and what is wrong with it.
@@ -289,11 +287,11 @@ impl Recipe {
             let is_good = |it: char| it.is_ascii_alphanumeric() || "-_.".contains(it);
             !text.is_empty() && !text.starts_with('.') && text.chars().all(is_good)
         };
-        if !is_plain(&self.name) {
+        if !is_plain(self.name()) {
             let why = "write letters, digits, \"-\", \"_\" and \".\" only";
-            return wrong("name", format!("\"{}\" is not a plain name: {why}", self.name));
+            return wrong("name", format!("\"{}\" is not a plain name: {why}", self.name()));
         }
-        for File { name, .. } in &self.files {
+        for name in self.files.iter().map(File::name) {
             if !is_plain(name) {
                 return wrong("file.name", format!("\"{name}\" is not a plain file name"));
             }
@@ -402,9 +400,9 @@ impl Recipe {
 }
 
 /// Checks that no two files of a recipe have the same name: the second would overwrite the first.
-fn check_file_names(toml: &TomlText<'_>, names: &Names) -> Result<(), Failure> {
+fn check_file_names(toml: &TomlText<'_>, files: &[File]) -> Result<(), Failure> {
     let mut first = BTreeMap::new();
-    for FileName { name } in &names.files {
+    for File { name, .. } in files {
         if let Some(earlier) = first.insert(name.get_ref(), name) {
             let problem = format!(
                 "two files have the name \"{}\"; the other is in {}",

@@ -43,7 +43,7 @@ impl Recipe {
             && !Regex::new(pattern).is_ok_and(|regex| regex.is_match(output))
         {
             return Err(Failure::new(
-                format!("{}: its output does not say that the result is right", self.name),
+                format!("{}: its output does not say that the result is right", self.name()),
                 format!("the pattern is '{pattern}'; run it by hand with a smaller --footprint"),
             ));
         }
@@ -53,7 +53,7 @@ impl Recipe {
     fn number(&self, name: &str, pattern: &str, output: &str) -> Result<f64, Failure> {
         let text = self.text(name, pattern, output)?;
         text.parse().ok().filter(|value: &f64| value.is_finite()).ok_or_else(|| {
-            let problem = format!("{}: the {name} \"{text}\" is not a number", self.name);
+            let problem = format!("{}: the {name} \"{text}\" is not a number", self.name());
             Failure::new(problem, format!("the pattern is '{pattern}'"))
         })
     }
@@ -66,7 +66,7 @@ impl Recipe {
             last.get(1).map(|it| it.as_str().to_string())
         });
         found.ok_or_else(|| {
-            let problem = format!("{}: its output has no {name} ({pattern})", self.name);
+            let problem = format!("{}: its output has no {name} ({pattern})", self.name());
             Failure::new(problem, "see whether another version of it prints something else")
         })
     }

@@ -27,7 +27,7 @@ fn the_built_in_recipes_are_complete() {
     let recipes = built_in().unwrap();
     assert!(recipes.len() >= 14, "{}", recipes.len());
     for recipe in recipes {
-        let name = &recipe.name;
+        let name = recipe.name();
         assert!(recipe.has_environment() || !recipe.packages.is_empty(), "{name}");
         assert!(recipe.has_environment() || !recipe.programs.is_empty(), "{name}");
         // Each file of the recipe must be used: its name must be in a command, or in the text of a
@@ -35,8 +35,8 @@ fn the_built_in_recipes_are_complete() {
         let words: Vec<_> = recipe.command.iter().chain(recipe.prepare.iter().flatten()).collect();
         let texts: Vec<_> = recipe.files.iter().map(|file| &file.text).collect();
         for file in &recipe.files {
-            let is_named = |text: &&String| text.contains(&file.name);
-            assert!(words.iter().any(is_named) || texts.iter().any(is_named), "{}", file.name);
+            let is_named = |text: &&String| text.contains(file.name());
+            assert!(words.iter().any(is_named) || texts.iter().any(is_named), "{}", file.name());
         }
         // The recipe must list the modules of the system's Python that its files import, so that a
         // missing module is found before a run.

@@ -37,7 +37,7 @@ fn list(args: &BenchListArgs) -> Result<(), Failure> {
     recipes.iter().try_for_each(recipe::check_name)?;
     workloads.extend(recipes.into_iter().map(|recipe| EntryDocument {
         kind: EntryKind::Recipe,
-        name: recipe.name,
+        name: recipe.name().into(),
         does: recipe.does,
         rate_unit: recipe.result_unit,
         better: recipe.better.text().into(),
@@ -53,7 +53,7 @@ fn list(args: &BenchListArgs) -> Result<(), Failure> {
 pub(super) fn rate_unit(name: &str) -> Result<String, Failure> {
     let built_in = Kind::ALL.iter().map(|(name, kind, _)| (name.to_string(), kind.unit().text()));
     let recipes = interleaf_recipe::built_in()?;
-    let recipes = recipes.iter().map(|it| (it.name.clone(), it.result_unit.as_str()));
+    let recipes = recipes.iter().map(|it| (it.name().to_string(), it.result_unit.as_str()));
     let all: Vec<(String, &str)> = built_in.chain(recipes).collect();
     if let Some((_, unit)) = all.iter().find(|(known, _)| known == name) {
         return Ok((*unit).to_string());

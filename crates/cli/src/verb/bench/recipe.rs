@@ -45,7 +45,7 @@ fn environments() -> PathBuf {
 /// Returns the path of the Python interpreter of the recipe's own environment, or the system's.
 fn python(recipe: &Recipe) -> PathBuf {
     match recipe.has_environment() {
-        true => environments().join(&recipe.name).join("bin/python"),
+        true => environments().join(recipe.name()).join("bin/python"),
         false => SYSTEM_PYTHON.into(),
     }
 }
@@ -64,7 +64,7 @@ fn missing_of_system(recipe: &Recipe) -> Option<String> {
 /// environment that is absent or out of date. Returns `None` if the application can run.
 fn missing(recipe: &Recipe) -> Option<String> {
     missing_of_system(recipe).or_else(|| {
-        let environment = environments().join(&recipe.name);
+        let environment = environments().join(recipe.name());
         let installed = fs::read_to_string(environment.join(MARK)).unwrap_or_default();
         let is_complete = !recipe.has_environment() || installed == recipe.requirements();
         (!is_complete)
@@ -82,10 +82,10 @@ pub(super) fn find(name: &str, folder: Option<&Path>) -> Result<Option<Recipe>, 
 /// Rejects a recipe that has the name of a built-in workload: the results of the two could not be
 /// told apart.
 pub(super) fn check_name(recipe: &Recipe) -> Result<(), Failure> {
-    match Kind::of(&recipe.name) {
+    match Kind::of(recipe.name()) {
         None => Ok(()),
         Some(_) => Err(Failure::new(
-            format!("{}: \"{}\" is a built-in workload", recipe.place, recipe.name),
+            format!("{}: \"{}\" is a built-in workload", recipe.place, recipe.name()),
             "give the recipe another name; `interleaf bench list` has the built-in workloads",
         )),
     }
@@ -96,7 +96,7 @@ pub(super) fn install(args: &BenchInstallArgs) -> Result<ExitCode, Failure> {
     let Some(recipe) = find(&args.name, folder)? else {
         return Err(interleaf_recipe::unknown(&args.name, &interleaf_recipe::all(folder)?));
     };
-    let environment = environments().join(&recipe.name);
+    let environment = environments().join(recipe.name());
     let words = |words: &[&str]| words.iter().map(|it| (*it).to_string()).collect::<Vec<_>>();
     let pip = environment.join("bin/pip").display().to_string();
     let pip = words(&[&pip, "install", "--disable-pip-version-check"]);
@@ -120,7 +120,7 @@ pub(super) fn install(args: &BenchInstallArgs) -> Result<ExitCode, Failure> {
         return Ok(ExitCode::SUCCESS);
     }
     if missing(&recipe).is_none() {
-        output::message(&format!("{} is installed", recipe.name));
+        output::message(&format!("{} is installed", recipe.name()));
         return Ok(ExitCode::SUCCESS);
     }
     for command in &commands {
@@ -135,7 +135,7 @@ pub(super) fn install(args: &BenchInstallArgs) -> Result<ExitCode, Failure> {
     match missing(&recipe) {
         None => Ok(ExitCode::SUCCESS),
         Some(what) => Err(Failure::new(
-            format!("{}: after the installation {what}", recipe.name),
+            format!("{}: after the installation {what}", recipe.name()),
             "see whether its packages have other names on this system",
         )),
     }
@@ -203,17 +203,17 @@ pub(super) fn run(recipe: &Recipe, args: &BenchRunArgs) -> Result<ExitCode, Fail
     check_options(args)?;
     support::check_outputs(args.output.as_deref(), args.report.as_deref(), &[])?;
     if let Some(what) = missing(recipe) {
-        return Err(Failure::new(format!("{}: {what}", recipe.name), install_command(args)));
+        return Err(Failure::new(format!("{}: {what}", recipe.name()), install_command(args)));
     }
     let items = recipe.items(args.footprint.get())?;
     let root = Root::live();
     let drive = args.drive.as_deref().map(|folder| Drive::find(&root, folder)).transpose()?;
     let failed = |why: io::Error| {
-        Failure::new(format!("{}: {why}", recipe.name), "see that there is room in /tmp")
+        Failure::new(format!("{}: {why}", recipe.name()), "see that there is room in /tmp")
     };
     let folder = tempfile::tempdir().map_err(failed)?;
     for file in &recipe.files {
-        fs::write(folder.path().join(&file.name), &file.text).map_err(failed)?;
+        fs::write(folder.path().join(file.name()), &file.text).map_err(failed)?;
     }
     let python = python(recipe).display().to_string();
     let commands = recipe.commands(items, args.threads, &python);
@@ -300,7 +300,7 @@ impl Application<'_> {
 
 /// Prints that signal `number` ended the run of a recipe. Returns the exit status for this signal.
 fn stopped(recipe: &Recipe, number: i32) -> ExitCode {
-    output::message(&format!("{}: stopped: signal {number} came", recipe.name));
+    output::message(&format!("{}: stopped: signal {number} came", recipe.name()));
     signal_status(number)
 }
 
@@ -323,7 +323,7 @@ fn ended(
     output::message(&text_of(said).unwrap_or_default());
     let program = words.first().map_or("", String::as_str);
     let hint = format!("see its output above; {}", install_command(args));
-    Failure::new(format!("{}: {program} ended with {status}", recipe.name), hint)
+    Failure::new(format!("{}: {program} ended with {status}", recipe.name()), hint)
 }
 
 /// Creates the document with the result of an application. If the result is a time in seconds, the
@@ -341,7 +341,7 @@ fn document(recipe: &Recipe, args: &BenchRunArgs, outcome: Outcome, used: &Used)
     });
     BenchDocument {
         schema: SCHEMA.into(),
-        workload: recipe.name.clone(),
+        workload: recipe.name().into(),
         footprint_bytes: args.footprint.get(),
         threads: args.threads,
         memory: "its own".into(),
