@@ -35,8 +35,7 @@ pub(super) fn machine(args: &MachineArgs) -> Result<ExitCode, Failure> {
         sweep::run(file, &mut MachineSweep::read(file)?.checked()?, &outputs)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let parquet = [(args.parquet.is_some(), "--parquet")];
-    support::reject_given(&parquet, "goes with --sweep", "give --sweep FILE")?;
+    sweep::reject_parquet(args.parquet.as_deref())?;
     support::check_outputs(args.output.output.as_deref(), args.report.as_deref(), &[])?;
     let command = policy_process::command(args)?;
     let (scenario, own_duration) = scenario(args)?;
@@ -71,8 +70,8 @@ pub(super) fn machine(args: &MachineArgs) -> Result<ExitCode, Failure> {
         &interleaf_record::json(&document),
         || interleaf_report::simulate_machine::csv(&document),
         || interleaf_report::simulate_machine::text(&document),
-    support::warn_beside_csv(args.output.options(), &document.warnings);
     )?;
+    support::warn_beside_csv(args.output.options(), &document.warnings);
     page::write(args.report.as_deref(), || Document::Machine(Box::new(document)))?;
     Ok(ExitCode::SUCCESS)
 }

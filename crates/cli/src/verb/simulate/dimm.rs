@@ -39,8 +39,7 @@ pub(crate) fn dimm(args: &DimmArgs) -> Result<(), Failure> {
         };
         return sweep::run(file, &mut DimmSweep::read(file)?.checked()?, &outputs);
     }
-    let parquet = [(args.parquet.is_some(), "--parquet")];
-    support::reject_given(&parquet, "goes with --sweep", "give --sweep FILE")?;
+    sweep::reject_parquet(args.parquet.as_deref())?;
     // clap does not reject these options without --trace if another option conflicts with --trace.
     let of_trace = [
         (args.trace_out.is_some(), "--trace-out"),

@@ -22,6 +22,12 @@ pub(super) struct Outputs<'a> {
     pub(super) report: Option<&'a Path>,
 }
 
+/// Rejects `--parquet` without `--sweep`.
+pub(super) fn reject_parquet(parquet: Option<&Path>) -> Result<(), Failure> {
+    let given = [(parquet.is_some(), "--parquet")];
+    support::reject_given(&given, "goes with --sweep", "give --sweep FILE")
+}
+
 /// Simulates the cases of the sweep file `path`, and writes the output files.
 pub(super) fn run(
     path: &Path,
