@@ -455,6 +455,11 @@ fn invalid_record(name: &str, why: &InvalidField) -> RecordError {
     )
 }
 
+/// Returns the text of a CSV file without the byte order mark with which a spreadsheet begins it.
+pub fn without_byte_order_mark(text: &str) -> &str {
+    text.strip_prefix('\u{feff}').unwrap_or(text)
+}
+
 /// Returns the JSON text of a document, indented and with a line feed at the end.
 ///
 /// # Panics

@@ -86,7 +86,7 @@ pub fn header(columns: &[Column]) -> String {
 /// Returns the names of the columns, with or without quotes, in the first line of a CSV file.
 /// Returns none if the line is not CSV.
 pub fn column_names(text: &str) -> Vec<String> {
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let text = crate::without_byte_order_mark(text);
     // A text that begins with `{` is a JSON document, perhaps on a single long line, and not CSV.
     let line = text.lines().next().filter(|line| !line.starts_with('{')).unwrap_or_default();
     let mut reader = csv::ReaderBuilder::new().has_headers(false).from_reader(line.as_bytes());
@@ -116,7 +116,7 @@ fn rows<T: serde::de::DeserializeOwned>(
     check: impl Fn(&T) -> Result<(), String>,
 ) -> Result<Vec<T>, RecordError> {
     let again = format!("give the file as `{command}` wrote it");
-    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let text = crate::without_byte_order_mark(text);
     let mut reader = csv::Reader::from_reader(text.as_bytes());
     let header = reader.headers().cloned().unwrap_or_default();
     if let Some(missing) = columns.iter().find(|column| !header.iter().any(|it| it == column.name))

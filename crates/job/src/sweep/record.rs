@@ -141,7 +141,7 @@ fn read(
     // A truncated file may end within a UTF-8 sequence.
     let text = String::from_utf8_lossy(present);
     // A spreadsheet or an editor may have added a byte order mark, and CR to the ends of lines.
-    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+    let text = interleaf_record::without_byte_order_mark(&text);
     let (first, rest) = text.split_once('\n').unwrap_or((text, ""));
     if first.trim_end() != header.trim_end() {
         let is_sweep = interleaf_record::sweep::is_start(text);
