@@ -373,16 +373,16 @@ impl Sheet {
     }
 
     /// Draws invisible circles around points. A circle shows the values of its point on hover.
-    /// `series` has the positions of the points, and `figure` the values. A logarithmic `scale`
-    /// leaves out points of `figure`, which have no position.
+    /// `series` has the positions of the points, and `figure` the values, of which those without a
+    /// position are left out.
     fn draw_hints(&self, svg: &mut String, series: &Series, figure: &Series, scale: Scale) {
         if !self.with_hints {
             return;
         }
         let stride = series.x.len().div_ceil(HINTS).max(1);
         svg.push_str("<g fill=\"none\" pointer-events=\"all\">");
-        let is_log = scale.is_x_log() || scale.is_y_log();
-        let values = pairs(figure).filter(|point| !is_log || scale.position(*point).is_some());
+        let values = pairs(figure).zip(placed(figure, scale));
+        let values = values.filter_map(|(values, place)| place.map(|_| values));
         for (at, ((x, y), values)) in pairs(series).zip(values).enumerate().step_by(stride) {
             let label = series.labels.get(at).map_or(String::new(), |label| format!(" {label}"));
             let hint =
@@ -441,11 +441,20 @@ fn positions(series: &Series, scale: Scale) -> Series {
     if !scale.is_x_log() && !scale.is_y_log() {
         return series.clone();
     }
-    let points: Vec<Option<(f64, f64)>> = pairs(series).map(|at| scale.position(at)).collect();
+    let points: Vec<Option<(f64, f64)>> = placed(series, scale).collect();
     let labels = series.labels.iter().zip(&points).filter(|(_, point)| point.is_some());
     let labels = labels.map(|(label, _)| label.clone()).collect();
     let (x, y) = points.into_iter().flatten().unzip();
     Series { x, y, low: vec![], high: vec![], labels, ..series.clone() }
+}
+
+/// Returns the position of each point of a series along the axes. A point has none if its value has
+/// no logarithm, and the axis is logarithmic.
+fn placed(series: &Series, scale: Scale) -> impl Iterator<Item = Option<(f64, f64)>> {
+    pairs(series).map(move |point| match scale.is_x_log() || scale.is_y_log() {
+        true => scale.position(point),
+        false => Some(point),
+    })
 }
 
 /// True if each point has a label that no other point of the series has, such as the name of a
