@@ -327,7 +327,7 @@ impl<'a> Setup<'a> {
 
     fn reserved_pages(&self) -> Result<(), Failure> {
         let threads = self.from.iter().map(|from| from.cpus.len()).max().unwrap_or(1);
-        let most = self.chase.max(self.buffer * threads).max(self.chase + self.buffer * threads);
+        let most = self.chase + self.buffer * threads;
         let needed = (most as u64).div_ceil(HUGE_BYTES as u64);
         for node in self.machine.nodes.iter().filter(|node| self.memory.contains(&node.id)) {
             let of_size = node.huge_pages.iter().find(|it| it.page_bytes == HUGE_BYTES as u64);
