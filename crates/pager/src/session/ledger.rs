@@ -158,6 +158,9 @@ pub struct SlotGuard {
     ledger: Arc<BudgetLedger>,
     index: usize,
     identity: Identity,
+    /// `getpid(2)` of the process that took the slot. In a PID namespace other than that of
+    /// `/proc`, it differs from the process ID in `identity`.
+    pid: u32,
     is_released: AtomicBool,
     /// The counters that this process had when it called `execve(2)` last.
     carried: [u64; COUNTS],
@@ -364,6 +367,7 @@ impl BudgetLedger {
             ledger: Arc::clone(&self),
             index,
             identity,
+            pid: std::process::id(),
             is_released: AtomicBool::new(false),
             carried,
             checks: AtomicUsize::new(0),
@@ -569,7 +573,7 @@ impl SlotGuard {
     pub fn release(&self) {
         // Do nothing in a forked child: it has a copy of the guard, but the slot belongs to the
         // parent.
-        if self.identity.pid == std::process::id() && !self.is_released.swap(true, SeqCst) {
+        if self.pid == std::process::id() && !self.is_released.swap(true, SeqCst) {
             self.ledger.clear(self.slot(), self.identity);
             self.ledger.rebalance();
         }

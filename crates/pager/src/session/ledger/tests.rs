@@ -207,3 +207,18 @@ fn a_process_in_another_pid_namespace_clears_no_slot_and_takes_none() {
     assert_eq!(ledger.own_identity().unwrap(), Identity::own().unwrap());
     assert_eq!(ledger.recover().len(), 1);
 }
+
+/// `getpid(2)` of a process in another PID namespace than `/proc` differs from the ID in its slot.
+#[test]
+fn a_process_clears_its_slot_whatever_its_id_is_and_a_forked_child_does_not() {
+    let (_folder, ledger) = ledger(1000);
+    let guard = Arc::clone(&ledger).join(some(1), "in a container", 1000).unwrap();
+    guard.grow(1000);
+    drop(guard);
+    assert_eq!((ledger.processes(), ledger.held()), (Vec::new(), 0));
+    let mut copy = Arc::clone(&ledger).join(some(1), "parent", 1000).unwrap();
+    // A copy of the guard in a forked child has the parent's `getpid(2)`.
+    copy.pid += 1;
+    drop(copy);
+    assert_eq!(ledger.processes().len(), 1);
+}
