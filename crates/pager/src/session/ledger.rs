@@ -525,13 +525,15 @@ impl SlotGuard {
     /// [`POLLS_MAX`] ms for pages of processes that have just ended or are about to end.
     pub fn take_first(&self, part: u64) -> u64 {
         let mut has = self.grow(part);
-        for _ in 0..POLLS_MAX {
+        for poll in 0..POLLS_MAX {
             if has >= part.min(PAGES_MIN) {
                 break;
             }
+            if poll > 0 {
+                thread::sleep(Duration::from_millis(1));
+            }
             self.ledger.recover();
             has = self.grow(part);
-            thread::sleep(Duration::from_millis(1));
         }
         self.hold(has.max(PAGES_MIN))
     }
