@@ -51,7 +51,7 @@ impl Default for RetryPolicy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextStep {
     Done,
-    /// Submit the rest of the job now: a part was transferred, or the try was interrupted.
+    /// Submit the rest of the job now: a part was transferred.
     Go,
     /// Submit the rest of the job after a wait.
     Later(Duration),
@@ -60,7 +60,8 @@ pub enum NextStep {
 }
 
 /// A job with two counts: `fails`, its failed tries since its last progress, and `waits`, its waits
-/// for a busy drive. A try that finds the drive busy counts as failed only after `BUSY_MAX` waits.
+/// after tries that were interrupted or found the drive busy. Such a try counts as failed only after
+/// `BUSY_MAX` waits.
 #[derive(Clone, Debug)]
 pub struct RetriedJob {
     /// The part of the job that is not transferred yet.
@@ -69,7 +70,8 @@ pub struct RetriedJob {
     waits: u32,
 }
 
-/// Maximum number of retries while a drive is busy. They are 1 ms apart: 30 s in all.
+/// Maximum number of retries of a job whose tries are interrupted or find the drive busy. They are 1
+/// ms apart: 30 s in all. A file system in user space may answer each try with `EINTR`.
 const BUSY_MAX: u32 = 30_000;
 
 impl RetriedJob {
@@ -95,8 +97,9 @@ impl RetriedJob {
             // No byte, or less than a block, was transferred: the range extends beyond the end of a
             // truncated file, or the drive does not work.
             Ok(_) => Errno::IO,
-            Err(Errno::INTR) => return NextStep::Go,
-            Err(Errno::AGAIN | Errno::BUSY | Errno::NOMEM) if self.waits < BUSY_MAX => {
+            Err(Errno::AGAIN | Errno::BUSY | Errno::NOMEM | Errno::INTR)
+                if self.waits < BUSY_MAX =>
+            {
                 self.waits += 1;
                 return NextStep::Later(Duration::from_millis(1));
             }
@@ -105,7 +108,12 @@ impl RetriedJob {
         self.fails += 1;
         let is_transient = matches!(
             why,
-            Errno::IO | Errno::TIMEDOUT | Errno::NOLINK | Errno::REMOTEIO | Errno::AGAIN
+            Errno::IO
+                | Errno::TIMEDOUT
+                | Errno::NOLINK
+                | Errno::REMOTEIO
+                | Errno::AGAIN
+                | Errno::INTR
         );
         if is_transient && self.fails < policy.tries {
             let times = 10_u32.saturating_pow(self.fails - 1);
@@ -144,7 +152,8 @@ mod tests {
         assert_eq!(tried.on(Ok(8200), RetryPolicy::default()), NextStep::Go);
         let rest = Vec::from([Piece { address: 0x51000, bytes: 4096 }]);
         assert_eq!((tried.job.offset, &tried.job.pieces), (49152, &rest));
-        assert_eq!(tried.on(Err(Errno::INTR), RetryPolicy::default()), NextStep::Go);
+        let soon = NextStep::Later(Duration::from_millis(1));
+        assert_eq!(tried.on(Err(Errno::INTR), RetryPolicy::default()), soon);
         assert_eq!(tried.on(Ok(4096), RetryPolicy::default()), NextStep::Done);
     }
 
@@ -162,5 +171,11 @@ mod tests {
         let mut busy = tried();
         let found: Vec<_> = (0..100).map(|_| on(&mut busy, Err(Errno::AGAIN))).collect();
         assert_eq!(found.last(), Some(&later(1)));
+        for always in [Errno::AGAIN, Errno::INTR] {
+            let mut tried = tried();
+            let found: Vec<_> = (0..30_004).map(|_| on(&mut tried, Err(always))).collect();
+            assert_eq!(found[29_999..30_002], [later(1), later(10), later(100)]);
+            assert_eq!(found[30_003], NextStep::Lost(always));
+        }
     }
 }
