@@ -175,9 +175,14 @@ impl Fields<'_> {
         })
     }
 
-    /// Reads a pair whose value is a number from 1 to `most`, without a unit. Decimals are cut off.
+    /// Reads a pair whose value is a whole number from 1 to `most`, without a unit.
     fn count(&self, field: &str, pair: &Sourced, most: u64) -> Result<u64, FileError> {
-        Ok(self.quantity(field, pair, "", 1000..=1000 * most)? / 1000)
+        let thousandths = self.quantity(field, pair, "", 1000..=1000 * most)?;
+        if thousandths.is_multiple_of(1000) {
+            return Ok(thousandths / 1000);
+        }
+        let problem = format!("{} is not a whole number", pair.get_ref()[0]);
+        Err(self.text.error(field, pair, problem, format!("write 1 to {most}")))
     }
 
     /// Reads a pair `[value, source]`: the value in thousandths of `unit`, within `range`. The
@@ -228,6 +233,7 @@ mod tests {
             ("147 GB/s", "147 ns", "\"ns\" is not GB/s"),
             ("147 GB/s", "0.5 GB/s", "0.5 GB/s is out of range"),
             ("write_low = [\"96\"", "write_low = [\"129\"", "129 is out of range"),
+            ("write_low = [\"96\"", "write_low = [\"96.5\"", "96.5 is not a whole number"),
             ("cores = 64", "cores = 0", "0 is not between 1 and 1024"),
             ("\"ddr4-3200-2r\"", "\"ddr4-9999\"", "there is no device \"ddr4-9999\""),
             ("[\"75 ns\", \"mess\"]", "[\"75 ns\", \"x\"]", "\"x\" is none of the file's sources"),
