@@ -42,6 +42,7 @@ use std::{
     process::{Child, Command, ExitStatus},
     sync::{
         Arc,
+        atomic::{AtomicU32, Ordering::SeqCst},
         mpsc::{Receiver, RecvTimeoutError, Sender, channel},
     },
     thread,
@@ -77,7 +78,11 @@ pub struct Signals {
     events: Receiver<Event>,
     sender: Sender<Event>,
     stop: StopFlag,
+    arrived: Arc<Arrived>,
 }
+
+/// For each signal number, how many signals have arrived. All numbers in `SIGNALS` are below 32.
+type Arrived = [AtomicU32; 32];
 
 /// Maximum time for which the end of a command that a signal ended is reported later, so that the
 /// same signal to this process is reported first. The kernel sends a signal to all processes of a
@@ -169,8 +174,8 @@ impl Signals {
         let held = SIGNALS.iter().filter(|number| !is_ignored(**number));
         let mut signals = SignalsInfo::<WithOrigin>::new(held)?;
         let to = sender.clone();
-        let stop = StopFlag::default();
-        let has_come = stop.clone();
+        let (stop, arrived) = (StopFlag::default(), Arc::<Arrived>::default());
+        let (has_come, count) = (stop.clone(), arrived.clone());
         thread::Builder::new().name("signals".into()).spawn(move || {
             for origin in signals.forever() {
                 let number = origin.signal;
@@ -179,10 +184,11 @@ impl Signals {
                 if to.send(event).is_err() {
                     return;
                 }
+                count[number as usize].fetch_add(1, SeqCst);
                 has_come.set();
             }
         })?;
-        Ok(Self { events, sender, stop })
+        Ok(Self { events, sender, stop, arrived })
     }
 
     /// Returns a flag that is set when a signal arrives. Long operations poll the flag and end
@@ -309,7 +315,8 @@ impl Signals {
     /// process. Returns the sender for the process ID.
     fn waiter(&self) -> io::Result<Sender<Pid>> {
         let (sender, pid_of_child) = channel();
-        let (to, has_come) = (self.sender.clone(), self.stop.clone());
+        let (to, arrived) = (self.sender.clone(), self.arrived.clone());
+        let before = arrived.each_ref().map(|count| count.load(SeqCst));
         thread::Builder::new().name("waiter".into()).spawn(move || {
             // `recv` fails if no command was started: the sender was then dropped.
             let Ok(pid) = pid_of_child.recv() else { return };
@@ -324,10 +331,13 @@ impl Signals {
             };
             let at = Instant::now();
             if let Some(status) = status
-                && is_of_group_signal(status.terminating_signal(), status.exit_status())
+                && let Some(signal) =
+                    group_signal(status.terminating_signal(), status.exit_status())
             {
-                let end = at + GROUP_SIGNAL_MAX;
-                while !has_come.is_set() && Instant::now() < end {
+                // Signals that arrived before the start of the command, and other signals, do not
+                // end the wait.
+                let (end, at) = (at + GROUP_SIGNAL_MAX, signal as usize);
+                while arrived[at].load(SeqCst) == before[at] && Instant::now() < end {
                     thread::sleep(Duration::from_millis(1));
                 }
             }
@@ -338,13 +348,13 @@ impl Signals {
     }
 }
 
-/// True if a command has ended by a signal that its whole process group may have got, this process
-/// among it: by a key of the terminal, a hang-up, or the end of a service. `signal` is the signal
-/// that ended the command, and `status` the exit status of a command that ended by itself. Shells
-/// and handlers of signals report a signal as the status 128 + N.
-fn is_of_group_signal(signal: Option<i32>, status: Option<i32>) -> bool {
+/// Returns the signal by which a command has ended, if the whole process group may have got it, this
+/// process among it: by a key of the terminal, a hang-up, or the end of a service. `signal` is the
+/// signal that ended the command, and `status` the exit status of a command that ended by itself.
+/// Shells and handlers of signals report a signal as the status 128 + N.
+fn group_signal(signal: Option<i32>, status: Option<i32>) -> Option<i32> {
     let number = signal.or(status.map(|status| status - 128));
-    number.is_some_and(|number| [SIGHUP, SIGINT, SIGQUIT, SIGTERM].contains(&number))
+    number.filter(|number| [SIGHUP, SIGINT, SIGQUIT, SIGTERM].contains(number))
 }
 
 /// Makes `command` start with the default disposition of every signal and with no blocked signals,
@@ -542,155 +552,4 @@ fn pid(child: &Child) -> Pid {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-    use super::*;
-    use signal_hook::consts::signal::SIGKILL;
-    use std::os::unix::process::ExitStatusExt;
-
-    const LONG: Duration = Duration::from_secs(60);
-
-    fn start<'a>(signals: &'a Signals, command: &[&str]) -> Result<Running<'a>, StartError> {
-        let arguments: Vec<OsString> = command[1..].iter().map(OsString::from).collect();
-        let node = [0].into_iter().collect();
-        signals.start(&Policy::Interleave(node), &command[0].into(), &arguments)
-    }
-
-    #[test]
-    fn the_end_of_a_command_by_a_signal_to_its_group_is_recognized() {
-        for (signal, status, is_of_group) in [
-            (Some(SIGINT), None, true),
-            (Some(SIGTERM), None, true),
-            (Some(SIGKILL), None, false),
-            (None, Some(130), true),
-            (None, Some(129), true),
-            (None, Some(128), false),
-            (None, Some(2), false),
-            (None, Some(0), false),
-            (None, None, false),
-        ] {
-            assert_eq!(is_of_group_signal(signal, status), is_of_group, "{signal:?} {status:?}");
-        }
-    }
-
-    #[test]
-    fn a_command_runs_to_its_end_under_the_policy() {
-        let signals = Signals::hold().unwrap();
-        let script = "grep -q interleave:0 /proc/self/numa_maps && exit 7";
-        let mut running = start(&signals, &["sh", "-c", script]).unwrap();
-        let ended = running.wait(LONG).unwrap().unwrap();
-        assert_eq!(ended.code(), Some(7), "children of it are under the policy too");
-        assert!(!crate::place::mempolicy::is_chosen().unwrap(), "and we are not");
-    }
-
-    #[test]
-    fn the_resources_of_a_command_are_those_of_its_descendants_too() {
-        let signals = Signals::hold().unwrap();
-        let script = "sh -c 'i=0; while [ $i -lt 50000 ]; do i=$((i+1)); done'; exit 3";
-        let mut running = start(&signals, &["sh", "-c", script]).unwrap();
-        assert!(running.has_ended(LONG));
-        let used = running.resources().unwrap();
-        assert!(used.user > Duration::ZERO && used.minor_faults > 0);
-        assert_eq!(running.status().unwrap().code(), Some(3), "it is still to be waited for");
-    }
-
-    /// The pipeline's `tail` holds 200 MB, more than the peak of this process, so its peak is
-    /// returned. The command `true` may have inherited its peak from this process, so `None` is
-    /// returned.
-    #[test]
-    fn the_peak_memory_of_a_command_is_its_own() {
-        let signals = Signals::hold().unwrap();
-        let peak = |command: &[&str]| {
-            let mut running = start(&signals, command).unwrap();
-            assert!(running.has_ended(LONG));
-            let used = running.resources().unwrap();
-            running.status().unwrap();
-            used.resident_max
-        };
-        // `tail` keeps all bytes, because it may have to write any of them.
-        let script = "head -c 200000000 /dev/zero | tail -c 200000000 > /dev/null";
-        assert!(peak(&["sh", "-c", script]) > Some(200_000_000));
-        assert_eq!(peak(&["true"]), None);
-    }
-
-    #[test]
-    fn huge_pages_are_disabled_for_the_command_only() {
-        let signals = Signals::hold().unwrap();
-        let script = ["sh", "-c", "grep -q 'THP_enabled:.*0' /proc/self/status && exit 5"];
-        let code = |running: Result<Running<'_>, StartError>| {
-            running.unwrap().wait(LONG).unwrap().unwrap().code()
-        };
-        let disabled = without_huge_pages(|| start(&signals, &script)).unwrap();
-        assert_eq!(code(disabled), Some(5));
-        assert_eq!(code(start(&signals, &script)), Some(1), "the next command has them again");
-        // This process has disabled transparent huge pages itself, as a wrapper may have. They stay
-        // disabled after `without_huge_pages`.
-        disable_transparent_huge_pages(true).unwrap();
-        without_huge_pages(|| ()).unwrap();
-        assert!(transparent_huge_pages_are_disabled().unwrap(), "as a wrapper has set it");
-    }
-
-    #[test]
-    fn a_signal_is_passed_on() {
-        // Give SIGTERM its default disposition, because the command inherits the dispositions of
-        // this process, and this test may have been started with SIGTERM ignored.
-        syscall::set_disposition(SIGTERM, syscall::Disposition::Default).unwrap();
-        let signals = Signals::hold().unwrap();
-        let mut running = start(&signals, &["sleep", "60"]).unwrap();
-        running.record_processes();
-        assert_eq!(running.wait(Duration::from_millis(10)).unwrap(), None);
-        assert_eq!(running.recorded_processes(), []);
-        let event = Event::Signal { number: SIGTERM, is_for_us: true };
-        signals.sender.send(Event::Signal { number: SIGINT, is_for_us: false }).unwrap();
-        signals.sender.send(event).unwrap();
-        assert_eq!(running.wait(LONG).unwrap().unwrap().signal(), Some(SIGTERM));
-        let pids: Vec<u32> = running.recorded_processes().iter().map(|it| it.pid).collect();
-        assert_eq!(pids, [running.pid()]);
-    }
-
-    #[test]
-    fn the_end_of_an_earlier_command_is_not_that_of_the_next() {
-        let signals = Signals::hold().unwrap();
-        let mut killed = start(&signals, &["sleep", "60"]).unwrap();
-        killed.signal(SIGKILL);
-        assert_eq!(killed.status().unwrap().signal(), Some(SIGKILL));
-        let mut running = start(&signals, &["sleep", "60"]).unwrap();
-        assert_eq!(running.wait(Duration::from_millis(200)).unwrap(), None);
-        running.signal(SIGKILL);
-        assert_eq!(running.wait(LONG).unwrap().unwrap().signal(), Some(SIGKILL));
-    }
-
-    #[test]
-    fn a_command_that_cannot_be_started_is_named() {
-        let signals = Signals::hold().unwrap();
-        let why = start(&signals, &["/nowhere/x"]).unwrap_err().to_string();
-        assert!(why.starts_with("/nowhere/x: cannot be started: "), "{why}");
-        assert!(!crate::place::mempolicy::is_chosen().unwrap());
-    }
-
-    #[test]
-    fn keys_of_a_terminal_are_for_the_command_too() {
-        let sent = Cause::Sent(signal_hook::low_level::siginfo::Sent::User);
-        for number in SIGNALS {
-            assert!(is_for_us(number, sent), "{number}");
-            let keys = [SIGINT, SIGQUIT].contains(&number);
-            let kernel = !keys && (number != SIGHUP || began_session());
-            assert_eq!(is_for_us(number, Cause::Kernel), kernel, "{number}");
-        }
-    }
-
-    #[test]
-    fn ignored_signals_are_read() {
-        let sigpipe = 1 << (signal_hook::consts::signal::SIGPIPE - 1);
-        assert_ne!(ignored(&Root::live()) & sigpipe, 0, "as every program in Rust does");
-        assert_eq!(ignored(&Root::captured("/nowhere")), 0);
-    }
-
-    #[test]
-    fn a_signal_before_the_start_is_not_lost() {
-        let signals = Signals::hold().unwrap();
-        assert_eq!(signals.arrived_signal(), None);
-        signals.sender.send(Event::Signal { number: SIGTERM, is_for_us: true }).unwrap();
-        assert_eq!(signals.arrived_signal(), Some(SIGTERM));
-    }
-}
+mod tests;
