@@ -430,7 +430,8 @@ fn the_balancer_is_switched_off_and_on_again() {
     assert_eq!((now(), names), ("1".into(), vec!["lock".into()]));
 }
 
-/// When a target node goes offline, the next update of the actuator returns an error.
+/// When a target node goes offline, or loses its memory, the next update of the actuator returns an
+/// error.
 #[test]
 fn a_node_that_goes_offline_is_reported() {
     let folder = machine(&[]);
@@ -444,7 +445,11 @@ fn a_node_that_goes_offline_is_reported() {
     let none = "Node 0 MemTotal: 0 kB\nNode 0 MemFree: 0 kB\n";
     write_file(folder.path(), "sys/devices/system/node/node0/meminfo", none);
     let why = actuator.update().unwrap_err();
+    assert_eq!(why.to_string(), "node 0 is online, but has no memory any more");
+    fs::remove_dir_all(folder.path().join("sys/devices/system/node/node0")).unwrap();
+    let why = actuator.update().unwrap_err();
     assert_eq!(why.to_string(), "node 0 has gone offline");
+    assert_eq!(why.hint(), "set the memory of node 0 online, and start interleaf again");
 }
 
 /// On a machine without NUMA balancing, the actuator `pages` writes no settings.

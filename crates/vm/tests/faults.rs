@@ -378,11 +378,11 @@ fn a_full_first_node_is_emptied_of_cold_pages() {
     intact(&record);
 }
 
-/// A node of the target weights is set offline while the daemon steers. The kernel migrates the
-/// node's pages to node 0, and the daemon exits with an error that names the reason. When the node
-/// is online again, the daemon can be restarted.
+/// The memory of a node of the target weights is set offline while the daemon steers. The kernel
+/// migrates the node's pages to node 0, and the daemon exits with an error that names the reason.
+/// When the memory is online again, the daemon can be restarted.
 #[test]
-fn a_node_that_goes_offline_ends_the_daemon() {
+fn a_node_whose_memory_goes_offline_ends_the_daemon() {
     // A memory block has 128 MiB. Pluggable memory begins at 4 GiB, which is memory block 32.
     let blocks = |state: &str| {
         let block =
@@ -400,7 +400,10 @@ fn a_node_that_goes_offline_ends_the_daemon() {
         let files = [("/balance.toml", CONFIG)];
         let Some(record) = guest_record_on(series, "plugged-node", &files, &steps) else { return };
         assert_eq!(shown(&record, "read /sys/devices/system/node/has_memory"), ["0"], "{record}");
-        let words = ["error: node 1 has gone offline", "hint: start it again when"];
+        let words = [
+            "error: node 1 is online, but has no memory any more",
+            "hint: set the memory of node 1 online",
+        ];
         check_report(&record, "wait balance", Ending::Exit(2), &words);
         check_report(&record, &again, Ending::Exit(0), &[]);
         unchanged_but(&record, &[]);

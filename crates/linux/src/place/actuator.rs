@@ -204,9 +204,12 @@ pub enum ActuatorError {
     /// This kernel does not support the actuator for this scope, for the reason in the field.
     #[error("{0}")]
     None(String),
-    /// A node of the goal is offline or has no memory any more.
+    /// A node of the goal is offline.
     #[error("node {0} has gone offline")]
     Gone(u32),
+    /// A node of the goal is online, but all its memory is offline.
+    #[error("node {0} is online, but has no memory any more")]
+    Memoryless(u32),
     /// The kernel refused a value in DAMON's sysfs files.
     #[error("DAMON refuses a setting: {0}")]
     Refused(RootError),
@@ -244,7 +247,9 @@ impl ActuatorError {
         match self {
             Self::Target(_) => "interleaf show lists the nodes".into(),
             Self::Held { hint, .. } => hint.clone(),
-            Self::Gone(_) => "start it again when the memory is there that is to be used".into(),
+            Self::Gone(node) | Self::Memoryless(node) => {
+                format!("set the memory of node {node} online, and start interleaf again")
+            }
             Self::None(_) => "interleaf doctor lists the features of this kernel".into(),
             Self::Refused(_) => "see the kernel's log and the output of interleaf doctor".into(),
             Self::Stopped => "it was stopped on purpose".into(),

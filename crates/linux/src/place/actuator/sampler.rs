@@ -145,13 +145,16 @@ const MISSING_POINTS: f64 = 3.0;
 /// Checks that each node with a weight above 0 in the goal is online and has memory.
 ///
 /// # Errors
-/// [`ActuatorError::Gone`] for a node that is offline or has no memory.
+/// [`ActuatorError::Gone`] for a node that is offline, and [`ActuatorError::Memoryless`] for an
+/// online node without memory.
 pub(super) fn check_nodes_online(root: &Root, goal: &Goal) -> Result<(), ActuatorError> {
     let wanted = goal.nodes.iter().filter(|(_, weight)| *weight > 0);
     for (node, _) in wanted {
-        let is_there = root.has(&format!("{NODES}/node{node}"));
-        if !is_there || node::memory(root, *node)?.0 == 0 {
+        if !root.has(&format!("{NODES}/node{node}")) {
             return Err(ActuatorError::Gone(*node));
+        }
+        if node::memory(root, *node)?.0 == 0 {
+            return Err(ActuatorError::Memoryless(*node));
         }
     }
     Ok(())
