@@ -1,4 +1,5 @@
-//! Tests of reading the state of DAMON, and of the probe, which leaves this state as it was.
+//! Tests of reading the state of DAMON, of the probe, which leaves this state as it was, and of the
+//! rate limit of schemes.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -7,6 +8,7 @@ use interleaf_linux::{
         Damon, KdamondSettings, damon,
         probe::{ProbeError, Probed, probe},
     },
+    place::actuator::context::{Context, Destination, MonitoredMemory, Quota, Scheme},
     root::Root,
 };
 use std::{fs, path::Path};
@@ -160,4 +162,42 @@ fn where_there_is_nothing_to_ask() {
     let folder = machine(&[]);
     let error = probe(&live_below(folder.path())).unwrap_err();
     assert!(matches!(error, ProbeError::Missing), "{error}");
+}
+
+const MIB: u64 = 1 << 20;
+
+/// Returns a scheme with a quota of `mib` MiB in a window of `reset_ms`; without a quota if
+/// `mib` is 0.
+fn scheme(mib: u64, reset_ms: u64) -> Scheme {
+    Scheme {
+        action: "migrate_hot",
+        to: Destination::Node(0),
+        accesses: Some((1, u32::MAX)),
+        age_min: 0,
+        quota: (mib > 0).then_some(Quota { bytes: mib * MIB, reset_ms }),
+        goal: None,
+        filters: vec![],
+    }
+}
+
+/// The limit is 100 MiB/s, unless stated otherwise. A quota of 60 MiB in 2 s is 30 MiB/s.
+#[test]
+fn all_schemes_together_keep_the_rate_limit() {
+    let limited = |schemes: Vec<Scheme>, limit: Option<u64>| -> Vec<Option<u64>> {
+        let context = Context { monitored: MonitoredMemory::Memory(vec![]), schemes };
+        let limited = context.limit_rate(limit.map(|mib| mib * MIB));
+        limited.schemes.iter().map(|it| it.quota.map(|it| it.bytes / MIB)).collect()
+    };
+    let idle = |scheme: Scheme| Scheme { accesses: None, ..scheme };
+    for (schemes, expected) in [
+        (vec![scheme(60, 2000), scheme(40, 1000)], vec![Some(60), Some(40)]),
+        (vec![scheme(300, 1000), scheme(100, 1000)], vec![Some(50), Some(50)]),
+        (vec![scheme(100, 2000), scheme(150, 1000)], vec![Some(66), Some(66)]),
+        (vec![scheme(0, 0), scheme(25, 1000)], vec![Some(80), Some(20)]),
+        (vec![scheme(0, 0), idle(scheme(300, 1000))], vec![Some(100), Some(100)]),
+        (vec![idle(scheme(0, 0)), scheme(300, 2000)], vec![None, Some(200)]),
+    ] {
+        assert_eq!(limited(schemes.clone(), Some(100)), expected, "{schemes:?}");
+    }
+    assert_eq!(limited(vec![scheme(0, 0), scheme(300, 1000)], None), [None, Some(300)]);
 }

@@ -33,6 +33,9 @@ const REGIONS_OF_TARGET: usize = 20;
 /// Linux 7.2). Eligible memory is the memory that matches the access pattern of the scheme.
 pub const ELIGIBLE: &str = "node_eligible_mem_bp";
 
+/// The usual length of a window of a quota (`reset_interval_ms`), ms.
+pub const RESET_MS: u64 = 1000;
+
 /// The folder of the first context of the first thread, below [`ADMIN`].
 pub const CONTEXT: &str = "0/contexts/0";
 
@@ -120,6 +123,32 @@ pub enum PageFilter {
 }
 
 impl Context {
+    /// Limits the rate at which all schemes together try to migrate, bytes per second. If the quotas
+    /// of the schemes exceed the limit together, each is reduced in the ratio of their rates. A
+    /// scheme without a quota counts with the whole limit, and a scheme that acts on no region
+    /// counts nothing.
+    pub fn limit_rate(mut self, bytes_per_s: Option<u64>) -> Self {
+        let Some(limit) = bytes_per_s.map(u128::from) else { return self };
+        let rate = |scheme: &Scheme| {
+            let own = scheme
+                .quota
+                .map_or(limit, |it| u128::from(it.bytes) * 1000 / u128::from(it.reset_ms));
+            own.min(limit)
+        };
+        let acts = |scheme: &Scheme| scheme.accesses.is_some();
+        let all: u128 = self.schemes.iter().filter(|it| acts(it)).map(rate).sum();
+        for scheme in &mut self.schemes {
+            let whole = Quota { bytes: u64::MAX, reset_ms: RESET_MS };
+            let Some(quota) = scheme.quota.or(acts(scheme).then_some(whole)) else { continue };
+            let share =
+                if acts(scheme) && all > limit { rate(scheme) * limit / all } else { limit };
+            let most = share * u128::from(quota.reset_ms) / 1000;
+            let bytes = quota.bytes.min(u64::try_from(most).unwrap_or(u64::MAX));
+            scheme.quota = Some(Quota { bytes, ..quota });
+        }
+        self
+    }
+
     /// Returns the writes that set this context up in an existing DAMON thread, in their order.
     /// Writing a count such as `nr_schemes` creates folders, so each count precedes the files in
     /// its folders. The thread's state is not among the writes.

@@ -6,7 +6,7 @@
 
 use super::{
     Goal,
-    context::{Destination, Quota, Scheme},
+    context::{Destination, Quota, RESET_MS, Scheme},
 };
 use crate::{
     machine::node::{self, NODES},
@@ -27,10 +27,9 @@ const END: u64 = 2;
 /// prototype of the policy `dmi` uses 15 s (docs/model.md).
 pub(super) const COLD_AGE: u32 = 5;
 
-/// The length of a window of DAMON's quotas (`reset_interval_ms`), ms.
-const RESET_MS: u64 = 1000;
-
-/// The minimum quota of a demotion in a window, bytes. A rate limit that is lower takes precedence.
+/// The minimum quota of a demotion in a window, bytes, before [`Context::limit_rate`] reduces it.
+///
+/// [`Context::limit_rate`]: super::context::Context::limit_rate
 const LEAST_BYTES: u64 = 1 << 20;
 
 /// The state of each demotion in [`Goal::demotions`], in the same order.
@@ -84,10 +83,9 @@ impl Guards {
 
     /// Returns each demotion's source node and scheme. A demotion that is off matches no region.
     pub(super) fn schemes(&self, goal: &Goal) -> Vec<(u32, Scheme)> {
-        let most = goal.rate_limit_bytes_per_s.unwrap_or(u64::MAX);
         let scheme = |(at, (from, to)): (usize, &(u32, u32))| {
             let wanted_bytes = self.0.get(at).and_then(|guard| guard.wanted_bytes);
-            let bytes = wanted_bytes.unwrap_or(LEAST_BYTES).max(LEAST_BYTES).min(most);
+            let bytes = wanted_bytes.unwrap_or(LEAST_BYTES).max(LEAST_BYTES);
             let scheme = Scheme {
                 action: "migrate_cold",
                 to: Destination::Node(*to),

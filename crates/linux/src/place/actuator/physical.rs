@@ -153,8 +153,6 @@ impl ContextInputs<'_, '_> {
     fn context(&self) -> Result<Context, RootError> {
         let goal = self.goal;
         let first = goal.nodes.first().map_or(0, |(node, _)| *node);
-        let rate = goal.rate_limit_bytes_per_s.unwrap_or(u64::MAX);
-        let most = rate.saturating_mul(RESET_MS) / 1000;
         let push = self.push;
         let shares = goal.shares().unwrap_or_default();
         let eligible = |it: &Push| EligibleGoal {
@@ -167,7 +165,7 @@ impl ContextInputs<'_, '_> {
             to: Destination::Node(push.map_or(first, |it| it.to)),
             accesses: push.map(|it| it.accesses),
             age_min: push.map_or(0, |it| it.age_min),
-            quota: push.map(|it| Quota { bytes: it.bytes.min(most), reset_ms: RESET_MS }),
+            quota: push.map(|it| Quota { bytes: it.bytes, reset_ms: RESET_MS }),
             goal: with_goal.as_ref().map(eligible),
             filters: vec![],
         };
@@ -177,7 +175,8 @@ impl ContextInputs<'_, '_> {
         for (from, demotion) in self.guards.schemes(goal) {
             schemes.push(self.limited(demotion, from)?);
         }
-        Ok(Context { monitored: MonitoredMemory::Memory(monitored), schemes })
+        let context = Context { monitored: MonitoredMemory::Memory(monitored), schemes };
+        Ok(context.limit_rate(goal.rate_limit_bytes_per_s))
     }
 }
 

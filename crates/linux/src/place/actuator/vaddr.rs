@@ -28,7 +28,7 @@
 
 use super::{
     Actuator, ActuatorError, ActuatorKind, ActuatorState, Goal, Setting,
-    context::{Context, Destination, MonitoredMemory, Quota, Scheme},
+    context::{Context, Destination, MonitoredMemory, Quota, RESET_MS, Scheme},
     demote::Guards,
     kdamond::Kdamond,
     quota_controller::{Push, QuotaController},
@@ -43,9 +43,6 @@ use crate::{
 };
 use interleaf_model::machine::Order;
 use std::collections::BTreeSet;
-
-/// The length of a window of DAMON's quotas (`reset_interval_ms`), ms.
-const RESET_MS: u64 = 1000;
 
 /// The number of blocks into which each 100 consecutive pages are divided, if the weights have a
 /// sum of 100. In each block, the nodes' pages are nearly in the ratio of the weights. With more
@@ -169,8 +166,6 @@ fn drop_gone(root: &Root, processes: &mut Vec<Process>) -> Result<Vec<Process>, 
 /// Returns the DAMON context that migrates the pages of `processes` to a goal. `push` is from
 /// [`QuotaController`], for [`Order::HottestFirst`]. `guards` has the demotions' state.
 fn context(goal: &Goal, processes: &[Process], guards: &Guards, push: Option<Push>) -> Context {
-    let rate = goal.rate_limit_bytes_per_s;
-    let all = rate.map(|bytes| Quota { bytes, reset_ms: RESET_MS });
     let first = goal.nodes.first().map_or(0, |(node, _)| *node);
     let mover = match (goal.order, push) {
         (Order::Interleave, _) => Scheme {
@@ -178,7 +173,7 @@ fn context(goal: &Goal, processes: &[Process], guards: &Guards, push: Option<Pus
             to: Destination::Weighted(destinations(goal)),
             accesses: Some((1, u32::MAX)),
             age_min: 0,
-            quota: all,
+            quota: None,
             goal: None,
             filters: vec![],
         },
@@ -187,10 +182,7 @@ fn context(goal: &Goal, processes: &[Process], guards: &Guards, push: Option<Pus
             to: Destination::Node(push.map_or(first, |it| it.to)),
             accesses: push.map(|it| it.accesses),
             age_min: push.map_or(0, |it| it.age_min),
-            quota: push.map(|it| Quota {
-                bytes: it.bytes.min(rate.unwrap_or(u64::MAX)),
-                reset_ms: RESET_MS,
-            }),
+            quota: push.map(|it| Quota { bytes: it.bytes, reset_ms: RESET_MS }),
             goal: None,
             filters: vec![],
         },
@@ -203,7 +195,8 @@ fn context(goal: &Goal, processes: &[Process], guards: &Guards, push: Option<Pus
     };
     let demotions = demotions.into_iter().map(|(_, scheme)| scheme);
     let monitored = MonitoredMemory::Processes(processes.iter().map(|it| it.pid).collect());
-    Context { monitored, schemes: [mover].into_iter().chain(demotions).collect() }
+    let schemes = [mover].into_iter().chain(demotions).collect();
+    Context { monitored, schemes }.limit_rate(goal.rate_limit_bytes_per_s)
 }
 
 /// Returns the destinations of a mapping's pages, in the order of the pages. Each destination is a
