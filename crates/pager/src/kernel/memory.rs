@@ -146,11 +146,14 @@ fn unlock(pages: &Range<usize>) {
 /// kernel unchanged.
 ///
 /// # Safety
-/// The pages belong to regions, and no Rust object lies in these pages.
+/// The pages are in the address range that the pager reserves for regions, or in memory that only
+/// the caller uses, and no Rust object lies in them. While `protection` lacks an access, no code of
+/// the pager makes this access to the pages: it would raise SIGSEGV. The program makes it to pages
+/// of its regions only if it has chosen the protection itself.
 pub(crate) unsafe fn protect(pages: &Range<usize>, protection: u32) -> io::Result<()> {
     let flags = MprotectFlags::from_bits_retain(protection);
-    // SAFETY: the caller guarantees that the pages belong to regions, and that no Rust object lies
-    // in these pages.
+    // SAFETY: the caller guarantees that no Rust object lies in these pages, and that no code of
+    // the pager makes an access that the protection forbids.
     unsafe { mm::mprotect(pages.start as *mut _, pages.len(), flags) }
 }
 
