@@ -136,20 +136,11 @@ impl CardServer {
     /// If the settings of the controller or the slow-down are invalid, the socket exists or cannot
     /// be made, the file of the contents cannot be used, or a thread cannot be started.
     pub fn start(options: &ServeOptions) -> Result<Self, ServeError> {
-        // Check the socket and the settings first, so that a server that cannot start because of
-        // them creates no file for the contents.
+        // Check the socket, the settings and the slow-down first, so that a server that cannot start
+        // because of them creates no file for the contents.
         check_free(&options.socket)?;
         let settings = options.settings.clone();
         let controller = NvmeController::new(settings.clone())?;
-        let durable: Box<dyn Contents + Send> = match &options.storage {
-            Storage::Memory => Box::new(MemoryContents::default()),
-            Storage::File(path) => {
-                let file = FileContents::open(path, settings.capacity);
-                Box::new(file.map_err(ServeError::Contents)?)
-            }
-        };
-        let contents = WriteBack::new(durable, settings.block_bytes);
-        let config = ConfigSpace::new(&settings, options.link_generation, options.link_lanes);
         let pacer = match &options.latency {
             Latency::None => None,
             Latency::Card { slow_down: 0, .. } => return Err(ServeError::SlowDown),
@@ -161,6 +152,15 @@ impl CardServer {
                 Some(Pacer::new(&card, *slow_down, *clock))
             }
         };
+        let durable: Box<dyn Contents + Send> = match &options.storage {
+            Storage::Memory => Box::new(MemoryContents::default()),
+            Storage::File(path) => {
+                let file = FileContents::open(path, settings.capacity);
+                Box::new(file.map_err(ServeError::Contents)?)
+            }
+        };
+        let contents = WriteBack::new(durable, settings.block_bytes);
+        let config = ConfigSpace::new(&settings, options.link_generation, options.link_lanes);
         let clock = pacer.as_ref().map(Pacer::clock);
         let clock_socket = socket_of(&options.socket);
         let device = Device::new(controller, contents, config, pacer, options.listener.clone());

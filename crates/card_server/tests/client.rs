@@ -67,6 +67,17 @@ impl Bench {
     }
 }
 
+/// A server with an invalid slow-down is refused before its file for the contents is created.
+#[test]
+fn a_slow_down_of_zero_is_refused_and_leaves_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let card = Box::new(card::by_name("flashtec-dram").unwrap());
+    let latency = Latency::Card { card, slow_down: 0, clock: Clock::Host };
+    let why = CardServer::start(&options(folder.path(), latency, channel().0)).err().unwrap();
+    assert_eq!(why.to_string(), "slow_down = 0: at least 1 is allowed");
+    assert_eq!(folder.path().read_dir().unwrap().count(), 0);
+}
+
 fn options(folder: &Path, latency: Latency, sender: Sender<Event>) -> ServeOptions {
     let card = card::by_name("flashtec-dram").unwrap();
     let served = ServeOptions::of(&card, &folder.join("card"));
