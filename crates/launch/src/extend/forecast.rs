@@ -416,11 +416,11 @@ fn base(options: &ForecastOptions, inputs: &Inputs) -> Result<Option<Drive>, Fai
     }))
 }
 
-/// Returns the budgets of the forecast: up to the footprint, in steps of an eighth of the
+/// Returns the budgets of the forecast: the multiples of an eighth of the footprint, up to the
 /// footprint.
 fn budgets(curve: &MissCurve) -> impl Iterator<Item = u64> {
-    let footprint = curve.footprint_bytes();
-    (1..=PARTS).map(move |part| footprint / PARTS * part)
+    let footprint = u128::from(curve.footprint_bytes());
+    (1..=PARTS).map(move |part| (footprint * u128::from(part) / u128::from(PARTS)) as u64)
 }
 
 fn document(
@@ -558,5 +558,17 @@ fn efficiency_figure(rows: &[ForecastRow]) -> Figure {
         categories: vec![],
         series: series.collect(),
         caption: "By the planner, from the run.".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_budget_is_the_footprint() {
+        let of = |footprint| budgets(&MissCurve::of_points(footprint, vec![])).collect::<Vec<_>>();
+        assert_eq!(of(1007), [125, 251, 377, 503, 629, 755, 881, 1007]);
+        assert_eq!(of(u64::MAX).last(), Some(&u64::MAX));
     }
 }
