@@ -56,11 +56,14 @@ pub struct TreeEnd {
 impl TreeEnd {
     /// Does one step. Kills those processes in the tree of the command `pid` that never had
     /// children, and those whose last child ended more than [`GRACE`] ago. When [`PARENTS_TOO`] has
-    /// passed since the first call, kills all processes, parents first. If `/proc` cannot be read,
-    /// kills only the process `pid`.
+    /// passed since the first call, kills all processes, parents first. If `/proc` cannot be read, or
+    /// is not mounted, kills only the process `pid`.
     pub fn kill(&mut self, root: &Root, pid: u32) {
         let is_late = self.began.get_or_insert_with(Instant::now).elapsed() > PARENTS_TOO;
-        let Ok(mut tree) = table::tree(root, pid) else { return send(pid, SIGKILL) };
+        let mut tree = table::tree(root, pid).unwrap_or_default();
+        if tree.is_empty() {
+            return send(pid, SIGKILL);
+        }
         tree.retain(|process| !process.is_zombie);
         for process in &tree {
             if is_late {
@@ -160,6 +163,18 @@ mod tests {
         assert!(running.status().unwrap().success());
         assert_eq!(fs::read_to_string(folder.path().join("file")).unwrap(), "done\n");
         assert!(!fs::exists(format!("/proc/{}", pid().trim())).unwrap(), "the program runs");
+    }
+
+    /// Asserts that a command is killed although `/proc` is not mounted.
+    #[test]
+    fn without_proc_the_command_is_killed() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("proc")).unwrap();
+        let signals = Signals::hold().unwrap();
+        let words = [OsString::from("1000")];
+        let mut running = signals.start(&Policy::Default, &"sleep".into(), &words).unwrap();
+        end_tree(&Root::captured(folder.path()), &mut running);
+        assert!(!running.status().unwrap().success());
     }
 
     /// Asserts that a shell is killed in the end if it starts a program again as soon as the last
