@@ -8,6 +8,9 @@
 //! A signal that ends only the command, such as a shell, leaves the command's descendants running
 //! without a parent. The descendants are recorded before the signal is passed on, and ended after
 //! the command.
+//!
+//! A command may also end by itself and leave descendants running, such as a server. While
+//! [`Orphans`] exists, these descendants become children of this process, and can be ended.
 
 use interleaf_linux::{
     launch::command::{Running, send},
@@ -15,9 +18,10 @@ use interleaf_linux::{
     root::Root,
     stop_flag::StopFlag,
 };
+use rustix::process::{Pid, WaitOptions, getpid, set_child_subreaper, waitpid};
 use std::{
     collections::BTreeMap,
-    thread,
+    io, thread,
     time::{Duration, Instant},
 };
 
@@ -106,6 +110,43 @@ pub fn wait_for_end(root: &Root, running: &mut Running<'_>, mut meanwhile: impl 
         }
     }
     end_remaining(root, running.recorded_processes());
+}
+
+/// While this value exists, descendants of this process that lose their parent become children of
+/// this process (`PR_SET_CHILD_SUBREAPER`).
+#[derive(Debug)]
+pub struct Orphans(());
+
+impl Orphans {
+    /// Makes this process the parent of orphans.
+    ///
+    /// # Errors
+    /// When the kernel refuses.
+    pub fn adopt() -> io::Result<Self> {
+        set_child_subreaper(Some(getpid()))?;
+        Ok(Self(()))
+    }
+
+    /// Ends all descendants of this process, as after a signal, and reaps them. The caller has
+    /// started no process that must go on. Returns the number of processes that still ran.
+    pub fn end(&self, root: &Root) -> usize {
+        let own = std::process::id();
+        let mut orphans = table::tree(root, own).unwrap_or_default();
+        orphans.retain(|process| process.pid != own);
+        end_remaining(root, &orphans);
+        for orphan in &orphans {
+            let pid = i32::try_from(orphan.pid).ok().and_then(Pid::from_raw);
+            // The call fails for a process whose parent was another orphan, and has reaped it.
+            let _ = waitpid(pid, WaitOptions::NOHANG);
+        }
+        orphans.iter().filter(|process| !process.is_zombie).count()
+    }
+}
+
+impl Drop for Orphans {
+    fn drop(&mut self) {
+        let _ = set_child_subreaper(None);
+    }
 }
 
 /// Ends the processes in `recorded` that still run, and their descendants: by SIGTERM, and after

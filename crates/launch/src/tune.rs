@@ -7,6 +7,7 @@ use crate::{
     log::{self, Log},
     placed::{self, PlacedCommand},
     restore::report_restored,
+    tree_end::Orphans,
 };
 use indicatif::ProgressBar;
 use interleaf_console::{Failure, output, system};
@@ -175,11 +176,14 @@ impl Tuner<'_> {
     /// signal arrives, or the command fails. The warm-up runs have the weights `first`.
     fn search(&self, first: &Weights, document: &mut TuneDocument) -> Result<RunsEnd, Failure> {
         let signals = Signals::hold().map_err(system::signal_failure)?;
+        let orphans = Orphans::adopt().map_err(system::wait_failure)?;
         let bar = output::progress(self.options.runs as u64, "warming up");
         let mut log = Log::open(self.options.log.as_deref(), self.options.quiet)?;
         let mut runs: Vec<Run> = vec![];
         for _ in 0..self.options.warm_up {
-            match self.run_once(first, TrialReason::WarmUp, &signals, &mut log, &bar)?.0 {
+            let run = self.run_once(first, TrialReason::WarmUp, &signals, &mut log, &bar);
+            self.end_orphans(&orphans, &bar);
+            match run?.0 {
                 Outcome::Value(_) => {}
                 other => return Ok(ended(other, document)),
             }
@@ -193,7 +197,9 @@ impl Tuner<'_> {
                 }
             };
             bar.set_message(format!("run {}: {weights}", runs.len() + 1));
-            let (outcome, trial) = self.run_once(&weights, why.into(), &signals, &mut log, &bar)?;
+            let run = self.run_once(&weights, why.into(), &signals, &mut log, &bar);
+            self.end_orphans(&orphans, &bar);
+            let (outcome, trial) = run?;
             document.runs.push(trial);
             let Outcome::Value(value) = outcome else { break ended(outcome, document) };
             runs.push(Run { weights, value });
@@ -203,6 +209,15 @@ impl Tuner<'_> {
         };
         bar.finish_and_clear();
         Ok(done)
+    }
+
+    /// Ends the processes that a run has left running: they would take bandwidth from the next run.
+    fn end_orphans(&self, orphans: &Orphans, bar: &ProgressBar) {
+        let count = orphans.end(self.root);
+        if count > 0 {
+            let text = format!("the command left {count} processes running, which were ended");
+            bar.suspend(|| output::note(self.options.quiet, &text));
+        }
     }
 
     /// Writes the document after a run, so that the file has the results of the runs so far even if
