@@ -24,6 +24,13 @@ pub fn quantile(sorted: &[f64], part: f64) -> f64 {
     below + (above - below) * at.fract()
 }
 
+/// Returns the median of `values`, the mean of both middle values if their number is even; `None`
+/// without values.
+pub fn median(values: Vec<f64>) -> Option<f64> {
+    let sorted = sorted(values);
+    (!sorted.is_empty()).then(|| quantile(&sorted, 0.5))
+}
+
 /// Returns the smallest value in `sorted` to which at least the fraction `part` (0 to 1) of all
 /// values is equal or smaller; `None` without values. At 0.5 it is the lower median.
 pub fn nearest_rank(sorted: &[f64], part: f64) -> Option<f64> {
@@ -43,6 +50,7 @@ mod tests {
         }
         assert_eq!((quantile(&[7.0], 0.3), quantile(&[1.0, 2.0], 0.5)), (7.0, 1.5));
         assert_eq!(mean(&five), 3.0);
+        assert_eq!((median(vec![4.0, 1.0, 2.0, 3.0]), median(vec![])), (Some(2.5), None));
     }
 
     #[test]

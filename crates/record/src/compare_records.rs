@@ -15,6 +15,7 @@ use super::{
     measure::{MeasureDocument, MeasuredPoint, PointKind, Quality},
     rounded,
 };
+use interleaf_model::statistics;
 use serde::{Deserialize, Serialize};
 
 pub const SCHEMA: &str = "interleaf.compare/1";
@@ -211,12 +212,10 @@ fn keyed(record: &MeasureDocument) -> Vec<(String, &MeasuredPoint)> {
 }
 
 /// Returns the median of the known spreads of all points of `kind`, or `None` if no spread is
-/// known. Of two middle spreads, takes the larger one.
+/// known.
 fn typical_spread(records: &[&MeasureDocument], kind: PointKind) -> Option<f64> {
     let points = records.iter().flat_map(|record| record.points_of_kind(kind));
-    let mut spreads: Vec<f64> = points.filter_map(MeasuredPoint::known_spread).collect();
-    spreads.sort_by(f64::total_cmp);
-    spreads.get(spreads.len() / 2).copied()
+    statistics::median(points.filter_map(MeasuredPoint::known_spread).collect())
 }
 
 fn row(
@@ -322,6 +321,22 @@ mod tests {
         assert_eq!(compared.differences.len(), 1, "{:?}", compared.differences);
         assert_eq!(compared.differences[0].what, "kernel");
         assert_eq!((compared.only_in_first.len(), compared.only_in_second.len()), (1, 0));
+    }
+
+    /// The spreads of the four points are 1 %, 1 %, 3 % and 3 %, with a median of 2 %. The limit of
+    /// the first pair is twice the sum of two spreads, which count as 2 % each.
+    #[test]
+    fn the_typical_spread_is_the_median() {
+        let (mut a, mut b) = (record(), record());
+        for (record, value) in [(&mut a, 100.0), (&mut b, 109.0)] {
+            record.points.push(point(PointKind::Bandwidth, value, 0.01));
+            let mix = Some("2:1".into());
+            record.points.push(MeasuredPoint { mix, ..point(PointKind::Bandwidth, 90.0, 0.03) });
+        }
+        let compared = CompareDocument::of_measure(("a", &a), ("b", &b));
+        let noise: Vec<Option<f64>> = compared.rows.iter().map(|row| row.noise).collect();
+        assert_eq!(noise, [Some(0.08), Some(0.12)]);
+        assert_eq!(compared.rows[0].verdict, Verdict::Better);
     }
 
     #[test]

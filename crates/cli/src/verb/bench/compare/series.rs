@@ -2,6 +2,7 @@
 
 use super::child::{Done, RunOutcome};
 use crate::comparison::{memory_kind::MemoryKind, pattern::Pattern};
+use interleaf_model::statistics::median;
 use interleaf_record::{
     all_rounded,
     bench::BenchDocument,
@@ -127,15 +128,4 @@ impl Series {
 /// Returns the peak memory of the pager's last run, bytes. It includes the program's own memory.
 pub(super) fn memory_of_pager(all: &[Series]) -> Option<u64> {
     all.iter().find(|series| series.way == MemoryKind::Pager)?.runs.last()?.used_max
-}
-
-/// Returns the median of `values`, or `None` if there are no values.
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    let middle = values.len() / 2;
-    match values.len() {
-        0 => None,
-        n if n % 2 == 1 => Some(values[middle]),
-        _ => Some((values[middle - 1] + values[middle]) / 2.0),
-    }
 }
