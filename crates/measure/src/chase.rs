@@ -51,6 +51,10 @@ const ALONE_MIN: usize = 3;
 /// fewer than `ALONE_MIN` of the slices are undisturbed.
 const TRIES_MAX: usize = 24;
 
+/// Number of loads between two calls of the callback of [`Chase::warm_while`]: about 10 ms of loads
+/// from memory.
+const WARM_LOADS: u64 = 1 << 16;
+
 /// The order in which lines are visited.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
@@ -297,7 +301,25 @@ impl Chase {
     /// # Errors
     /// Under the conditions of [`Self::run`].
     pub fn warm(&mut self) -> Result<(), ChaseError> {
-        self.run(self.visits.len() as u64).map(|_| ())
+        self.warm_while(&mut || true)
+    }
+
+    /// Does the same as [`Self::warm`]. `proceed` is called after each [`WARM_LOADS`]; the visits
+    /// stop if `proceed` returns false.
+    ///
+    /// # Errors
+    /// Under the conditions of [`Self::run`], and with [`ChaseError::Stopped`] when `proceed`
+    /// returns false.
+    pub fn warm_while(&mut self, proceed: &mut dyn FnMut() -> bool) -> Result<(), ChaseError> {
+        let mut left = self.visits.len() as u64;
+        while left > 0 {
+            let (loads, _) = self.run(left.min(WARM_LOADS))?;
+            left = left.saturating_sub(loads.max(1));
+            if !proceed() {
+                return Err(ChaseError::Stopped);
+            }
+        }
+        Ok(())
     }
 
     /// Measures slices of [`SLICE`] for `span`, and then more, until three slices are undisturbed

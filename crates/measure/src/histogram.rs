@@ -265,7 +265,7 @@ pub fn histogram(
     let mut stamps = vec![Stamp::default(); BATCH];
     let mut chased = vec![];
     let (stolen_first, switches_first) = (stolen_ticks(root), context_switches());
-    chase.warm()?;
+    chase.warm_while(&mut || proceed(0.0))?;
     let mut done = 0;
     while done < options.samples {
         let (window, stolen) = (Instant::now(), stolen_ticks(root));

@@ -121,7 +121,7 @@ pub fn latency(
     options: &ChaseOptions,
     proceed: &mut dyn FnMut(f64) -> bool,
 ) -> Result<Latency, ChaseError> {
-    chase.warm()?;
+    chase.warm_while(&mut || proceed(0.0))?;
     let mut repeats = vec![];
     let count = options.repeats.max(1);
     while repeats.len() < count {
@@ -148,7 +148,8 @@ pub struct SizeSweep {
 
 /// Measures the latency for memory sizes from a page (or two strides, if they are longer) to
 /// `largest` bytes, in the local order of the chase ([`Order::Local`]). `proceed` is called after
-/// each size with the completed fraction, 0 to 1; the sweep stops if `proceed` returns false.
+/// each size, and during the measurement of a size, with the fraction of the completed sizes, 0 to
+/// 1; the sweep stops if `proceed` returns false.
 ///
 /// # Errors
 /// When the memory cannot be mapped, a chase ends at a wrong line, or the sweep is stopped.
@@ -163,16 +164,19 @@ pub fn sweep(
     let shape = |bytes: usize| ChaseShape { bytes, ..options.local() };
     let mut chase = Chase::new(options.region()?, shape(SMALLEST_BYTES.max(2 * options.stride)))?;
     let mut visited = vec![];
+    let mut done = 0.0;
     for &bytes in &sizes {
         chase.reshape(shape(bytes))?;
-        chase.warm()?;
-        let slices = chase.slices(clock, SIZE_SPAN, &mut || true)?;
+        // A lap of the largest size takes seconds, so `proceed` is also called during the lap.
+        chase.warm_while(&mut || proceed(done))?;
+        let slices = chase.slices(clock, SIZE_SPAN, &mut || proceed(done))?;
         // The 5th percentile stands for the fastest slices. During these slices, other threads
         // evicted the fewest lines from the cache.
         visited.push(Visited { bytes: bytes as f64, latency_ns: slices.p5_ns });
         // The completed fraction is in proportion to the size, because a larger size takes longer
         // to link and to visit.
-        if !proceed((bytes as f64 / largest as f64).min(1.0)) {
+        done = (bytes as f64 / largest as f64).min(1.0);
+        if !proceed(done) {
             return Err(ChaseError::Stopped);
         }
     }
@@ -241,6 +245,19 @@ mod tests {
             chase.warm().unwrap();
             assert_eq!(chase.shape().lines(), (8 << 20) / stride);
         }
+    }
+
+    /// A stop takes effect within the lap that warms the caches, and within the measured slices.
+    #[test]
+    fn a_sweep_stops_before_a_size_is_measured() {
+        let options = ChaseOptions { pages: Pages::Small, ..ChaseOptions::default() };
+        let mut reports = vec![];
+        let stopped = sweep(Clock::here(), &options, 4096, &mut |done| {
+            reports.push(done);
+            false
+        });
+        assert!(matches!(stopped, Err(ChaseError::Stopped)), "{stopped:?}");
+        assert_eq!(reports, [0.0], "no size is complete");
     }
 
     #[test]

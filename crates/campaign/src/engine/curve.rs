@@ -135,7 +135,7 @@ impl Bench<'_> {
         let shares = [setup.chase_cacheable(chases), setup.buffers_cacheable(load)];
         let cacheable_share = shares.into_iter().flatten().reduce(f64::max).map(rounded);
         let base = MeasuredPoint { kernel, cacheable_share, ..self.base(cpus, memory, &seen) };
-        pinned(chases, || Ok(chase.warm()?))?;
+        pinned(chases, || Ok(chase.warm_while(&mut || !stop.is_set())?))?;
         let mut points: Vec<Loaded> = vec![];
         let mut measure = |team: Option<(&Team, Duration)>, points: &mut Vec<Loaded>| {
             let (span, repeats) = (setup.span, setup.repeats);
