@@ -254,8 +254,8 @@ impl Cache {
     pub fn react(&mut self, event: Event, actions: &mut Vec<Action>) {
         match event {
             Event::Fault(fault) => {
-                let PageFault { page, is_write, node, .. } = fault;
-                self.on_fault(WaitingFault { page, is_write, node }, actions);
+                let PageFault { page, node, .. } = fault;
+                self.on_fault(WaitingFault { page, node }, actions);
                 self.unplanned.push(fault);
             }
             Event::Filled(id, result) => self.on_filled(id, result, actions),

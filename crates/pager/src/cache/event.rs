@@ -16,7 +16,6 @@ pub struct PageFault {
     pub page: Page,
     /// Offset of the touched byte in the page, bytes.
     pub offset: u16,
-    pub is_write: bool,
     /// The node that the thread runs on.
     pub node: Node,
 }

@@ -20,7 +20,6 @@ pub(super) enum ExtentState {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WaitingFault {
     pub(super) page: Page,
-    pub(super) is_write: bool,
     /// The node that the thread runs on.
     pub(super) node: Node,
 }
@@ -43,11 +42,10 @@ pub(super) struct Extent {
     pub(super) since: u16,
     order: u8,
     pub(super) state: ExtentState,
-    /// True if a waiting thread wants to write.
-    is_wait_for_write: bool,
     /// The node that the newest waiting thread runs on.
     waiting_node: Node,
-    /// True if the content in DRAM may differ from the content in the store.
+    /// True if the extent had dirty pages when it was last unmapped, and has not been written back
+    /// since. Whether a mapped extent is dirty is known only when it is unmapped.
     pub(super) is_dirty: bool,
     /// True if the extent belongs in the probationary queue while it is mapped: a loop uses the
     /// extent, and the extent is not protected from eviction (`evict.rs`). All other mapped extents
@@ -78,7 +76,6 @@ impl Extent {
             since: 0,
             order: span.order,
             state,
-            is_wait_for_write: false,
             waiting_node: 0,
             is_dirty: false,
             is_probationary: false,
@@ -115,23 +112,22 @@ impl Extent {
 
     /// Notes that a thread waits for a page of the extent.
     pub(super) const fn add_waiter(&mut self, fault: WaitingFault) {
-        let WaitingFault { page, is_write, node } = fault;
+        let WaitingFault { page, node } = fault;
         let waiting_page = (page - self.page as Page) as u16;
         // Only one page of a probe is mapped. If threads wait for two pages of a probe, the extent
         // is therefore mapped as a whole, and is no probe any more.
         self.is_probe &= self.waiting_page == NO_WAITER || self.waiting_page == waiting_page;
         self.waiting_page = waiting_page;
-        self.is_wait_for_write |= is_write;
         self.waiting_node = node;
     }
 
     pub(super) fn waiting_fault(&self) -> Option<WaitingFault> {
         let page = Page::from(self.page) + Page::from(self.waiting_page);
-        let (is_write, node) = (self.is_wait_for_write, self.waiting_node);
-        (self.waiting_page != NO_WAITER).then_some(WaitingFault { page, is_write, node })
+        let node = self.waiting_node;
+        (self.waiting_page != NO_WAITER).then_some(WaitingFault { page, node })
     }
 
     pub(super) const fn clear_waiter(&mut self) {
-        (self.waiting_page, self.is_wait_for_write) = (NO_WAITER, false);
+        self.waiting_page = NO_WAITER;
     }
 }

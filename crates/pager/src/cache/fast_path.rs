@@ -53,8 +53,8 @@ impl Cache {
     ) {
         // Map the extents of all faults before the call of `progress`, so that `progress` evicts
         // none of these extents.
-        for PageFault { page, is_write, node, .. } in faults.clone() {
-            self.on_fault(WaitingFault { page, is_write, node }, actions);
+        for PageFault { page, node, .. } in faults.clone() {
+            self.on_fault(WaitingFault { page, node }, actions);
         }
         self.unplanned.extend(faults);
         self.has_progress = true;

@@ -25,7 +25,7 @@ impl Cache {
     /// write-back of the page has ended. Queues a fault on an absent page until a frame is free.
     /// For a poisoned page, lets the thread access the page again, which raises SIGBUS.
     fn serve_fault(&mut self, fault: WaitingFault, actions: &mut Vec<Action>) {
-        let WaitingFault { page, is_write, .. } = fault;
+        let page = fault.page;
         if self.durability.is_poisoned(page) {
             // The page was poisoned after the thread had faulted, or in the parent of this process.
             actions.extend([Action::Poison(page), Action::Wake(page, 1)]);
@@ -54,18 +54,15 @@ impl Cache {
                 } else if stream == 0 {
                     self.count_refault(id);
                 }
-                self.map(id, is_write, actions);
+                self.map(id, actions);
                 if !is_probe {
                     self.map_neighbours(span, stream, actions);
                 }
             }
             // The waiting thread need not be recorded: when the extent is mapped, all threads that
             // wait for its pages are woken.
-            ExtentState::Mapping => extent.is_dirty |= is_write,
-            ExtentState::Mapped => {
-                extent.is_dirty |= is_write;
-                actions.push(Action::Wake(page, 1));
-            }
+            ExtentState::Mapping => {}
+            ExtentState::Mapped => actions.push(Action::Wake(page, 1)),
         }
     }
 

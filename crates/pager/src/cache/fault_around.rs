@@ -160,8 +160,7 @@ impl Cache {
             let [first, second] = whole.span().halves();
             let (near, far) =
                 if first.pages().contains(&page) { (first, second) } else { (second, first) };
-            let mut rest = Extent::new(far, ExtentState::Ready, 0);
-            rest.is_dirty = whole.is_dirty;
+            let rest = Extent::new(far, ExtentState::Ready, 0);
             let other = self.residency.add(rest);
             self.residency.push_ready(other);
             let mut near = Extent::new(near, whole.state, 0);

@@ -572,8 +572,7 @@ mod tests {
         cache.add_region(0..FAR);
         cache.on(Event::Advised(0..FAR, advice, 0), &mut vec![]);
         for page in pages {
-            let touched =
-                Event::Fault(PageFault { node: 0, thread: 1, page, offset: 0, is_write: false });
+            let touched = Event::Fault(PageFault { node: 0, thread: 1, page, offset: 0 });
             cache.on(touched, &mut vec![]);
         }
         let expected = cache.prefetch.prefetcher.next_expected().unwrap();

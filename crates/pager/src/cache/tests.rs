@@ -188,14 +188,13 @@ impl Simulation {
                     self.expected[page as usize] = content;
                 }
             }
-            None if self.try_map(thread, page, is_write) => self.touch(thread, page, is_write),
+            None if self.try_map(thread, page) => self.touch(thread, page, is_write),
             None => {
                 self.waits[thread] = Some((page, is_write));
                 self.on(Event::Fault(PageFault {
                     thread: thread as u32,
                     page,
                     offset: 0,
-                    is_write,
                     node: self.nodes[thread],
                 }));
             }

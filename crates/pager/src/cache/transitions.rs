@@ -97,15 +97,15 @@ impl Cache {
     pub(super) fn make_ready(&mut self, id: ExtentId, actions: &mut Vec<Action>) {
         let extent = self.residency.extent_mut(id);
         extent.state = ExtentState::Ready;
-        let fault = extent.waiting_fault();
+        let has_waiter = extent.waiting_fault().is_some();
         extent.clear_waiter();
         // While the process forks, only dirty extents are mapped. A dirty extent that stayed ready
         // could be dropped, and its content would be lost.
         let may_map = !self.is_frozen || extent.is_dirty;
         let is_evicting = std::mem::take(&mut extent.is_evicting) && !extent.is_dirty;
         self.residency.push_ready(id);
-        if let Some(fault) = fault.filter(|_| may_map) {
-            self.map(id, fault.is_write, actions);
+        if has_waiter && may_map {
+            self.map(id, actions);
         } else if is_evicting && !self.is_frozen {
             self.drop_inactive(id);
         }
@@ -113,7 +113,7 @@ impl Cache {
 
     /// Takes an extent from Ready to Mapping: requests the move of its pages from its frames to the
     /// region.
-    pub(super) fn map(&mut self, id: ExtentId, is_write: bool, actions: &mut Vec<Action>) {
+    pub(super) fn map(&mut self, id: ExtentId, actions: &mut Vec<Action>) {
         self.remove_ready(id);
         let extent = self.residency.extent(id);
         let node = self.node_of(extent.span().frame);
@@ -127,7 +127,6 @@ impl Cache {
         extent.since = now;
         extent.state = ExtentState::Mapping;
         extent.is_claimed = false;
-        extent.is_dirty |= is_write;
         actions.push(Action::MoveIn(id, extent.span()));
         self.residency.begin_flight(id);
         self.count_prefetch_hit(id);
@@ -225,7 +224,7 @@ impl Cache {
             let Range { start: first, end: last } = self.residency.extent(id).span().pages();
             (start, end) = (start.min(first), end.max(last));
             left -= last - first;
-            self.map(id, false, actions);
+            self.map(id, actions);
         }
     }
 
@@ -245,7 +244,7 @@ impl Cache {
                 if extent.stream == 0 {
                     self.count_refault(id);
                 }
-                self.map(id, false, actions);
+                self.map(id, actions);
             }
         }
     }

@@ -43,7 +43,7 @@ impl Cache {
             self.durability.on_write(span);
         } else {
             if extent.waiting_fault().is_none() {
-                extent.add_waiter(WaitingFault { page: span.page, is_write: true, node: 0 });
+                extent.add_waiter(WaitingFault { page: span.page, node: 0 });
             }
             self.durability.on_failed_write(self.is_frozen);
         }
@@ -65,8 +65,6 @@ impl Cache {
         self.durability.set_unstored(self.is_frozen);
         let extent = self.residency.extent_mut(id);
         extent.state = ExtentState::Mapped;
-        // The device or system call may write to the pages at any time.
-        extent.is_dirty = true;
         extent.clear_waiter();
         // Make the extent protected. As a probationary extent, it would be the next victim again
         // and again, and the thread that pins it may itself wait for a frame.

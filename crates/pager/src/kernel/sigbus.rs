@@ -131,7 +131,7 @@ pub(crate) fn unregister(registration: &Registration) {
 
 /// Handles a fault at an address: waits until the page is mapped. Returns false if no pager has a
 /// region at this address, or if the page is poisoned.
-fn serve(address: usize, is_write: bool) -> bool {
+fn serve(address: usize) -> bool {
     ENTRIES.iter().any(|entry| {
         if entry.served.load(Relaxed).is_null() {
             return false;
@@ -141,16 +141,16 @@ fn serve(address: usize, is_write: bool) -> bool {
         // first clears the pointer, and drops the value only when `users` is 0.
         let served = unsafe { entry.served.load(SeqCst).as_ref() };
         let served = served.filter(|served| served.addresses.contains(&address));
-        let is_ours = served.is_some_and(|served| served.serve(address, is_write));
+        let is_ours = served.is_some_and(|served| served.serve(address));
         entry.users.fetch_sub(1, SeqCst);
         is_ours
     })
 }
 
 impl Served {
-    fn serve(&self, address: usize, is_write: bool) -> bool {
+    fn serve(&self, address: usize) -> bool {
         let thread = gettid().as_raw_nonzero().get().cast_unsigned();
-        let fault = Fault::at(address, is_write, thread);
+        let fault = Fault::at(address, thread);
         match self.try_map(fault) {
             MapOutcome::Mapped => true,
             MapOutcome::MappedAndNotify => {
@@ -271,30 +271,12 @@ extern "C" fn on_sigbus(
     unsafe {
         let errno = libc::__errno_location();
         let before = *errno;
-        let is_ours = (*info).si_code == ADDRESS
-            && serve((*info).si_addr() as usize, is_write(context.cast()));
+        let is_ours = (*info).si_code == ADDRESS && serve((*info).si_addr() as usize);
         *errno = before;
         if !is_ours {
             pass_on(signal, info, context);
         }
     }
-}
-
-/// True if the interrupted access was a write. Always false on processors other than x86-64,
-/// because their context is not decoded. The pager then finds dirty pages by their content alone.
-///
-/// # Safety
-/// The kernel passed `context` to a handler of SIGBUS.
-#[cfg(target_arch = "x86_64")]
-unsafe fn is_write(context: *const libc::ucontext_t) -> bool {
-    // SAFETY: the kernel passed the context to a handler. Bit 1 of the error code of a page fault
-    // means a write.
-    unsafe { (*context).uc_mcontext.gregs[libc::REG_ERR as usize] & 2 != 0 }
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-unsafe fn is_write(_: *const libc::ucontext_t) -> bool {
-    false
 }
 
 /// Carries out the program's own action for SIGBUS, as if the handler of this module did not exist.

@@ -57,9 +57,6 @@ const DEVICE: &str = "/dev/userfaultfd";
 /// `UFFD_EVENT_PAGEFAULT`: the event of a message about a page fault.
 const PAGEFAULT: u8 = 0x12;
 
-/// `UFFD_PAGEFAULT_FLAG_WRITE`: the faulting access was a write.
-const WRITE: u64 = 1;
-
 #[repr(C)]
 struct Api {
     api: u64,
@@ -172,19 +169,16 @@ pub enum FaultMode {
 pub struct Fault {
     /// The address of the page.
     pub address: usize,
-    /// Offset of the access within the page, bytes. For a fault that was queued in `Waiters`, the
-    /// lowest bit is always 0, because `Waiters` stores in this bit of the address whether the
-    /// access was a write.
+    /// Offset of the access within the page, bytes.
     pub offset: u16,
-    pub is_write: bool,
     pub thread: u32,
 }
 
 impl Fault {
     /// The fault of an access to the byte at the address `byte`.
-    pub(crate) const fn at(byte: usize, is_write: bool, thread: u32) -> Self {
+    pub(crate) const fn at(byte: usize, thread: u32) -> Self {
         let offset = (byte % PAGE_BYTES) as u16;
-        Self { address: byte - byte % PAGE_BYTES, offset, is_write, thread }
+        Self { address: byte - byte % PAGE_BYTES, offset, thread }
     }
 }
 
@@ -402,10 +396,7 @@ impl Userfault {
         };
         let count = read / mem::size_of::<FaultMessage>();
         let faults = messages.0[..count].iter().filter(|it| it.event == PAGEFAULT);
-        Ok(faults.map(|message| {
-            let is_write = message.flags & WRITE != 0;
-            Fault::at(message.address as usize, is_write, message.thread)
-        }))
+        Ok(faults.map(|message| Fault::at(message.address as usize, message.thread)))
     }
 
     fn call<const OPCODE: Opcode, T>(&self, argument: &mut T) -> io::Result<()> {

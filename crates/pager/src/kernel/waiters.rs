@@ -48,7 +48,7 @@ pub(crate) struct Waiters {
 struct WaiterSlot {
     state: AtomicU32,
     thread: AtomicU32,
-    /// The address of the fault. The lowest bit is set if the access was a write.
+    /// The address of the access.
     address: AtomicUsize,
 }
 
@@ -93,7 +93,7 @@ impl Waiters {
         };
         slot.thread.store(fault.thread, Relaxed);
         let at = fault.address + usize::from(fault.offset);
-        slot.address.store(at & !1 | usize::from(fault.is_write), Relaxed);
+        slot.address.store(at, Relaxed);
         // Count the thread before the fault server can see the fault, because the fault server
         // wakes no thread while the count is 0.
         self.count.fetch_add(1, SeqCst);
@@ -122,9 +122,8 @@ impl Waiters {
         for slot in &self.slots {
             if slot.state.compare_exchange(QUEUED, READ, Acquire, Relaxed).is_ok() {
                 self.queued.fetch_sub(1, SeqCst);
-                let address = slot.address.load(Relaxed);
-                let (thread, is_write) = (slot.thread.load(Relaxed), address & 1 == 1);
-                faults.push(Fault::at(address & !1, is_write, thread));
+                let (address, thread) = (slot.address.load(Relaxed), slot.thread.load(Relaxed));
+                faults.push(Fault::at(address, thread));
             }
         }
         faults
@@ -140,7 +139,7 @@ impl Waiters {
         let outcome = if may_access { DONE } else { DENIED };
         for slot in &self.slots {
             let is_read = slot.state.load(Acquire) == READ;
-            if is_read && addresses.contains(&(slot.address.load(Relaxed) & !1)) {
+            if is_read && addresses.contains(&slot.address.load(Relaxed)) {
                 slot.state.store(outcome, Release);
                 let _ = futex::wake(&slot.state, futex::Flags::PRIVATE, 1);
             }

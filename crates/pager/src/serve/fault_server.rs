@@ -217,9 +217,9 @@ impl TryMap for FaultServer {
         // frames and whose pages belong to a region.
         let moved = unsafe { self.handle.userfault.uffdio_move(to, frame, length, TRY_MAP_TRIES) };
         let moved_bytes = moved.map_or_else(|(bytes, _)| bytes, |()| length);
-        let Fault { thread, offset, is_write, .. } = fault;
+        let Fault { thread, offset, .. } = fault;
         let node = self.context.node_here();
-        let fault = PageFault { thread, page, offset, is_write, node };
+        let fault = PageFault { thread, page, offset, node };
         self.mapped.push(MappedExtent { fault, id, moved_bytes });
         if moved_bytes < length {
             // The fault server maps the rest of the extent, if necessary by a copy instead of a
@@ -345,7 +345,7 @@ impl FaultServer {
             return Ok(None);
         }
         let now = Instant::now();
-        for Fault { address, offset, is_write, thread } in faults {
+        for Fault { address, offset, thread } in faults {
             is_busy = true;
             let page = self.context.page(address);
             match &self.waiters {
@@ -361,7 +361,7 @@ impl FaultServer {
             }
             self.stalls.begin(page, now);
             let node = self.thread_nodes.node_of(&self.context.nodes, thread, now);
-            let fault = PageFault { thread, page, offset, is_write, node };
+            let fault = PageFault { thread, page, offset, node };
             self.cache.react(Event::Fault(fault), actions);
             self.execute(actions)?;
         }

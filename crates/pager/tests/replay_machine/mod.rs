@@ -119,7 +119,7 @@ impl ReplayMachine {
     /// Lets the thread touch a page. If the page is not mapped, the thread waits until it is.
     fn touch(&mut self, page: usize, offset: u16, is_write: bool) {
         if !self.is_mapped[page] {
-            let fault = PageFault { thread: 1, page: page as Page, offset, is_write, node: 0 };
+            let fault = PageFault { thread: 1, page: page as Page, offset, node: 0 };
             self.on(Event::Fault(fault));
             let mut was_mapped = false;
             while let Some(action) = self.todo.pop_front() {

@@ -16,7 +16,7 @@ pub(super) struct FastPath {
 impl Simulation {
     /// Lets a thread map the extent of a page itself, if the cache and the length of the log allow
     /// it. Returns true if the thread has mapped the extent.
-    pub(super) fn try_map(&mut self, thread: usize, page: Page, is_write: bool) -> bool {
+    pub(super) fn try_map(&mut self, thread: usize, page: Page) -> bool {
         let Some(fast_path) = &mut self.fast_path else { return false };
         if fast_path.log.len() == fast_path.log_max {
             return false;
@@ -26,7 +26,7 @@ impl Simulation {
             MapAttempt::AlreadyMapped => panic!("page {page} is not mapped"),
             MapAttempt::Move { id, span, .. } => {
                 let thread = thread as u32;
-                fast_path.log.push((PageFault { node: 0, thread, page, offset: 0, is_write }, id));
+                fast_path.log.push((PageFault { node: 0, thread, page, offset: 0 }, id));
                 fast_path.count += 1;
                 self.move_in(span);
                 assert!(self.mapped[page as usize].is_some());
