@@ -1,5 +1,6 @@
-//! Replaces `mmap(2)`, `munmap(2)`, `mprotect(2)` and `pkey_mprotect(2)` for the program. The pager
-//! carries out calls for extended memory, and the kernel carries out calls for other memory.
+//! Replaces `mmap(2)`, `munmap(2)`, `mprotect(2)`, `pkey_mprotect(2)` and `shmat(2)` for the
+//! program. The pager carries out calls for extended memory, and the kernel carries out calls for
+//! other memory.
 
 use crate::{
     counted, errno, shared,
@@ -177,6 +178,47 @@ pub(crate) fn move_mapping(from: usize, bytes: usize, pages: &Range<usize>) -> u
     // program asked for a mapping at `pages`.
     unsafe {
         libc::syscall(libc::SYS_mremap, from, bytes, pages.len(), flags, pages.start) as usize
+    }
+}
+
+/// Replaces `shmat(2)`: with `SHM_REMAP`, the segment may replace pages of regions.
+///
+/// # Safety
+/// The caller must meet the conditions of `shmat(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn shmat(id: c_int, address: *const c_void, flags: c_int) -> *mut c_void {
+    // SAFETY: the caller meets the conditions of `shmat(2)`.
+    let attach = |address: usize, flags: c_int| unsafe {
+        libc::syscall(libc::SYS_shmat, id, address, flags) as *mut c_void
+    };
+    let kernel = || attach(address as usize, flags);
+    let start = match flags & libc::SHM_RND {
+        0 => address as usize,
+        _ => address as usize / PAGE_BYTES * PAGE_BYTES,
+    };
+    let replaces = flags & libc::SHM_REMAP != 0;
+    let bytes = if replaces { segment_bytes(id) } else { None };
+    let Some(pages) = bytes.and_then(|bytes| pages(start, bytes)) else { return kernel() };
+    let is_done = |at: &*mut c_void| *at != libc::MAP_FAILED;
+    let map = || match pager_over(pages.start, pages.len()) {
+        Some(pager) => inside(|| {
+            replace(pager, &pages, 0, |at, _| match at {
+                0 => attach(0, flags & !(libc::SHM_REMAP | libc::SHM_RND)),
+                _ => kernel(),
+            })
+        }),
+        None => shared::unmapped(&pages, kernel, is_done),
+    };
+    counted::unmapped(&pages, map, is_done)
+}
+
+/// Size of a System V segment, bytes; `None` if it cannot be read, as the segment then cannot be
+/// attached either.
+fn segment_bytes(id: c_int) -> Option<usize> {
+    // SAFETY: a structure of integers may be zero, and `shmctl(2)` writes only this structure.
+    unsafe {
+        let mut segment: libc::shmid_ds = std::mem::zeroed();
+        (libc::shmctl(id, libc::IPC_STAT, &raw mut segment) == 0).then_some(segment.shm_segsz)
     }
 }
 

@@ -52,7 +52,20 @@ pub unsafe extern "C" fn mremap(
     let is_fixed = flags & libc::MREMAP_FIXED != 0;
     let leaves_old = flags & libc::MREMAP_DONTUNMAP != 0;
     let is_done = |at: &*mut c_void| *at != libc::MAP_FAILED;
-    let Some(old) = pages(address as usize, old_bytes) else { return kernel() };
+    let Some(old) = pages(address as usize, old_bytes) else {
+        let target = pages(new_address as usize, new_bytes).filter(|_| is_fixed && old_bytes == 0);
+        let Some(target) = target.filter(|_| (address as usize).is_multiple_of(PAGE_BYTES)) else {
+            return kernel();
+        };
+        // A second mapping of the same shared pages replaces the memory at `target`.
+        let map = || match pager_over(target.start, target.len()) {
+            Some(pager) => {
+                inside(|| move_over(pager, &(address as usize..address as usize), &target, flags))
+            }
+            None => shared::unmapped(&target, kernel, is_done),
+        };
+        return counted::unmapped(&target, map, is_done);
+    };
     let Some(new) = new_bytes.checked_next_multiple_of(PAGE_BYTES).filter(|bytes| *bytes > 0)
     else {
         return errno::unmapped(libc::EINVAL);
@@ -121,7 +134,7 @@ pub unsafe extern "C" fn remap_file_pages(
 /// Carries out `mremap(2)` for `old`, a mapping that the kernel manages, if some of the new
 /// addresses, `target`, are in the range that the pager reserves for regions. The mapping is moved
 /// elsewhere first, so that the pages at `target` keep their content if the kernel refuses the
-/// call.
+/// call. If `old` is empty, the call makes a second mapping of the shared pages from `old.start` on.
 fn move_over(
     pager: &Pager,
     old: &Range<usize>,
@@ -158,8 +171,14 @@ fn move_over(
     if found != target.start {
         // The kernel refused `target`. Move the mapping back, so that the program keeps its old
         // mapping. A mapping that has grown shrinks again, because other memory may follow `old`.
-        let old = old.start..old.start + target.len().min(old.len());
-        mapping::move_mapping(moved as usize, target.len(), &old);
+        // A second mapping is unmapped.
+        let back = old.start..old.start + target.len().min(old.len());
+        if back.is_empty() {
+            // SAFETY: the second mapping was made above, and no other code uses it.
+            unsafe { libc::syscall(libc::SYS_munmap, moved, target.len()) };
+        } else {
+            mapping::move_mapping(moved as usize, target.len(), &back);
+        }
     }
     found as *mut c_void
 }

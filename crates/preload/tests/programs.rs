@@ -481,6 +481,13 @@ fn calls_that_fail() {
     }
 }
 
+#[test]
+fn second_mappings_in_place_of_extended_memory() {
+    for faults in BOTH {
+        same_by("aliases.c", &[], faults);
+    }
+}
+
 /// Asserts that some mappings do not change the sum of the unextended allocations: mappings of
 /// files, mappings in place of counted ones, and memory that `mremap(2)` leaves mapped.
 #[test]
