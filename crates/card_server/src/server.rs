@@ -136,8 +136,8 @@ impl CardServer {
     /// If the settings of the controller or the slow-down are invalid, the socket exists or cannot
     /// be made, the file of the contents cannot be used, or a thread cannot be started.
     pub fn start(options: &ServeOptions) -> Result<Self, ServeError> {
-        // Check the socket, the settings and the slow-down first, so that a server that cannot start
-        // because of them creates no file for the contents.
+        // Check the socket, the settings and the slow-down first, so that a server that cannot
+        // start because of them creates no file for the contents.
         check_free(&options.socket)?;
         let settings = options.settings.clone();
         let controller = NvmeController::new(settings.clone())?;

@@ -60,8 +60,8 @@ pub struct TreeEnd {
 impl TreeEnd {
     /// Does one step. Kills those processes in the tree of the command `pid` that never had
     /// children, and those whose last child ended more than [`GRACE`] ago. When [`PARENTS_TOO`] has
-    /// passed since the first call, kills all processes, parents first. If `/proc` cannot be read, or
-    /// is not mounted, kills only the process `pid`.
+    /// passed since the first call, kills all processes, parents first. If `/proc` cannot be read,
+    /// or is not mounted, kills only the process `pid`.
     pub fn kill(&mut self, root: &Root, pid: u32) {
         let is_late = self.began.get_or_insert_with(Instant::now).elapsed() > PARENTS_TOO;
         let mut tree = table::tree(root, pid).unwrap_or_default();

@@ -60,8 +60,8 @@ pub enum NextStep {
 }
 
 /// A job with two counts: `fails`, its failed tries since its last progress, and `waits`, its waits
-/// after tries that were interrupted or found the drive busy. Such a try counts as failed only after
-/// `BUSY_MAX` waits.
+/// after tries that were interrupted or found the drive busy. Such a try counts as failed only
+/// after `BUSY_MAX` waits.
 #[derive(Clone, Debug)]
 pub struct RetriedJob {
     /// The part of the job that is not transferred yet.
@@ -70,8 +70,8 @@ pub struct RetriedJob {
     waits: u32,
 }
 
-/// Maximum number of retries of a job whose tries are interrupted or find the drive busy. They are 1
-/// ms apart: 30 s in all. A file system in user space may answer each try with `EINTR`.
+/// Maximum number of retries of a job whose tries are interrupted or find the drive busy. They are
+/// 1 ms apart: 30 s in all. A file system in user space may answer each try with `EINTR`.
 const BUSY_MAX: u32 = 30_000;
 
 impl RetriedJob {

@@ -348,10 +348,10 @@ impl Signals {
     }
 }
 
-/// Returns the signal by which a command has ended, if the whole process group may have got it, this
-/// process among it: by a key of the terminal, a hang-up, or the end of a service. `signal` is the
-/// signal that ended the command, and `status` the exit status of a command that ended by itself.
-/// Shells and handlers of signals report a signal as the status 128 + N.
+/// Returns the signal by which a command has ended, if the whole process group may have got it,
+/// this process among it: by a key of the terminal, a hang-up, or the end of a service. `signal` is
+/// the signal that ended the command, and `status` the exit status of a command that ended by
+/// itself. Shells and handlers of signals report a signal as the status 128 + N.
 fn group_signal(signal: Option<i32>, status: Option<i32>) -> Option<i32> {
     let number = signal.or(status.map(|status| status - 128));
     number.filter(|number| [SIGHUP, SIGINT, SIGQUIT, SIGTERM].contains(number))

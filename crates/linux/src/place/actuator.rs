@@ -75,8 +75,8 @@ pub struct Goal {
     /// The demotions, one for each socket: the fastest and the second fastest node near the socket.
     /// When the first node of a pair is nearly full, its cold pages migrate to the second.
     pub demotions: Vec<(u32, u32)>,
-    /// The upper limit of the migration rate, bytes per second; `None` for no limit. DAMON's schemes
-    /// together keep it ([`context::Context::limit_rate`]).
+    /// The upper limit of the migration rate, bytes per second; `None` for no limit. The schemes of
+    /// DAMON together keep it ([`context::Context::limit_rate`]).
     pub rate_limit_bytes_per_s: Option<u64>,
 }
 

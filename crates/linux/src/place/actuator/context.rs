@@ -123,10 +123,10 @@ pub enum PageFilter {
 }
 
 impl Context {
-    /// Limits the rate at which all schemes together try to migrate, bytes per second. If the quotas
-    /// of the schemes exceed the limit together, each is reduced in the ratio of their rates. A
-    /// scheme without a quota counts with the whole limit, and a scheme that acts on no region
-    /// counts nothing.
+    /// Limits the rate at which all schemes together try to migrate, bytes per second. If the
+    /// quotas of the schemes exceed the limit together, each is reduced in the ratio of their
+    /// rates. A scheme without a quota counts with the whole limit, and a scheme that acts on no
+    /// region counts nothing.
     pub fn limit_rate(mut self, bytes_per_s: Option<u64>) -> Self {
         let Some(limit) = bytes_per_s.map(u128::from) else { return self };
         let rate = |scheme: &Scheme| {
