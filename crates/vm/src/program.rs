@@ -72,7 +72,8 @@ pub fn build(folder: &Path) -> io::Result<StaticPrograms> {
         .arg(folder)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
-        .env("RUSTFLAGS", "-C target-feature=+crt-static")
+        // In the profile, `strip` does not hold for packages that have a level of their own.
+        .env("RUSTFLAGS", "-C target-feature=+crt-static -C strip=symbols")
         .output()?;
     if !output.status.success() {
         let message = String::from_utf8_lossy(&output.stderr);
