@@ -318,19 +318,27 @@ fn markdown_of(name: &str, change: impl FnOnce(&mut Value)) -> String {
 
 #[test]
 fn a_plan_without_a_recommendation_says_why() {
-    let text = |is_future: bool| {
+    let text = |is_future: bool, is_only_future: bool| {
         markdown_of("plan.json", |plan| {
             plan["recommended"] = Value::Null;
-            for row in plan["rows"].as_array_mut().unwrap() {
+            if is_only_future {
+                plan["baseline"] = json!("mrdimm-12800");
+            }
+            let rows = plan["rows"].as_array_mut().unwrap();
+            rows.retain(|row| !is_only_future || row["future"] == true);
+            for row in rows {
                 row["fits"] = json!(is_future && row["future"] == true);
             }
         })
     };
     let only_future = "recommended: none, because no configuration on sale holds the memory that \
-                       the demand needs; with --future, one of mrdimm-12800 is recommended";
-    assert!(text(true).contains(only_future), "{}", text(true));
+                       the demand needs; with --future, mrdimm-12800 is recommended";
+    assert!(text(true, false).contains(only_future), "{}", text(true, false));
     let none = "recommended: none, because no configuration holds the memory";
-    assert!(text(false).contains(none), "{}", text(false));
+    assert!(text(false, false).contains(none), "{}", text(false, false));
+    let none_on_sale = "recommended: none, because none of the configurations is on sale; with \
+                        --future, mrdimm-12800 is recommended";
+    assert!(text(true, true).contains(none_on_sale), "{}", text(true, true));
 }
 
 #[test]

@@ -237,14 +237,18 @@ fn none(document: &PlanDocument) -> String {
     // Without `--future`, a configuration that is not on sale yet is not recommended.
     let future = document.rows.iter().filter(|row| row.fits && row.future);
     let future: Vec<&str> = future.map(|row| row.configuration.as_str()).collect();
-    match future.is_empty() {
-        true => "no configuration holds the memory that the demand needs".into(),
-        false => format!(
-            "no configuration on sale holds the memory that the demand needs; with --future, one \
-             of {} is recommended",
-            future.join(", ")
-        ),
+    if future.is_empty() {
+        return "no configuration holds the memory that the demand needs".into();
     }
+    let why = match document.rows.iter().any(|row| !row.future) {
+        true => "no configuration on sale holds the memory that the demand needs",
+        false => "none of the configurations is on sale",
+    };
+    let which = match future[..] {
+        [one] => one.to_string(),
+        _ => format!("one of {}", future.join(", ")),
+    };
+    format!("{why}; with --future, {which} is recommended")
 }
 
 /// A configuration is reported as nearly as good as the recommended configuration if it is worse by
