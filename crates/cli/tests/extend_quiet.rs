@@ -1,13 +1,13 @@
 //! The side effects of extended memory. An idle program uses no CPU time and little memory. On a
 //! busy machine, the pager's thread gets real-time priority. Other users and processes cannot see
-//! the program's data.
+//! the program's data. A command that cannot be started leaves nothing behind.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 #[path = "extend/common.rs"]
 mod common;
 
-use common::{LONG, MIB, TestFolders, compiled, ends, started, sweep, text, until};
+use common::{LONG, MIB, TestFolders, compiled, ends, refused, started, sweep, text, until};
 use interleaf_procfs::{stat::Stat, status::field};
 use std::{
     collections::BTreeMap,
@@ -170,6 +170,16 @@ fn metadata_takes_at_most_half_a_percent_of_the_footprint() {
 }
 
 /// A store's files have no name in the folder, and other users have no permission to use them.
+#[test]
+fn a_command_that_cannot_be_started_leaves_no_session() {
+    let folders = TestFolders::new();
+    let file = folders.at("not-executable");
+    fs::write(&file, "").unwrap();
+    let output = folders.extended(&[], &[file.to_str().unwrap()]).output().unwrap();
+    refused(&output, "cannot be started: Permission denied", "name a program that is there");
+    assert_eq!(folders.left(), 0);
+}
+
 #[test]
 fn a_store_is_private() {
     let folders = TestFolders::new();

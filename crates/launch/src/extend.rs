@@ -175,8 +175,10 @@ pub fn run(options: &ExtendOptions, prepared: &Prepared) -> Result<Extended, Fai
     let signals = Signals::hold().map_err(system::signal_failure)?;
     let session = Session::begin(&base, prepared.name.as_deref(), &prepared.settings);
     let session = session.map_err(session_failure)?;
-    let (ended, document) = run_extended(options, &signals, &session, &prepared.preload_library)?;
+    let result = run_extended(options, &signals, &session, &prepared.preload_library);
+    // The session ends also if the command cannot be started.
     let left = session.end();
+    let (ended, document) = result?;
     if !left.is_empty() {
         let names: Vec<String> = left
             .iter()
