@@ -29,7 +29,21 @@ pub fn check_outputs(
     report: Option<&Path>,
     others: &[Option<&Path>],
 ) -> Result<(), Failure> {
-    check_report(output, report)?;
+    check_outputs_of("-o", output, report, others)
+}
+
+/// Checks the outputs like [`check_outputs`]. `record` is the option with which the command writes
+/// its record, such as `--stats FILE`; the hint for a wrong name of the page has it.
+///
+/// # Errors
+/// Those of [`check_outputs`].
+pub fn check_outputs_of(
+    record: &str,
+    output: Option<&Path>,
+    report: Option<&Path>,
+    others: &[Option<&Path>],
+) -> Result<(), Failure> {
+    check_report(record, output, report)?;
     let targets: Vec<&Path> = [output, report].iter().chain(others).copied().flatten().collect();
     for (at, target) in targets.iter().enumerate() {
         if targets[..at].iter().any(|other| is_same_file(target, other)) {
@@ -82,19 +96,22 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 
 /// Checks that `report` can be the name of an HTML page, and is not the file `output` of the
 /// record.
-fn check_report(output: Option<&Path>, report: Option<&Path>) -> Result<(), Failure> {
+fn check_report(record: &str, output: Option<&Path>, report: Option<&Path>) -> Result<(), Failure> {
     let (problem, hint) = match report {
         Some(report) if report == Path::new("-") => (
             "--report -: a page would follow what is printed on stdout".to_string(),
-            "name a file, such as --report page.html",
+            "name a file, such as --report page.html".to_string(),
         ),
         Some(report) if output.is_some_and(|output| is_same_file(report, output)) => (
             format!("--report would overwrite {}, which -o writes", report.display()),
-            "name two files: the document is JSON, the report HTML",
+            "name two files: the document is JSON, the report HTML".to_string(),
         ),
         Some(report) if !is_page(report) => (
             format!("--report {}: a report is a page of HTML", report.display()),
-            "end the name with .html; `interleaf report` makes other formats of the record (-o)",
+            format!(
+                "end the name with .html; `interleaf report` makes other formats of the record \
+                 ({record})"
+            ),
         ),
         _ => return Ok(()),
     };
@@ -167,8 +184,29 @@ fn count_names(words: &[String], is_own: impl Fn(&str) -> bool) -> usize {
 
 /// True if `path` can be the name of an HTML page: it ends with .html or .htm, or has no ending.
 fn is_page(path: &Path) -> bool {
+    ends_with_one_of(path, &["html", "htm"])
+}
+
+/// True if the ending of the name is one of `endings`, in small or capital letters, or if the name
+/// has no ending.
+fn ends_with_one_of(path: &Path, endings: &[&str]) -> bool {
     let ending = path.extension().map(|ending| ending.to_ascii_lowercase());
-    ending.is_none_or(|ending| ending == "html" || ending == "htm")
+    ending.is_none_or(|ending| endings.iter().any(|one| ending == *one))
+}
+
+/// Checks that `target`, the value of the command-line option `option`, can be the name of an SVG
+/// picture.
+///
+/// # Errors
+/// When the name has another ending.
+pub fn check_picture(option: &str, target: &Path) -> Result<(), Failure> {
+    match ends_with_one_of(target, &["svg"]) {
+        true => Ok(()),
+        false => Err(Failure::new(
+            format!("{option} {}: a plot is a picture in SVG", target.display()),
+            format!("end the name with .svg, such as {option} plot.svg"),
+        )),
+    }
 }
 
 /// Writes the JSON document to the file of `-o`, if one is given, and prints the result as JSON,

@@ -40,7 +40,8 @@ pub(super) fn run(args: &ExtendArgs, root: Option<&Path>) -> Result<ExitCode, Fa
     if let (Some(pid), true) = (args.monitor, args.command.is_empty()) {
         return monitor::monitor(pid, args.json).map(|()| ExitCode::SUCCESS);
     }
-    support::check_outputs(None, args.report.as_deref(), &[args.stats.as_deref()])?;
+    let record = if args.dry_run || args.estimate { "--json > FILE" } else { "--stats FILE" };
+    support::check_outputs_of(record, None, args.report.as_deref(), &[args.stats.as_deref()])?;
     let options = options(args);
     let prepared = extend::prepare(&options, job)?;
     if args.dry_run || args.estimate {
@@ -87,7 +88,9 @@ fn options(args: &ExtendArgs) -> ExtendOptions {
 
 /// Prints the forecast of `--plan`: traffic and efficiency with other budgets and drives.
 fn plan(args: &ExtendArgs) -> Result<(), Failure> {
-    support::check_outputs(None, args.report.as_deref(), &[args.planning.plot.as_deref()])?;
+    let plot = args.planning.plot.as_deref();
+    plot.map_or(Ok(()), |target| support::check_picture("--plot", target))?;
+    support::check_outputs_of("--json > FILE", None, args.report.as_deref(), &[plot])?;
     let document = extend::forecast(&ForecastOptions {
         files: args.planning.plan.clone(),
         drives: args.planning.drive.clone(),
@@ -96,7 +99,7 @@ fn plan(args: &ExtendArgs) -> Result<(), Failure> {
         time_in_dram: args.planning.time_in_dram,
         efficiency: args.planning.efficiency,
     })?;
-    if let Some((target, figure)) = args.planning.plot.as_ref().zip(document.figures.first()) {
+    if let Some((target, figure)) = plot.zip(document.figures.first()) {
         let picture = interleaf_report::svg::picture(figure)
             .map_err(|why| Failure::new(format!("--plot: {why}"), "leave --plot out"))?;
         output::file(target, &picture)?;
