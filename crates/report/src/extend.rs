@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 /// Formats the text that is printed after the command has ended: the counts of all processes, and
 /// the memory outside the budget.
 pub fn ended(document: &ExtendDocument) -> String {
-    if document.processes.is_empty() && document.total.faults == 0 {
+    if has_extended_nothing(document) {
         return nothing(document);
     }
     let dram = Bytes::new(document.dram_bytes);
@@ -78,7 +78,7 @@ pub fn page(document: &ExtendDocument) -> Page {
         page::program(&document.command),
         Bytes::new(document.dram_bytes)
     );
-    if document.processes.is_empty() && total.faults == 0 {
+    if has_extended_nothing(document) {
         let text = nothing(document);
         let mut lines = text.lines().map(String::from);
         let answer = lines.next().unwrap_or_default();
@@ -189,16 +189,32 @@ pub fn nodes(document: &ExtendDocument) -> Option<String> {
     (!all.is_empty()).then(|| all.join(", "))
 }
 
+/// True if no process had a page of extended memory. Processes whose allocations stayed below
+/// `min_alloc_bytes` are in the document, too, with counts of 0.
+fn has_extended_nothing(document: &ExtendDocument) -> bool {
+    let CountsDocument { faults, prefetched_pages, footprint_bytes, .. } = document.total;
+    faults == 0 && prefetched_pages == 0 && footprint_bytes == 0
+}
+
 /// Formats the text for a command of which no process used the budget.
 fn nothing(document: &ExtendDocument) -> String {
     let least = Bytes::new(document.min_alloc_bytes);
+    let (untouched, which) = match document.processes.is_empty() {
+        true => {
+            ("", "objects smaller than 128 KiB, static data, stacks and code are never extended")
+        }
+        false => (", or touched none of it", "a lower --min-alloc extends smaller allocations"),
+    };
     let resident = document.resident_max_bytes.map_or(String::new(), |bytes| {
+        let bytes = rounded(bytes);
         format!(
-            "The largest process had {} resident, all of it outside the budget: objects smaller \
-             than 128 KiB, static data, stacks and code are never extended.\n",
-            rounded(bytes)
+            "The largest process had {bytes} resident, all of it outside the budget: {which}.\n"
         )
     });
+    let memory = match document.processes.iter().any(|it| it.outside_bytes.is_some()) {
+        true => outside(document),
+        false => resident,
+    };
     let why = match document.is_without_children {
         true => "the command itself did not allocate",
         false => "no process allocated",
@@ -209,7 +225,7 @@ fn nothing(document: &ExtendDocument) -> String {
     };
     format!(
         "nothing was extended: unless a message above says why, {why} {least} (--min-alloc) in \
-         pieces of 128 KiB and more.\n{children}{resident}"
+         pieces of 128 KiB and more{untouched}.\n{children}{memory}"
     )
 }
 
@@ -588,6 +604,25 @@ mod tests {
         assert!(has_all(document(9, vec![process(1, 7)])), "an ended process had 2 faults");
         assert!(has_all(document(9, vec![])), "an ended process had all faults");
         assert!(has_all(document(7, vec![process(1, 3), process(2, 4)])));
+    }
+
+    #[test]
+    fn processes_below_the_least_allocation_have_extended_nothing() {
+        let small =
+            ProcessDocument { outside_bytes: Some(3 << 20), left_bytes: 1 << 20, ..process(1, 0) };
+        let known = document(0, vec![small]);
+        let expected = "nothing was extended: unless a message above says why, no process \
+                        allocated 2 MiB (--min-alloc) in pieces of 128 KiB and more, or touched \
+                        none of it.\nmemory outside the budget: up to 3 MiB. Of these, 1 MiB are \
+                        in allocations";
+        assert!(ended(&known).starts_with(expected), "{}", ended(&known));
+        assert!(page(&known).answer.starts_with("nothing was extended: "));
+        let resident_max_bytes = Some(5 << 20);
+        let unknown =
+            ended(&ExtendDocument { resident_max_bytes, ..document(0, vec![process(1, 0)]) });
+        let expected = "The largest process had 5 MiB resident, all of it outside the budget: a \
+                        lower --min-alloc extends smaller allocations.\n";
+        assert!(unknown.ends_with(expected), "{unknown}");
     }
 
     #[test]
