@@ -487,7 +487,9 @@ fn document(
         footprint_bytes: curve.last().map_or(0, |row| row.dram_bytes),
         compute_s: model.map(|model| rounded(model.compute_s)),
         overlap: model.map(|model| rounded(model.overlap)),
-        overhead_us_per_mb: model.map(|model| rounded(1e12 * model.overhead_s)),
+        overhead_us_per_mb: model
+            .filter(|_| is_base_measured)
+            .map(|model| rounded(1e12 * model.overhead_s)),
         figures: vec![curve_figure(&curve), efficiency_figure(&rows)],
         curve,
         rows,

@@ -23,7 +23,7 @@ pub struct ForecastDocument {
     /// without a measured run.
     pub overlap: Option<f64>,
     /// Software time of the pager for a megabyte (10^6 bytes) of traffic, us; null without a
-    /// measured run.
+    /// measured run, or if the drive of the run was not measured.
     pub overhead_us_per_mb: Option<f64>,
     pub curve: Vec<CurveRow>,
     pub rows: Vec<ForecastRow>,
