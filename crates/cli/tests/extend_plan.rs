@@ -149,6 +149,32 @@ fn the_pagers_software_time_is_unknown_without_the_drive_of_the_run() {
 }
 
 #[test]
+fn a_trace_that_cannot_be_of_the_run_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (run, trace) = (statistics(folder.path()), trace(folder.path()));
+    let small = folder.path().join("small.trace");
+    fs::write(&small, "interleaf.trace/1 block_bytes=131072\nr 0\nr 1\nw 2\n").unwrap();
+    let counted = folder.path().join("counted.json");
+    let text = fs::read_to_string(&run).unwrap();
+    fs::write(&counted, text.replacen('{', "{\"footprint_bytes\": 100663296,", 1)).unwrap();
+    let said = |files: &[&Path], words: &[&str]| {
+        let output = plan(files, words);
+        assert_eq!(output.status.code(), Some(2));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let both = said(&[&small, &counted], &[]);
+    assert!(both.contains("small.trace touches 384 KiB, and the footprint of the run is 96 MiB ("));
+    assert!(both.contains("counted.json): from half of the footprint to twice"), "{both}");
+    let uncounted = said(&[&small, &run], &[]);
+    let fits = "small.trace touches 384 KiB, which fits in the run's budget of 32 MiB";
+    assert!(uncounted.contains(fits), "{uncounted}");
+    let given = said(&[&trace, &run], &["--footprint", "129MiB"]);
+    assert!(given.contains("the footprint of the run is 129 MiB (--footprint)"), "{given}");
+    // The trace touches two thirds of the footprint that the pager counted.
+    assert!(plan(&[&trace, &counted], &["--drive", "cxl"]).status.success());
+}
+
+#[test]
 fn errors_name_the_file_and_the_value() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| {
@@ -158,12 +184,17 @@ fn errors_name_the_file_and_the_value() {
     };
     let (run, bad) =
         (statistics(folder.path()), file("bad.trace", "interleaf.trace/1 block_bytes=8\n"));
+    let text = fs::read_to_string(&run).unwrap();
+    let negative = text.replacen("\"dram_bytes\":33554432", "\"dram_bytes\":-1", 1);
+    let negative = file("negative.json", &negative);
     let other = file("other.json", "{\"schema\": \"interleaf.predict/1\"}");
     let drive = file("drive.toml", "schema = \"interleaf.drive/1\"\n");
     for (path, words, part) in [
         (&run, vec![], "add --footprint SIZE"),
         (&run, vec!["--footprint", "16MiB"], "fits in the run's budget of 32 MiB"),
         (&bad, vec![], "bad.trace:1: "),
+        (&negative, vec![], ": dram_bytes: invalid value: integer `-1`"),
+        (&negative, vec![], "negative.json:1:"),
         (&other, vec![], "no forecast is made of \"interleaf.predict/1\""),
         (&run, vec!["--footprint", "64MiB", "--drive", drive.to_str().unwrap()], "missing field"),
         (&run, vec!["--footprint", "64MiB", "--drive", "optane"], "p4800x-4"),

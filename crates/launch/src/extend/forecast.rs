@@ -20,6 +20,7 @@ use interleaf_extend_forecast::{
 use interleaf_model::units::{Bytes, Percent, Time};
 use interleaf_pager::session::ledger::PAGES_MIN;
 use interleaf_record::{
+    Document,
     bench::{self, BenchDocument},
     bench_compare::{self, BenchCompareDocument},
     extend::{
@@ -40,6 +41,10 @@ const STEPS: u32 = 32;
 
 /// Approximate number of a trace's blocks in the sample that simulated caches replay.
 const SAMPLE: usize = 4096;
+
+/// The largest ratio of a run's footprint and the memory that a trace touches, in both directions.
+/// They differ: the pager counts temporary data, and a trace has one pass and whole blocks.
+const FOOTPRINT_RATIO: f64 = 2.0;
 
 /// Default of `--efficiency`: the efficiency that is enough, as a fraction of the speed in DRAM.
 const ENOUGH: f64 = 0.9;
@@ -78,15 +83,23 @@ struct Inputs {
     /// then that of one round, which can be compared with the traffic of a trace. In statistics
     /// (`extend --stats`), the traffic is that of a whole program.
     is_of_one_pass: bool,
-    trace: Option<Trace>,
+    /// The trace, with the name of its file.
+    trace: Option<(String, Trace)>,
     /// The footprint in the last record of `bench run` or `bench compare`.
-    recorded_footprint: Option<u64>,
+    recorded_footprint: Option<Footprint>,
     /// The largest footprint that the pager has counted (`extend --stats`). If a record has a
     /// footprint, that is used instead, in any order of the files.
-    counted_footprint: Option<u64>,
+    counted_footprint: Option<Footprint>,
     /// A note for each run whose time with all data in DRAM was estimated and not measured.
     estimated: Vec<String>,
     notes: Vec<String>,
+}
+
+#[derive(Clone, Debug)]
+struct Footprint {
+    /// The name of the file, or the option, that gives the footprint.
+    of: String,
+    bytes: u64,
 }
 
 /// Computes the forecast.
@@ -125,37 +138,39 @@ pub fn forecast(options: &ForecastOptions) -> Result<ForecastDocument, Failure> 
 /// Reads a file of statistics, a record or a trace, and adds its content to `inputs`.
 fn read(path: &Path, inputs: &mut Inputs) -> Result<(), Failure> {
     let text = interleaf_catalog::document(path, HINT)?;
-    let name = path.display();
+    let name = path.display().to_string();
     if !text.trim_start().starts_with('{') {
-        let trace = Trace::parse(&name.to_string(), &text);
-        inputs.trace = Some(trace.map_err(|why| Failure::new(why.to_string(), HINT))?);
+        let trace = Trace::parse(&name, &text);
+        let trace = trace.map_err(|why| Failure::new(why.to_string(), HINT))?;
+        inputs.trace = Some((name, trace));
         return Ok(());
     }
-    let wrong = |why: serde_json::Error| Failure::new(format!("{name}: {why}"), HINT);
-    let value: Value = serde_json::from_str(&text).map_err(wrong)?;
-    match value["schema"].as_str() {
-        Some(SCHEMA) => {
-            let stats: ExtendDocument = serde_json::from_value(value).map_err(wrong)?;
-            let footprint_bytes = Some(stats.total.footprint_bytes).filter(|bytes| *bytes > 0);
-            inputs.counted_footprint = inputs.counted_footprint.max(footprint_bytes);
-            inputs.runs.push(of_stats(&stats));
-            inputs.estimated.push(estimated(&name.to_string(), inputs.runs.last()));
-            Ok(())
-        }
-        Some(bench::SCHEMA) => {
-            let record: BenchDocument = serde_json::from_value(value).map_err(wrong)?;
-            of_bench(name.to_string(), record, inputs);
-            Ok(())
-        }
-        Some(bench_compare::SCHEMA) => {
-            let record: BenchCompareDocument = serde_json::from_value(value).map_err(wrong)?;
-            of_comparison(&name.to_string(), &record, inputs)
-        }
-        other => {
-            let other = other.unwrap_or("none");
-            Err(Failure::new(format!("{name}: schema: no forecast is made of \"{other}\""), HINT))
+    // For text that is not JSON, `interleaf_record::read` returns an error with the line.
+    if let Ok(value) = serde_json::from_str::<Value>(&text) {
+        let schema = value["schema"].as_str().unwrap_or("none");
+        if ![SCHEMA, bench::SCHEMA, bench_compare::SCHEMA].contains(&schema) {
+            let problem = format!("{name}: schema: no forecast is made of \"{schema}\"");
+            return Err(Failure::new(problem, HINT));
         }
     }
+    let document = interleaf_record::read(&name, &text);
+    match document.map_err(|why| Failure::new(why.problem, why.hint))? {
+        Document::Extend(stats) => {
+            let bytes = stats.total.footprint_bytes;
+            if bytes > inputs.counted_footprint.as_ref().map_or(0, |it| it.bytes) {
+                inputs.counted_footprint = Some(Footprint { of: name.clone(), bytes });
+            }
+            inputs.runs.push(of_stats(&stats));
+            inputs.estimated.push(estimated(&name, inputs.runs.last()));
+        }
+        Document::BenchRun(record) => of_bench(name, *record, inputs),
+        Document::Bench(record) => of_comparison(&name, &record, inputs)?,
+        _ => {
+            let problem = format!("{name}: no forecast is made of several documents");
+            return Err(Failure::new(problem, HINT));
+        }
+    }
+    Ok(())
 }
 
 /// Returns the note that a run's time with all data in DRAM is not measured, but computed from the
@@ -207,7 +222,7 @@ fn of_stats(stats: &ExtendDocument) -> Run {
 /// Adds a record of `bench run` to `inputs`. A record with all data in DRAM is kept as it is. A
 /// record under `extend` becomes a run with the mean time and the mean counts of its rounds.
 fn of_bench(name: String, record: BenchDocument, inputs: &mut Inputs) {
-    inputs.recorded_footprint = Some(record.footprint_bytes);
+    inputs.recorded_footprint = Some(Footprint { of: name.clone(), bytes: record.footprint_bytes });
     let Some(extended) = record.extended else {
         inputs.in_dram.push((name, record));
         return;
@@ -327,7 +342,8 @@ fn of_comparison(
         let problem = format!("{name}: rows: none of the pager and of dram above the budget");
         Failure::new(problem, "record both with --ways dram,pager --ratio 2")
     })?;
-    inputs.recorded_footprint = pager.map(|row| row.footprint_bytes);
+    inputs.recorded_footprint =
+        pager.map(|row| Footprint { of: name.into(), bytes: row.footprint_bytes });
     inputs.is_of_one_pass |= inputs.runs.is_empty();
     inputs.runs.push(run);
     Ok(())
@@ -341,7 +357,11 @@ fn of_comparison(
 ///
 /// `footprint` is the value of `--footprint`, bytes.
 fn curve(inputs: &mut Inputs, footprint: Option<u64>) -> Result<MissCurve, Failure> {
-    if let Some(trace) = &inputs.trace {
+    let known = inputs.recorded_footprint.as_ref().or(inputs.counted_footprint.as_ref()).cloned();
+    let given = footprint.map(|bytes| Footprint { of: "--footprint".into(), bytes });
+    let known = given.or(known);
+    if let Some((name, trace)) = &inputs.trace {
+        check_trace(name, trace, known.as_ref(), &inputs.runs)?;
         let Some(run) = inputs.runs.first() else {
             inputs.notes.push("traffic of other budgets: optimal replacement on the trace".into());
             return Ok(MissCurve::of_trace(trace, Replacement::Optimal, STEPS, SAMPLE));
@@ -365,8 +385,7 @@ fn curve(inputs: &mut Inputs, footprint: Option<u64>) -> Result<MissCurve, Failu
         ));
         return Ok(curves.curve(share));
     }
-    let known = inputs.recorded_footprint.or(inputs.counted_footprint);
-    let footprint = footprint.or(known).ok_or_else(|| {
+    let footprint = known.map(|known| known.bytes).ok_or_else(|| {
         Failure::new(
             "--plan: these statistics do not have the memory that the program touches",
             "add --footprint SIZE, or a trace as a second --plan FILE",
@@ -391,6 +410,46 @@ fn curve(inputs: &mut Inputs, footprint: Option<u64>) -> Result<MissCurve, Failu
     let points: Vec<Point> = inputs.runs.iter().map(point).collect();
     let demand_share = inputs.runs.first().map_or(0.0, Run::demand_share);
     Ok(curve_of_runs(footprint, &points, demand_share))
+}
+
+/// Checks that the trace can be of the program of the runs: that it touches about as much memory
+/// (`FOOTPRINT_RATIO`), and more than the budget of each run. `name` is the trace's file, `known`
+/// the footprint of the runs.
+fn check_trace(
+    name: &str,
+    trace: &Trace,
+    known: Option<&Footprint>,
+    runs: &[Run],
+) -> Result<(), Failure> {
+    if runs.is_empty() {
+        return Ok(());
+    }
+    let touched = (trace.distinct_blocks() as u64).saturating_mul(trace.block_bytes);
+    let hint = "give a trace of the same program with the same input; it may have fewer passes";
+    let size = Bytes::new;
+    if let Some(Footprint { of, bytes }) = known {
+        let ratio = touched as f64 / (*bytes).max(1) as f64;
+        if !(1.0 / FOOTPRINT_RATIO..=FOOTPRINT_RATIO).contains(&ratio) {
+            let problem = format!(
+                "{name} touches {}, and the footprint of the run is {} ({of}): from half of the \
+                 footprint to twice the footprint is allowed",
+                size(touched),
+                size(*bytes)
+            );
+            return Err(Failure::new(problem, hint));
+        }
+    }
+    match runs.iter().find(|run| run.budget_bytes >= touched) {
+        Some(run) => Err(Failure::new(
+            format!(
+                "{name} touches {}, which fits in the run's budget of {}",
+                size(touched),
+                size(run.budget_bytes)
+            ),
+            hint,
+        )),
+        None => Ok(()),
+    }
 }
 
 /// Returns the drive of the runs: the measured stores. Without stores, the bandwidth of the drive
@@ -499,7 +558,7 @@ fn document(
 }
 
 fn curve_rows(inputs: &Inputs, curve: &MissCurve, model: Option<&Model>) -> Vec<CurveRow> {
-    let sampled = inputs.trace.as_ref().map(|trace| {
+    let sampled = inputs.trace.as_ref().map(|(_, trace)| {
         let sample = Sample::new(&trace.touches, trace.distinct_blocks(), SAMPLE_BLOCKS);
         (sample.histogram(), trace.block_bytes)
     });
