@@ -169,7 +169,6 @@ fn metadata_takes_at_most_half_a_percent_of_the_footprint() {
     assert!((16 << 10..24 << 10).contains(&few), "{few} KiB");
 }
 
-/// A store's files have no name in the folder, and other users have no permission to use them.
 #[test]
 fn a_command_that_cannot_be_started_leaves_no_session() {
     let folders = TestFolders::new();
@@ -180,6 +179,7 @@ fn a_command_that_cannot_be_started_leaves_no_session() {
     assert_eq!(folders.left(), 0);
 }
 
+/// A store's files have no name in the folder, and other users have no permission to use them.
 #[test]
 fn a_store_is_private() {
     let folders = TestFolders::new();
