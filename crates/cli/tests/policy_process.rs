@@ -127,7 +127,25 @@ fn a_process_that_fails_is_an_error_with_its_line() {
         assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{body}: {said}");
         assert!(said.contains("error: ./policy: ") && said.contains(problem), "{body}: {said}");
         assert!(said.contains("hint: "), "{body}: {said}");
+        let is_longer = said.contains("more time in `simulate machine`: --policy-limit 60s");
+        assert_eq!(is_longer, !limit.is_empty(), "{body}: {said}");
     }
+}
+
+/// After the failure of the policy of a socket, `balance` starts no process for the next socket.
+#[test]
+fn a_failure_ends_the_start_of_the_policies_of_all_sockets() {
+    let folder = tempfile::tempdir().unwrap();
+    script(folder.path(), "echo started >> starts; exit 3");
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut command = Command::new(env!("CARGO_BIN_EXE_interleaf"));
+    command.current_dir(folder.path()).args(["balance", "--advise", "--policy", "exec:./policy"]);
+    command.arg("--root").arg(here.join("../../tests/machines/xeon6-two-sockets-cxl"));
+    command.arg("--replay").arg(here.join("tests/recordings/two-sockets.csv"));
+    let output = command.output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("error: ./policy: the policy ended (exit status 3)"), "{said}");
+    assert_eq!(fs::read_to_string(folder.path().join("starts")).unwrap(), "started\n");
 }
 
 /// Waits until `found` returns a value, and returns this value. After the time limit, panics with

@@ -75,9 +75,13 @@ impl PolicyProcesses {
 
     /// Starts the process of the domain with the index `domain`, whose tiers are `tiers`, and waits
     /// for its first answer. Returns the policy of the domain. If there is no valid first answer,
-    /// this policy keeps all pages on the first tier.
+    /// this policy keeps all pages on the first tier. No process is started after the failure of
+    /// another one.
     pub fn policy(&self, domain: usize, tiers: &[TierLayout]) -> Box<dyn Policy> {
         let first = (0..tiers.len()).map(|tier| if tier == 0 { 1.0 } else { 0.0 }).collect();
+        if self.has_failed() {
+            return Box::new(ProcessPolicy { child: None, start: first, processes: self.clone() });
+        }
         let started = Child::start(&self.command.program, &self.command.arguments);
         let asked = started.and_then(|mut child| {
             let message = StartMessage::new(domain, tiers);
@@ -104,8 +108,11 @@ impl PolicyProcesses {
     /// True if a process has failed and [`Self::failure`] has not returned the failure yet, or if a
     /// stop was requested.
     pub fn is_stopped(&self) -> bool {
-        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-        failure.is_some() || self.stop.is_set()
+        self.has_failed() || self.stop.is_set()
+    }
+
+    fn has_failed(&self) -> bool {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).is_some()
     }
 
     fn fail(&self, why: PolicyProcessError) {
@@ -134,6 +141,7 @@ impl Policy for ProcessPolicy {
         let asked = self
             .child
             .as_mut()
+            .filter(|_| !self.processes.has_failed())
             .map_or(Ok(None), |child| child.ask(&PeriodMessage::new(seen), tiers, *limit, stop));
         match asked {
             Ok(Some(Answer { shares, reason })) => {
@@ -180,7 +188,7 @@ impl PolicyProcessError {
             }
             Self::Late { .. } => {
                 "let it flush stdout after each line (in Python: print(answer, flush=True)), or \
-                 give it more time: --policy-limit 60s"
+                 give it more time in `simulate machine`: --policy-limit 60s"
             }
             Self::Answer { .. } => {
                 "answer each line of stdin with one line such as {\"weights\": [65, 35]}; write \
