@@ -248,6 +248,9 @@ pub fn file_failure(target: &Path, why: &io::Error) -> Failure {
         ErrorKind::PermissionDenied => {
             "name a file that this user may write to, and no file or link of another user"
         }
+        ErrorKind::InvalidData => {
+            "name a regular file or a file that is not there yet, or remove the symbolic link"
+        }
         _ => "name a file in a folder that is there and that you may write to",
     };
     Failure::new(format!("{}: cannot be written: {why}", target.display()), hint)

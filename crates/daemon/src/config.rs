@@ -46,6 +46,9 @@ pub struct Config {
     pub policy: PolicyKind,
     /// The weights for the policy `static`. Default: none.
     pub weights: Option<Weights>,
+    /// The error of the weights if the machine has another number of nodes, without the problem.
+    /// `None` without weights in a file.
+    pub(super) weights_error: Option<FileError>,
     /// The name or the file of a platform. The policy takes the curves of this platform as those of
     /// this machine. Default: none, so the policy uses the firmware's ratings of the nodes.
     pub platform: Option<String>,
@@ -208,6 +211,10 @@ impl Config {
             scope: scope(&toml, read.scope)?,
             policy: policy(&toml, read.policy.name.as_ref())?,
             weights: weights(&toml, &read.policy)?,
+            weights_error: read.policy.weights.as_ref().map(|weights| {
+                let hint = "give one weight for each memory node, the fastest first";
+                toml.error("weights", weights, "", hint)
+            }),
             platform: platform(&toml, read.policy.platform.as_ref())?,
             sample: span(&toml, "sample", control.sample.as_ref(), 0.2, SAMPLE_S)?,
             period: span(&toml, "period", control.period.as_ref(), 6.0, PERIOD_S)?,
@@ -295,6 +302,20 @@ impl Config {
         }
         self.stop_rivals |= by.stop_rivals;
         Ok(())
+    }
+
+    /// Returns the shares that the static weights give to the tiers whose names are `tiers`; `None`
+    /// without weights.
+    ///
+    /// # Errors
+    /// When the number of weights differs from that of the tiers.
+    pub(super) fn fixed_shares(&self, tiers: &[&str]) -> Result<Option<Vec<f64>>, Failure> {
+        let Some(weights) = self.weights.clone() else { return Ok(None) };
+        let weights = weights.for_tiers(tiers).map_err(|why| match self.weights_error.clone() {
+            Some(error) => Failure::from(FileError { problem: why.to_string(), ..error }),
+            None => Failure::new(why.to_string(), ""),
+        })?;
+        Ok(Some(weights.shares()))
     }
 
     /// Checks that the names of the scope are possible process names. `field` is the field or the

@@ -59,6 +59,12 @@ struct Numbers {
     period: Gauge<f64, AtomicU64>,
 }
 
+/// Returns an example of an address that differs from `address`, at which metrics cannot be served.
+fn instead_of(address: SocketAddr) -> SocketAddr {
+    let port = if address.port() == 9464 { 9465 } else { 9464 };
+    SocketAddr::from(([127, 0, 0, 1], port))
+}
+
 impl Metrics {
     /// Serves metrics at `address`. The kernel's counters are read below `root`. `period` is the
     /// length of a period.
@@ -75,9 +81,11 @@ impl Metrics {
         let server = Server::start(address, answer).map_err(|why| {
             Failure::new(
                 format!("metrics cannot be served at {address}: {why}"),
-                "name an address of this machine with a port that is free, such as \
-                 127.0.0.1:9464 (`ss -ltnp` lists the programs that use ports), or leave metrics \
-                 out",
+                format!(
+                    "name an address of this machine with a port that is free, such as {} \
+                     (`ss -ltnp` lists the programs that use ports), or leave metrics out",
+                    instead_of(address)
+                ),
             )
         })?;
         Ok(Self { numbers, before: vec![], server })
@@ -464,7 +472,8 @@ mod tests {
             panic!("the port was taken")
         };
         assert!(problem.starts_with(&format!("metrics cannot be served at {address}: Address")));
-        assert!(hint.contains("port that is free"), "{hint}");
+        assert!(hint.contains("port that is free, such as 127.0.0.1:9464 "), "{hint}");
+        assert_eq!(instead_of("0.0.0.0:9464".parse().unwrap()).to_string(), "127.0.0.1:9465");
     }
 
     #[test]

@@ -255,5 +255,9 @@ pub(crate) mod tests {
         for path in [folder.path().join("link"), folder.path().into(), "/nowhere/target".into()] {
             assert!(Target::new(&path).is_err(), "{}", path.display());
         }
+        let Err(Failure::Error { hint, .. }) = Target::new(&folder.path().join("link")) else {
+            panic!("the target is a symbolic link")
+        };
+        assert!(hint.ends_with("or remove the symbolic link"), "{hint}");
     }
 }

@@ -121,7 +121,8 @@ impl Setup {
                 if has != wants {
                     return Err(Failure::new(
                         format!("{name} has {has} tiers, and this machine {wants} memory nodes"),
-                        "name a platform like this machine, or leave platform out",
+                        "name a platform like this machine, or leave it out (--curves, or platform \
+                         in the configuration)",
                     ));
                 }
                 platform
@@ -312,10 +313,7 @@ impl Setup {
         let layout = &self.host.layout;
         let settings = Settings { placement_floor: Some(PLACEMENT_FLOOR), ..settings(config) };
         let names: Vec<&str> = layout.tiers.iter().map(|tier| tier.name.as_str()).collect();
-        let fixed = match &config.weights {
-            None => vec![],
-            Some(weights) => fixed(weights, &names)?,
-        };
+        let fixed = config.fixed_shares(&names)?.unwrap_or_default();
         let controller = Controller::new(layout, settings, |domain, tiers| {
             if let Some(processes) = processes {
                 return processes.policy(domain, tiers);
@@ -500,13 +498,6 @@ pub(super) fn settings(config: &Config) -> Settings {
         rate_limit_gbps: Some(config.rate_limit.gbps()),
         ..Settings::default()
     }
-}
-
-/// Returns the shares that static weights give to the tiers whose names are `tiers`.
-pub(super) fn fixed(weights: &Weights, tiers: &[&str]) -> Result<Vec<f64>, Failure> {
-    let weights = weights.clone().for_tiers(tiers);
-    let hint = "give one weight for each memory node, the fastest first";
-    Ok(weights.map_err(|why| Failure::new(why.to_string(), hint))?.shares())
 }
 
 /// Returns the order in which the policy assigns pages to tiers: by hotness, or interleaved.

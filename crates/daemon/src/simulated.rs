@@ -1,11 +1,7 @@
 //! Runs the daemon's loop on a simulated machine, for users without counters or an expander.
 
 use crate::{
-    config::Config,
-    notify::Manager,
-    options::Options,
-    publish::Publisher,
-    setup::{fixed, settings},
+    config::Config, notify::Manager, options::Options, publish::Publisher, setup::settings,
 };
 use interleaf_console::{Failure, output};
 use interleaf_model::{control::Period, machine::Layout, weights::Weights};
@@ -42,10 +38,8 @@ pub fn run(options: &Options, config: &Config, machine: &Machine<'_>) -> Result<
     let duration = Duration::from_secs_f64(options.duration.map_or(DURATION_S, |it| it.seconds()));
     let prepared = PreparedScenario::new(&scenario, duration);
     let names = scenario.platform.tier_names();
-    let points = match &config.weights {
-        None => None,
-        Some(weights) => Some(Weights::percent(&fixed(weights, &names)?).as_slice().to_vec()),
-    };
+    let shares = config.fixed_shares(&names)?;
+    let points = shares.map(|shares| Weights::percent(&shares).as_slice().to_vec());
     let trial =
         Trial { policy: config.policy, points, curve_error: 0.0, settings: settings(config) };
     let mut run = prepared.start(&trial).map_err(interleaf_catalog::curve_failure)?;
