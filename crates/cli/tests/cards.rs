@@ -159,6 +159,15 @@ fn a_capacitor_that_is_too_small_loses_writes() {
     let shown = card(&[&args[..], &load].concat());
     let shown = String::from_utf8(shown.stdout).unwrap();
     assert!(shown.contains("acknowledged writes were lost"), "{shown}");
+    let csv = String::from_utf8(card(&[&args[..], &load, &["--csv"]].concat()).stdout).unwrap();
+    let [header, row] = csv.lines().collect::<Vec<_>>()[..] else { panic!("{csv}") };
+    assert!(
+        header.ends_with(",power_failures,acknowledged_writes,lost_writes,torn_writes"),
+        "{header}"
+    );
+    assert!(row.ends_with(&format!(",1,{acknowledged},{lost},0")), "{row}");
+    let csv = String::from_utf8(card(&[&args[..2], &load, &["--csv"]].concat()).stdout).unwrap();
+    assert!(csv.trim_end().ends_with(",,,,"), "no power failure: {csv}");
 }
 
 #[test]

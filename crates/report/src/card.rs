@@ -16,6 +16,7 @@ use interleaf_record::{
     card::{CardDocument, CardPoint, CardPowerFailure, CardSettings},
     distinct, rounded,
 };
+use std::collections::BTreeSet;
 
 /// Maximum number of points for which a text for a terminal lists the latencies of each point, as
 /// fio prints them. With more points, the text has charts instead.
@@ -313,6 +314,25 @@ fn findings(document: &CardDocument) -> Vec<String> {
     document.power_failures.iter().flat_map(of).collect()
 }
 
+/// The CSV columns of the power failures of a point.
+const POWER_COLUMNS: [&str; 4] =
+    ["power_failures", "acknowledged_writes", "lost_writes", "torn_writes"];
+
+/// Returns the values of [`POWER_COLUMNS`], which are sums over the power failures of the point's
+/// card and group of jobs. They are empty without a power failure. The document has the power
+/// failures of a card in the order of the groups.
+fn power_values(document: &CardDocument, point: &CardPoint) -> [String; 4] {
+    let points = document.points.iter().filter(|other| other.card == point.card);
+    let groups: BTreeSet<u32> = points.map(|other| other.group).collect();
+    let at = groups.range(..point.group).count();
+    let mut failures = document.power_failures.iter().filter(|it| it.card == point.card);
+    let Some(CardPowerFailure { result: sum, .. }) = failures.nth(at) else {
+        return Default::default();
+    };
+    [sum.failures, sum.acknowledged_writes, sum.lost_writes, sum.torn_writes]
+        .map(|count| count.to_string())
+}
+
 /// Renders the points as CSV, with a row for each point.
 pub fn csv(document: &CardDocument) -> String {
     let header = [
@@ -332,8 +352,10 @@ pub fn csv(document: &CardDocument) -> String {
         ["1", "5", "10", "50", "90", "95", "99", "99_9", "99_99", "99_999", "99_9999"];
     let percentiles = percentiles.map(|name| format!("clat_p{name}_us"));
     let header = header.iter().map(ToString::to_string).chain(percentiles);
-    let tail = ["clat_max_us", "bound_by", "access", "fsync", "sync_mean_us"].map(String::from);
-    let mut table = Table::with_header(header.chain(tail).collect());
+    let tail = ["clat_max_us", "bound_by", "access", "fsync", "sync_mean_us"]
+        .into_iter()
+        .chain(POWER_COLUMNS);
+    let mut table = Table::with_header(header.chain(tail.map(String::from)).collect());
     for point in &document.points {
         let clat = &point.clat_us;
         let means = [point.iops, point.bandwidth_gbps, point.slat_us.mean, clat.mean];
@@ -348,12 +370,14 @@ pub fn csv(document: &CardDocument) -> String {
         let numbers = means.into_iter().chain([point.lat_us.mean]);
         let numbers = numbers.chain(clat.percentiles().map(|(_, value)| value)).chain([clat.max]);
         let numbers = numbers.map(|value| value.to_string());
-        table.row(head.into_iter().chain(numbers).chain([
+        let tail = [
             point.bound_by.clone(),
             point.access.clone(),
             point.fsync.map_or(String::new(), |stores| stores.to_string()),
             point.sync_us.as_ref().map_or(String::new(), |sync| sync.mean.to_string()),
-        ]));
+        ];
+        let tail = tail.into_iter().chain(power_values(document, point));
+        table.row(head.into_iter().chain(numbers).chain(tail));
     }
     table.csv()
 }
