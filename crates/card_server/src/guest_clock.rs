@@ -34,12 +34,38 @@ use std::{
 /// guest's clock.
 const SUFFIX: &str = ".clock";
 
+/// The time limit of QEMU for a reply of the server (`x-msg-timeout`) if the card follows the
+/// guest's clock, ms. QEMU closes the connection after this time; its default is 5 s.
+pub const QEMU_LIMIT_MS: u64 = 60_000;
+
 /// Returns the path of the socket for the guest's clock. `card` is the path of the card's socket.
 #[must_use]
 pub fn socket_of(card: &Path) -> PathBuf {
     let mut path = card.as_os_str().to_os_string();
     path.push(SUFFIX);
     path.into()
+}
+
+/// Returns the options of QEMU that attach the card which is served on the socket `card`. With
+/// `is_clocked`, the card follows the guest's clock.
+#[must_use]
+pub fn qemu_options(card: &Path, is_clocked: bool) -> String {
+    let (mut plugin, mut waiting) = (String::new(), String::new());
+    if is_clocked {
+        plugin = format!(
+            "-icount shift=1,sleep=off -rtc clock=vm -plugin \
+             libinterleaf_qemu_clock.so,socket={},device=card ",
+            socket_of(card).display()
+        );
+        waiting = format!(
+            "\"id\":\"card\",\"x-no-posted-writes\":true,\"x-msg-timeout\":{QEMU_LIMIT_MS},"
+        );
+    }
+    format!(
+        "{plugin}-device '{{\"driver\":\"vfio-user-pci\",{waiting}\
+         \"socket\":{{\"type\":\"unix\",\"path\":\"{}\"}}}}'",
+        card.display()
+    )
 }
 
 /// The answer to a report of the guest's time.
@@ -132,8 +158,8 @@ const KIND_LIMIT: Duration = Duration::from_secs(5);
 
 /// Time limit for the plugin to set the timer of its next report, long enough for a busy machine.
 /// While the server waits for the plugin, QEMU waits for the server. The limit is half of QEMU's
-/// time limit (`x-msg-timeout`, docs/cards.md), so that the server answers QEMU in time.
-const ARM_LIMIT: Duration = Duration::from_secs(30);
+/// time limit, so that the server answers QEMU in time.
+const ARM_LIMIT: Duration = Duration::from_millis(QEMU_LIMIT_MS / 2);
 
 /// Answers each report of the guest's time on `stream` with the result of `tell`, until the plugin
 /// disconnects.
@@ -142,5 +168,29 @@ fn answer_times(mut stream: UnixStream, tell: &impl Fn(Duration) -> Answer) -> i
         let mut now = [0; 8];
         stream.read_exact(&mut now)?;
         stream.write_all(&tell(Duration::from_nanos(u64::from_le_bytes(now))).bytes())?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The options are those of `docs/cards.md`.
+    #[test]
+    fn qemu_waits_longer_for_a_card_that_follows_the_clock() {
+        let socket = "\"socket\":{\"type\":\"unix\",\"path\":\"/tmp/card.sock\"}}'";
+        assert_eq!(
+            qemu_options(Path::new("/tmp/card.sock"), false),
+            format!("-device '{{\"driver\":\"vfio-user-pci\",{socket}")
+        );
+        assert_eq!(
+            qemu_options(Path::new("/tmp/card.sock"), true),
+            format!(
+                "-icount shift=1,sleep=off -rtc clock=vm -plugin \
+                 libinterleaf_qemu_clock.so,socket=/tmp/card.sock.clock,device=card -device \
+                 '{{\"driver\":\"vfio-user-pci\",\"id\":\"card\",\"x-no-posted-writes\":true,\
+                 \"x-msg-timeout\":60000,{socket}"
+            )
+        );
     }
 }

@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use interleaf_card_server::guest_clock::QEMU_LIMIT_MS;
 use interleaf_guest::{blocks, step};
 
 use crate::{
@@ -339,14 +340,14 @@ impl<'a> Boot<'a> {
     }
 
     /// Returns the QEMU arguments for the device behind `socket`, and for the plugin that follows
-    /// the guest's clock. QEMU closes the connection if a reply takes longer than `x-msg-timeout`,
-    /// 60 s here and 5 s by default. If the device follows the guest's clock, writes are not
+    /// the guest's clock. QEMU closes the connection if a reply takes longer than `x-msg-timeout`.
+    /// If the device follows the guest's clock, writes are not
     /// posted: the vCPU waits for the device's reply to each write.
     fn vfio_user(&self, socket: &Path) -> Vec<String> {
         let path = socket.display();
         let is_waiting = self.clock.is_some();
         let device = format!(
-            "{{\"driver\":\"vfio-user-pci\",\"id\":\"card\",\"x-msg-timeout\":60000,\
+            "{{\"driver\":\"vfio-user-pci\",\"id\":\"card\",\"x-msg-timeout\":{QEMU_LIMIT_MS},\
              \"x-no-posted-writes\":{is_waiting},\
              \"socket\":{{\"type\":\"unix\",\"path\":\"{path}\"}}}}"
         );

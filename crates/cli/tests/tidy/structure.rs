@@ -68,7 +68,7 @@ const LAYERS: [(&str, &str); 34] = [
           model observe pager policy_process recipe record report sim study workload",
     ),
     ("guest", "linux model pager procfs store"),
-    ("vm", "guest model sim"),
+    ("vm", "card_server guest model sim"),
     ("qemu_clock", ""),
 ];
 

@@ -3,7 +3,7 @@
 
 use crate::args::{CardLoadArgs, LatencyChoice};
 use interleaf_card_server::{
-    Clock, Event, Latency, ServeError, ServeOptions, Storage, guest_clock::socket_of, serve,
+    Clock, Event, Latency, ServeError, ServeOptions, Storage, guest_clock::qemu_options, serve,
 };
 use interleaf_console::{Failure, output};
 use interleaf_job::card::cards;
@@ -35,22 +35,11 @@ pub(super) fn run(args: &CardLoadArgs, socket: &Path) -> Result<ExitCode, Failur
         listener: Arc::new(|event| output::message(&event_text(&event))),
         ..ServeOptions::of(card, socket)
     };
-    let path = socket.display();
-    let (waiting, plugin) = if args.latency == Some(LatencyChoice::Guest) {
-        let clock = socket_of(socket);
-        let plugin = format!(
-            "-icount shift=1,sleep=off -rtc clock=vm -plugin \
-             libinterleaf_qemu_clock.so,socket={},device=card ",
-            clock.display()
-        );
-        ("\"id\":\"card\",\"x-no-posted-writes\":true,", plugin)
-    } else {
-        ("", String::new())
-    };
     let message = format!(
-        "{} waits on {path} for QEMU: {plugin}-device '{{\"driver\":\"vfio-user-pci\",{waiting}\
-         \"socket\":{{\"type\":\"unix\",\"path\":\"{path}\"}}}}' (docs/cards.md); Ctrl-C ends it",
+        "{} waits on {} for QEMU: {} (docs/cards.md); Ctrl-C ends it",
         card.name,
+        socket.display(),
+        qemu_options(socket, args.latency == Some(LatencyChoice::Guest)),
     );
     serve(&options, || output::message(&message)).map_err(refused)?;
     Ok(ExitCode::SUCCESS)
