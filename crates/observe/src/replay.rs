@@ -33,6 +33,12 @@ const RECORDING_MAX: u64 = 256 << 20;
 /// The highest index of a domain or tier that a recording may have: more than any machine has.
 const INDEX_MAX: usize = 255;
 
+/// Descriptions of a valid line, and of the allowed values of its fields.
+const FIELDS: &str = "a line of traffic, with a field for each of the 7 columns";
+const TIME: &str = "a time in s of at least 0";
+const INDEX: &str = "a whole number from 0 to 255";
+const COUNT: &str = "a number of at least 0, or empty if it is unknown";
+
 #[derive(Clone, Debug)]
 pub struct Replay {
     path: PathBuf,
@@ -53,6 +59,18 @@ pub enum ReplayError {
         /// The text that differs from the expected content.
         text: String,
         /// A description of the expected content.
+        expected: &'static str,
+    },
+    #[error("{}:{line}: {column}: \"{text}\" is not {expected}", path.display())]
+    Field {
+        path: PathBuf,
+        /// The 1-based line number.
+        line: usize,
+        /// The name of the field's column.
+        column: &'static str,
+        /// The text of the field.
+        text: String,
+        /// A description of the allowed values.
         expected: &'static str,
     },
     #[error("{}: no readings", path.display())]
@@ -95,7 +113,17 @@ impl Replay {
                 COLUMNS => columns = true,
                 line if !columns => return Err(wrong(at, line, COLUMNS)),
                 line => {
-                    let row = row(line).ok_or_else(|| wrong(at, line, "a line of traffic"))?;
+                    let fields: Vec<&str> = line.split(',').map(str::trim).collect();
+                    let Ok(fields) = <[&str; 7]>::try_from(fields) else {
+                        return Err(wrong(at, line, FIELDS));
+                    };
+                    let row = row(fields).map_err(|(column, expected)| ReplayError::Field {
+                        path: path.into(),
+                        line: at + 1,
+                        column: COLUMNS.split(',').nth(column).unwrap_or_default(),
+                        text: fields[column].into(),
+                        expected,
+                    })?;
                     if rows.last().is_some_and(|last| last.time > row.time) {
                         return Err(wrong(at, line, "later than the line before"));
                     }
@@ -133,25 +161,30 @@ impl Source for Replay {
     }
 }
 
-fn row(line: &str) -> Option<Row> {
-    let fields: Vec<&str> = line.split(',').map(str::trim).collect();
-    let [time, domain, tier, counts @ ..] = fields.as_slice() else { return None };
-    let index = |text: &str| text.parse().ok().filter(|index: &usize| *index <= INDEX_MAX);
-    let count = |text: &&str| match *text {
-        "" => Some(None),
-        text => text.parse().ok().filter(|n: &f64| n.is_finite() && *n >= 0.0).map(Some),
+/// Parses the fields of a line. If a field is malformed, returns the index of its column and a
+/// description of the allowed values.
+fn row(fields: [&str; 7]) -> Result<Row, (usize, &'static str)> {
+    let time_s = fields[0].parse().ok().and_then(|s| Duration::try_from_secs_f64(s).ok());
+    let index = |column: usize| {
+        let index = fields[column].parse().ok().filter(|index: &usize| *index <= INDEX_MAX);
+        index.ok_or((column, INDEX))
     };
-    let counts: Vec<Option<f64>> = counts.iter().map(count).collect::<Option<_>>()?;
-    let [read_bytes, written_bytes, inserts, occupancy_ns] = counts.as_slice() else { return None };
-    Some(Row {
-        time: Duration::try_from_secs_f64(time.parse().ok()?).ok()?,
-        domain: index(domain)?,
-        tier: index(tier)?,
+    let count = |column: usize| match fields[column] {
+        "" => Ok(None),
+        text => {
+            let count = text.parse().ok().filter(|n: &f64| n.is_finite() && *n >= 0.0);
+            count.map(Some).ok_or((column, COUNT))
+        }
+    };
+    Ok(Row {
+        time: time_s.ok_or((0, TIME))?,
+        domain: index(1)?,
+        tier: index(2)?,
         traffic: Traffic {
-            read_bytes: *read_bytes,
-            written_bytes: *written_bytes,
-            inserts: *inserts,
-            occupancy_ns: *occupancy_ns,
+            read_bytes: count(3)?,
+            written_bytes: count(4)?,
+            inserts: count(5)?,
+            occupancy_ns: count(6)?,
         },
     })
 }

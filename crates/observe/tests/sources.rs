@@ -124,11 +124,21 @@ fn invalid_recordings_are_refused() {
         (String::new(), "a.csv: no readings"),
         ("1,0,0,1,1,1,1".into(), "a.csv:1: \"1,0,0,1,1,1,1\" is not time_s,"),
         ("# interleaf.counters/2\n".into(), "a.csv:1: \"# interleaf.counters/2\" is not a recor"),
-        (format!("{COLUMNS}\n1,0,0,1,1,1"), "a.csv:2: \"1,0,0,1,1,1\" is not a line of traffic"),
-        (format!("{COLUMNS}\n1,0,0,-1,1,1,1"), "a.csv:2: \"1,0,0,-1,1,1,1\" is not a line of"),
-        (format!("{COLUMNS}\n1,0,0,NaN,1,1,1"), "a.csv:2: \"1,0,0,NaN,1,1,1\" is not a line of"),
-        (format!("{COLUMNS}\n1,0,999,1,1,1,1"), "a.csv:2: \"1,0,999,1,1,1,1\" is not a line of"),
-        (format!("{COLUMNS}\n-1,0,0,1,1,1,1"), "a.csv:2: \"-1,0,0,1,1,1,1\" is not a line of"),
+        (
+            format!("{COLUMNS}\n1,0,0,1,1,1"),
+            "a.csv:2: \"1,0,0,1,1,1\" is not a line of traffic, with",
+        ),
+        (
+            format!("{COLUMNS}\n1,0,0,-1,1,1,1"),
+            "a.csv:2: read_bytes: \"-1\" is not a number of at least 0, or empty",
+        ),
+        (format!("{COLUMNS}\n1,0,0,NaN,1,1,1"), "a.csv:2: read_bytes: \"NaN\" is not a number of"),
+        (
+            format!("{COLUMNS}\n1,0,999,1,1,1,1"),
+            "a.csv:2: tier: \"999\" is not a whole number from 0 to 255",
+        ),
+        (format!("{COLUMNS}\n-1,0,0,1,1,1,1"), "a.csv:2: time_s: \"-1\" is not a time in s"),
+        (format!("{COLUMNS}\n1,0,0,1,1,1,x"), "a.csv:2: occupancy_ns: \"x\" is not a number"),
         (format!("{COLUMNS}\n2,0,0,,,,\n1,0,0,,,,"), "a.csv:3: \"1,0,0,,,,\" is not later than"),
     ];
     for (text, expected) in table {
