@@ -14,6 +14,7 @@ mod estimate;
 mod forecast;
 mod helper;
 mod job;
+mod library;
 mod nodes;
 mod outside_budget;
 mod release;
@@ -63,12 +64,6 @@ const LINE: Duration = Duration::from_secs(1);
 
 /// The environment variable that lists the libraries which the dynamic loader preloads.
 const PRELOAD: &str = "LD_PRELOAD";
-
-/// The environment variable that has the path of the preloaded library. Users set it if the library
-/// is not installed with this program.
-const LIBRARY_VARIABLE: &str = "INTERLEAF_PRELOAD";
-
-const LIBRARY: &str = "libinterleaf_preload.so";
 
 /// The options of `interleaf extend` for a command.
 #[derive(Clone, Debug)]
@@ -132,7 +127,7 @@ pub struct Extended {
 /// When the preloaded library is not found, or the options are invalid. A failed check is not an
 /// error here: the plan has it.
 pub fn prepare(options: &ExtendOptions, job: Option<Job>) -> Result<Prepared, Failure> {
-    let library = library()?;
+    let library = library::library()?;
     let settings = settings(options, job.as_ref())?;
     let name = options.session.clone().or(job.map(|job| job.name));
     let checks = check::checks(options, &settings, name.as_deref(), &library);
@@ -301,35 +296,6 @@ fn preloaded(was: Option<OsString>, library: &Path) -> OsString {
         all.push(was);
     }
     all
-}
-
-/// Returns the path of the preloaded library: the value of [`LIBRARY_VARIABLE`] if it is set.
-/// Otherwise searches beside this program, and then in `../lib/interleaf`.
-fn library() -> Result<PathBuf, Failure> {
-    let hint = format!(
-        "install {LIBRARY} beside `interleaf` or in ../lib/interleaf, or name it in \
-         {LIBRARY_VARIABLE}; cargo build -p interleaf-preload makes it"
-    );
-    if let Some(named) = env::var_os(LIBRARY_VARIABLE).map(PathBuf::from) {
-        return match named.is_file() {
-            true => Ok(named),
-            false => Err(Failure::new(
-                format!("{LIBRARY_VARIABLE}={}: there is no such file", named.display()),
-                hint,
-            )),
-        };
-    }
-    let program = env::current_exe().unwrap_or_default();
-    let folder = program.parent().unwrap_or(Path::new("/"));
-    let places = [folder.join(LIBRARY), folder.join("../lib/interleaf").join(LIBRARY)];
-    let found = places.iter().find_map(|place| place.canonicalize().ok());
-    found.ok_or_else(|| {
-        let places: Vec<String> = places.iter().map(|place| place.display().to_string()).collect();
-        Failure::new(
-            format!("the library of extended memory is not at {}", places.join(" nor at ")),
-            hint,
-        )
-    })
 }
 
 /// Deletes the folders of sessions whose processes have all ended. Such a folder remains if the
