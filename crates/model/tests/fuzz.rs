@@ -261,6 +261,13 @@ proptest! {
     }
 }
 
+/// Clears the places of the values in their file: a written file has the values in other lines.
+fn without_places(mut demand: Demand) -> Demand {
+    demand.local.iter_mut().for_each(|run| run.bandwidth_place.clear());
+    demand.interleaved.iter_mut().for_each(|run| run.weights_place.clear());
+    demand
+}
+
 proptest! {
     #![proptest_config(config(1000))]
 
@@ -297,7 +304,8 @@ proptest! {
         match demand_toml::parse(&file.name, &text) {
             Ok(demand) => {
                 let written = demand_toml::text(&demand);
-                prop_assert_eq!(demand_toml::parse("written.toml", &written), Ok(demand));
+                let read = demand_toml::parse("written.toml", &written).map(without_places);
+                prop_assert_eq!(read, Ok(without_places(demand)));
             }
             Err(why) => check_error(&why, &file.name, &text)?,
         }
