@@ -13,7 +13,7 @@ pub(super) fn write(
     write_quiet(false, target, document)
 }
 
-/// Like [`write`], but prints no message if `quiet` is set.
+/// Like [`write()`], but prints no message if `quiet` is set.
 pub(super) fn write_quiet(
     quiet: bool,
     target: Option<&Path>,
