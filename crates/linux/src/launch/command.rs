@@ -336,8 +336,8 @@ impl Signals {
             {
                 // Signals that arrived before the start of the command, and other signals, do not
                 // end the wait.
-                let (end, at) = (at + GROUP_SIGNAL_MAX, signal as usize);
-                while arrived[at].load(SeqCst) == before[at] && Instant::now() < end {
+                let (end, number) = (at + GROUP_SIGNAL_MAX, signal as usize);
+                while arrived[number].load(SeqCst) == before[number] && Instant::now() < end {
                     thread::sleep(Duration::from_millis(1));
                 }
             }
