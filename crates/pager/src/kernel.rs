@@ -20,5 +20,3 @@ pub mod sigbus;
 pub(crate) mod cpu_sharing;
 
 pub(crate) mod cpu_contention;
-
-pub(crate) mod scheduling;

@@ -10,6 +10,7 @@ use crate::{
     state::{self, inside},
     thread,
 };
+use interleaf_thread::scheduling::keep_normal_policy;
 use libc::{c_char, c_int, gid_t, size_t, uid_t};
 use rustix::thread::futex;
 use std::{
@@ -69,6 +70,7 @@ const REFUSED: u32 = 2;
 
 extern "C" fn on_signal(_: c_int) {
     let before = crate::errno::get();
+    keep_normal_policy();
     // SAFETY: `follow` keeps the value until this handler has stored its outcome.
     let outcome = match unsafe { WANTED.load(Acquire).as_ref() } {
         Some(wanted) if wanted.set() => SET,

@@ -1,5 +1,5 @@
 //! Threads and channels without thread-local destructors, for code that runs inside unmodified
-//! programs.
+//! programs; and the scheduling of such a thread.
 //!
 //! The standard library usually starts the pager's threads. An unmodified program with extended
 //! memory is different: its first large allocation starts the pager, wherever that allocation is.
@@ -15,6 +15,8 @@
 #![expect(unsafe_code, reason = "signals are blocked by number")]
 
 pub mod channel;
+
+pub mod scheduling;
 
 use std::{
     io, mem, ptr,

@@ -95,6 +95,13 @@ impl AddressSpace for PrivateSpace {
     }
 
     fn map_in(&mut self, frames: &mut Frames, part: &Range<usize>, page: usize) {
+        if frames.should_copy(part) {
+            let frame = frames.start() + part.start;
+            if self.handle.userfault.copy_pages(page, frame, part.len()).is_ok() {
+                frames.note_copied(part);
+                return;
+            }
+        }
         if part.len() == HUGE_BYTES {
             // Free the page table that the fault has allocated, because `UFFDIO_MOVE` moves a huge
             // page only to an address without a page table. `MADV_DONTNEED` frees an empty page
@@ -116,6 +123,7 @@ impl AddressSpace for PrivateSpace {
         part: &Range<usize>,
         page: usize,
     ) -> Result<bool, Pinned> {
+        frames.empty(part);
         self.relocator.unmap_out(
             &self.handle.userfault,
             frames.start() + part.start,
@@ -125,12 +133,14 @@ impl AddressSpace for PrivateSpace {
     }
 
     fn move_memory(&mut self, frames: &mut Frames, from: &Range<usize>, to: &Range<usize>) {
+        frames.empty(to);
         frames.note_moved_memory(from, to);
         let (from, to, bytes) = (frames.start() + from.start, frames.start() + to.start, to.len());
         self.relocator.map_in(&self.handle.userfault, to, from, bytes);
     }
 
     fn drop_pinned(&mut self, frames: &mut Frames, part: &Range<usize>, page: usize) {
+        frames.empty(part);
         let frame = frames.start() + part.start;
         self.relocator.drop_pinned(&self.handle.userfault, frame, page, part.len());
     }
@@ -145,5 +155,58 @@ impl AddressSpace for PrivateSpace {
 
     fn clear(&mut self, pages: &Range<usize>) {
         self.relocator.clear(pages);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+    use super::*;
+    use crate::{
+        cache::node::Division,
+        kernel::{
+            memory::{Memory, is_resident},
+            uffd::FaultMode,
+        },
+    };
+    use interleaf_procfs::page::PAGE_BYTES;
+
+    /// Maps the frames of a split huge page one after the other, which copies their content, and
+    /// unmaps them again.
+    #[test]
+    fn single_pages_are_copied_in_and_moved_out() {
+        let mut frames = Frames::new(&Division::single(512), &[]).unwrap();
+        let regions = Memory::frames(HUGE_BYTES).unwrap();
+        let addresses = [regions.addresses()];
+        let handle = match FaultHandle::new(addresses, &frames, FaultMode::Thread) {
+            Ok(handle) => Arc::new(handle),
+            Err(why) => panic!("not tested: {why}"),
+        };
+        let mut space = PrivateSpace::new(Arc::clone(&handle)).unwrap();
+        let part = |page: usize| page * PAGE_BYTES..(page + 1) * PAGE_BYTES;
+        let (frame, address) = (frames.start(), regions.start());
+        frames.make(&(0..HUGE_BYTES), &handle.userfault).unwrap();
+        assert!(!frames.should_copy(&part(0)), "a part of a huge page");
+        frames.note_move(&part(0));
+        assert!(frames.should_copy(&part(0)));
+        assert!(!frames.should_copy(&(0..2 * PAGE_BYTES)));
+        for round in 0..3 {
+            for page in 0..100 {
+                if round == 0 {
+                    *frames.part_mut(part(page)).first_mut().unwrap() = page as u8;
+                }
+                space.map_in(&mut frames, &part(page), address + part(page).start);
+                assert!(is_resident(address + part(page).start));
+            }
+            let left = (0..100).filter(|page| is_resident(frame + part(*page).start)).count();
+            assert!(left < 100, "the frames of a full list were given back");
+            // A page that was copied moment ago, and a page whose frame is empty.
+            for page in (0..100).rev() {
+                let at = address + part(page).start;
+                assert_eq!(space.unmap_out(&mut frames, &part(page), at), Ok(false));
+                assert!(!is_resident(at));
+                assert_eq!(frames.page(part(page).start)[0], page as u8, "round {round}");
+            }
+        }
     }
 }

@@ -1,58 +1,159 @@
-//! While other threads need the CPUs, runs the pager's thread on the CPU of the faulting thread.
+//! Runs the pager's thread on the CPU of the faulting thread, where that is faster.
 //!
-//! The pager's thread then has real-time priority: it runs as soon as the faulting thread sleeps,
-//! and the faulting thread runs as soon as the pager's thread sleeps. If each of the two threads
-//! had its own CPU, a third thread would begin to run on the CPU of the faulting thread, which
-//! would then wait for the end of a time slice.
+//! *While other threads need the CPUs*, the pager's thread has real-time priority: it runs as soon
+//! as the faulting thread sleeps, and the faulting thread runs as soon as the pager's thread
+//! sleeps. If each of the two threads had its own CPU, a third thread would begin to run on the CPU
+//! of the faulting thread, which would then wait for the end of a time slice.
+//!
+//! *While a thread waits for a read at almost every fault*, the two threads never have work at the
+//! same time, so a second CPU has no use. It costs time: waking a thread on an idle CPU takes an
+//! interrupt, and the end of the CPU's sleep, 20 us in a virtual machine; and a CPU on which the
+//! program has run is interrupted when a page is unmapped, also while it is idle. The scheduler
+//! wakes a thread on the CPU on which it ran last only if that CPU is idle, or if it runs only
+//! threads of the policy `SCHED_IDLE`. So the pager's thread has this policy while it wakes the
+//! faulting thread, and its normal policy again as soon as the faulting thread sleeps.
 //!
 //! Only the pager's thread is bound to the CPU. The program's threads are not bound, because the
-//! threads and processes that they create would inherit the mask. The faulting thread stays on its
-//! CPU anyway: without an idle CPU, the scheduler wakes a thread on the CPU on which the thread ran
-//! last.
+//! threads and processes that they create would inherit the mask.
 
+use crate::cache::Counts;
 use interleaf_procfs::{files::Files, stat::Stat};
+use interleaf_thread::scheduling::{Policy, Scheduling, preemptions};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use std::mem;
 
 /// Number of consecutive faults of one thread after which the pager's thread moves to the CPU of
 /// this thread. After each further `FAULTS` consecutive faults, the CPU is chosen again.
 const FAULTS: u32 = 64;
 
-/// Decides whether the pager's thread shares a CPU with a thread of the program. It does if sharing
-/// is allowed and only this thread of the program faults.
+/// Of the last [`FAULTS`] faults, the maximum number of faults on pages that were in DRAM already,
+/// so that a CPU is shared by `SCHED_IDLE`. At least as many pages as the other faults must have
+/// been read, and not by a prefetch.
+const MINOR_FAULTS_MAX: u64 = FAULTS as u64 / 4;
+
+/// Upper limit of the number of consecutive faults before a CPU is shared by `SCHED_IDLE`. These
+/// faults take about a second, and another thread whose fault ends the sharing waits at most some
+/// ten milliseconds for the pager's thread.
+const STREAK_MAX: u32 = 1 << 14;
+
+/// Consecutive faults of one thread of the program.
+#[derive(Clone, Copy, Debug)]
+struct Streak {
+    thread: u32,
+    faults: u32,
+    /// The counters of the cache at the last choice of a CPU.
+    before: Counts,
+}
+
+/// Decides whether the pager's thread shares a CPU with a thread of the program, and sets the
+/// scheduling policy of the pager's thread. A CPU is shared only if one thread of the program
+/// faults. Only the pager's thread calls the functions.
 #[derive(Debug, Default)]
 pub(crate) struct CpuSharing {
-    /// True if other threads need the CPUs and the pager's thread has real-time priority.
-    is_allowed: bool,
+    /// `None` if the kernel refuses a short time slice, or the thread does not run under
+    /// `SCHED_OTHER`. No CPU is shared then.
+    scheduling: Option<Scheduling>,
+    /// The policy with which a CPU may be shared at present.
+    policy: Option<Policy>,
     /// The affinity mask that the pager's thread had before it began to share a CPU; `None` while
     /// it shares none.
     own: Option<CpuSet>,
-    /// The thread that took the last fault, and the number of its faults in a row.
-    last: Option<(u32, u32)>,
+    streak: Option<Streak>,
+    /// Number of consecutive faults before a CPU is shared by `SCHED_IDLE`.
+    streak_min: u32,
+    /// The number of preemptions of this thread when it began to wake a thread; `None` if it wakes
+    /// none on a shared CPU.
+    preemptions: Option<i64>,
+    /// True if the scheduler ran a woken thread on another CPU, because the shared CPU had other
+    /// work at that moment.
+    has_moved: bool,
 }
 
 impl CpuSharing {
-    /// Allows or forbids sharing. Sharing is useful only while other threads need the CPUs and the
-    /// pager's thread has real-time priority.
-    pub(crate) fn allow(&mut self, is_allowed: bool) {
-        self.is_allowed = is_allowed;
-        if !is_allowed {
-            self.separate();
+    /// Gives the calling thread, which is the pager's, a short time slice.
+    pub(crate) fn of_this_thread() -> Self {
+        // Without the short time slice, this thread waits longer for a CPU on a busy machine.
+        Self {
+            scheduling: Scheduling::of_this_thread().ok(),
+            streak_min: FAULTS,
+            ..Self::default()
         }
     }
 
-    /// Notes a fault of `thread`, a thread of the program. Only the pager's thread calls this
-    /// function.
-    pub(crate) fn note_fault(&mut self, thread: u32) {
-        let faults = match self.last {
-            Some((last, faults)) if last == thread => faults.wrapping_add(1),
-            _ => {
+    /// Sets whether other threads need the CPUs. If they do, the pager's thread has real-time
+    /// priority, if the process may use it.
+    pub(crate) fn set_contended(&mut self, is_contended: bool) {
+        let Some(scheduling) = &mut self.scheduling else { return };
+        let policy = match is_contended {
+            true => scheduling.set(Policy::RealTime).then_some(Policy::RealTime),
+            false => scheduling.may_be(Policy::Idle).then_some(Policy::Idle),
+        };
+        if self.policy != policy {
+            // Unbind this thread from a shared CPU before its real-time priority ends: without the
+            // priority, other threads on this CPU would delay it.
+            if policy != Some(Policy::RealTime) {
                 self.separate();
-                1
+            }
+            self.policy = policy;
+        }
+        if !is_contended && let Some(scheduling) = &mut self.scheduling {
+            scheduling.set(Policy::Normal);
+        }
+    }
+
+    /// Notes a fault of `thread`, a thread of the program. `counts` are the counters of the cache.
+    pub(crate) fn note_fault(&mut self, thread: u32, counts: &Counts) {
+        let streak = match self.streak {
+            Some(last) if last.thread == thread => {
+                Streak { faults: last.faults.wrapping_add(1), ..last }
+            }
+            _ => {
+                if self.own.is_some() && self.policy == Some(Policy::Idle) {
+                    // This fault may have waited until the other thread had slept. Share more
+                    // rarely from now on.
+                    self.streak_min = (self.streak_min * 2).min(STREAK_MAX);
+                }
+                self.separate();
+                Streak { thread, faults: 1, before: *counts }
             }
         };
-        self.last = Some((thread, faults));
-        if self.is_allowed && faults.is_multiple_of(FAULTS) {
+        self.streak = Some(streak);
+        if streak.faults == STREAK_MAX {
+            self.streak_min = FAULTS;
+        }
+        if mem::take(&mut self.has_moved) && self.own.is_some() {
             self.share(thread);
+        }
+        if streak.faults.is_multiple_of(FAULTS) {
+            self.streak = Some(Streak { before: *counts, ..streak });
+            let is_waiting = have_waited(&streak.before, counts);
+            match self.policy {
+                Some(Policy::RealTime) => self.share(thread),
+                Some(_) if streak.faults >= self.streak_min && is_waiting => self.share(thread),
+                _ => self.separate(),
+            }
+        }
+    }
+
+    /// Begins to wake a thread that waits for a page. If the thread shares the CPU of the pager's
+    /// thread, it runs there, and the pager's thread waits until it sleeps or its time slice ends.
+    pub(crate) fn begin_wake(&mut self) {
+        if self.own.is_some()
+            && self.policy == Some(Policy::Idle)
+            && let Some(scheduling) = &mut self.scheduling
+        {
+            self.preemptions = scheduling.set(Policy::Idle).then(preemptions);
+        }
+    }
+
+    /// Ends what [`CpuSharing::begin_wake`] has begun.
+    pub(crate) fn end_wake(&mut self) {
+        if let Some(before) = self.preemptions.take()
+            && let Some(scheduling) = &mut self.scheduling
+        {
+            // On the shared CPU, the woken thread has preempted this thread.
+            self.has_moved = preemptions() == before;
+            scheduling.set(Policy::Normal);
         }
     }
 
@@ -80,6 +181,13 @@ impl Drop for CpuSharing {
     fn drop(&mut self) {
         self.separate();
     }
+}
+
+/// True if almost every one of the last [`FAULTS`] faults has waited for a read of its own.
+const fn have_waited(before: &Counts, now: &Counts) -> bool {
+    let minor_faults = now.minor_faults - before.minor_faults;
+    let reads = (now.read - before.read).saturating_sub(now.prefetched - before.prefetched);
+    minor_faults <= MINOR_FAULTS_MAX && reads + MINOR_FAULTS_MAX >= FAULTS as u64
 }
 
 /// The CPU that a thread of this process ran on last.
@@ -128,37 +236,89 @@ mod tests {
         sched_getaffinity(thread).expect("a mask")
     }
 
-    fn faults(sharing: &mut CpuSharing, thread: Pid, count: u32) {
-        (0..count).for_each(|_| sharing.note_fault(pid(thread)));
+    fn sharing(policy: Option<Policy>) -> CpuSharing {
+        let mut sharing = CpuSharing::default();
+        (sharing.policy, sharing.streak_min) = (policy, FAULTS);
+        sharing
+    }
+
+    /// Notes `count` faults of a thread. Each waits for the read of a page if `reads` is true, and
+    /// else finds its page in DRAM.
+    fn faults(sharing: &mut CpuSharing, now: &mut Counts, thread: Pid, count: u32, reads: bool) {
+        for _ in 0..count {
+            now.read += u64::from(reads);
+            now.minor_faults += u64::from(!reads);
+            sharing.note_fault(pid(thread), now);
+        }
     }
 
     #[test]
-    fn the_cpu_of_a_thread_that_faults_alone_is_shared_while_that_is_allowed() {
+    fn beside_other_load_the_cpu_of_a_thread_that_faults_alone_is_shared() {
         let ((thread, _end), (other, _other_end)) = (sleeper(), sleeper());
         let (own, theirs) = (mask(None), mask(Some(thread)));
-        let mut sharing = CpuSharing::default();
-        faults(&mut sharing, thread, FAULTS);
-        assert_eq!(mask(None), own, "sharing is not allowed");
-        sharing.allow(true);
-        faults(&mut sharing, thread, FAULTS - 1);
+        let (mut sharing, mut now) = (sharing(None), Counts::default());
+        faults(&mut sharing, &mut now, thread, FAULTS, false);
+        assert_eq!(mask(None), own, "no policy to share a CPU with");
+        sharing.policy = Some(Policy::RealTime);
+        faults(&mut sharing, &mut now, thread, FAULTS - 1, false);
         assert_eq!(mask(None), own, "its faults are too few");
-        faults(&mut sharing, thread, 1);
+        faults(&mut sharing, &mut now, thread, 1, false);
         // If this process may use only one CPU, `own` and `theirs` are equal, and the check holds
         // without sharing.
         assert_eq!(mask(None), theirs);
-        faults(&mut sharing, thread, FAULTS);
+        faults(&mut sharing, &mut now, thread, FAULTS, false);
         assert_eq!(mask(None), theirs, "the thread is still on this CPU");
-        faults(&mut sharing, other, 1);
+        faults(&mut sharing, &mut now, other, 1, false);
         assert_eq!(mask(None), own, "another thread faults too");
-        faults(&mut sharing, other, FAULTS - 1);
-        assert_eq!(mask(None), theirs);
-        sharing.allow(false);
-        assert_eq!(mask(None), own);
-        sharing.allow(true);
-        faults(&mut sharing, other, FAULTS);
+        faults(&mut sharing, &mut now, other, FAULTS - 1, false);
         assert_eq!(mask(None), theirs);
         drop(sharing);
         assert_eq!(mask(None), own);
         assert_eq!([thread, other].map(|it| mask(Some(it))), [theirs, theirs]);
+    }
+
+    #[test]
+    fn beside_no_load_a_cpu_is_shared_while_the_thread_waits_at_each_fault() {
+        let ((thread, _end), (other, _other_end)) = (sleeper(), sleeper());
+        let (own, theirs) = (mask(None), mask(Some(thread)));
+        let (mut sharing, mut now) = (sharing(Some(Policy::Idle)), Counts::default());
+        let mut note = |thread, reads| {
+            faults(&mut sharing, &mut now, thread, FAULTS, reads);
+            mask(None)
+        };
+        assert_eq!(note(thread, false), own, "the pages were in DRAM");
+        assert_eq!(note(thread, true), theirs);
+        assert_eq!(note(thread, false), own, "the thread does not wait any more");
+        assert_eq!(note(thread, true), theirs);
+        assert_eq!(note(other, true), own, "threads that fault in turn need longer streaks");
+        assert_eq!(note(other, true), theirs);
+        assert_eq!(note(thread, true), own);
+        assert_eq!(note(thread, true), own);
+        drop(sharing);
+        assert_eq!(mask(None), own);
+    }
+
+    #[test]
+    fn the_thread_is_idle_for_the_scheduler_only_while_it_wakes_a_thread() {
+        let work = || {
+            let mut sharing = CpuSharing::of_this_thread();
+            sharing.set_contended(false);
+            // This user may have no right to leave `SCHED_IDLE` again.
+            let may_share = sharing.policy == Some(Policy::Idle);
+            let is_idle = |sharing: &CpuSharing| {
+                sharing.scheduling.as_ref().is_some_and(|own| own.policy() == Policy::Idle)
+            };
+            sharing.begin_wake();
+            assert!(!is_idle(&sharing), "no CPU is shared");
+            sharing.own = Some(mask(None));
+            sharing.begin_wake();
+            assert_eq!(is_idle(&sharing), may_share);
+            sharing.end_wake();
+            assert!(!is_idle(&sharing));
+            sharing.set_contended(true);
+            sharing.begin_wake();
+            assert!(!is_idle(&sharing), "other threads need the CPUs");
+        };
+        thread::spawn(work).join().expect("policies");
     }
 }

@@ -21,6 +21,10 @@ use std::{mem, ops::Range};
 /// use would be too costly for pages of a stream, which are used only once.
 const COLLAPSED_AT_USE: u8 = 4;
 
+/// Number of frames that keep a page after their content was copied, at which these pages are given
+/// back to the kernel. Until then they take up to 128 KiB in addition to the budget.
+const COPIED_MAX: usize = 32;
+
 /// All frames of a budget. The DRAM of a frame is either mapped at the address of the frame, or has
 /// moved to an address in a region.
 #[derive(Debug)]
@@ -37,6 +41,11 @@ pub(crate) struct Frames {
     untouched: Vec<bool>,
     /// For each frame, true if its DRAM was given back to the kernel (`release`).
     given_back: Vec<bool>,
+    /// Frames of mapped extents that still have a page, because their content was copied and not
+    /// moved: the offset of each in bytes from the first frame. These pages are not needed.
+    copied: Vec<usize>,
+    /// True if the frames are bound to nodes of the machine.
+    is_bound: bool,
     zeros: Box<[u8; PAGE_BYTES]>,
     /// True for plain frames, whose content is copied instead of moved. The kernel allocates the
     /// page of a plain frame at the first write to the frame.
@@ -58,7 +67,7 @@ impl Frames {
                 memory::bind(&(start..start + bytes), *number)?;
             }
         }
-        Self::with_memory(memory, false)
+        Ok(Self { is_bound: !numbers.is_empty(), ..Self::with_memory(memory, false)? })
     }
 
     /// Makes plain frames, whose pages are copied instead of moved. A plain frame takes DRAM only
@@ -76,6 +85,8 @@ impl Frames {
             split: vec![0; huge_pages],
             untouched: given_back.clone(),
             given_back,
+            copied: Vec::with_capacity(COPIED_MAX),
+            is_bound: false,
             zeros: Box::new([0; PAGE_BYTES]),
             is_plain,
         })
@@ -135,6 +146,43 @@ impl Frames {
         if part.len() < HUGE_BYTES {
             self.split[part.start / HUGE_BYTES] = 1;
         }
+    }
+
+    /// True if the content of the frames in `part` (bytes from the first frame) is better copied to
+    /// the program than moved: if it is a single page. To move a page, the kernel interrupts all
+    /// CPUs that have run the program, also idle ones, which takes longer than a copy.
+    ///
+    /// A part of a huge page is moved, because the kernel cannot free this part alone after a copy.
+    /// Frames that are bound to nodes are moved, because a copy may be on another node.
+    pub(crate) fn should_copy(&self, part: &Range<usize>) -> bool {
+        let is_single = part.len() == PAGE_BYTES && self.split[part.start / HUGE_BYTES] > 0;
+        is_single && !self.is_bound && !self.is_plain
+    }
+
+    /// Notes that the content of the frame at `part` was copied to the program. The page of the
+    /// frame is given back to the kernel later, together with those of other frames.
+    pub(crate) fn note_copied(&mut self, part: &Range<usize>) {
+        self.copied.push(part.start);
+        if self.copied.len() == COPIED_MAX {
+            self.release_copied();
+        }
+    }
+
+    /// Gives the pages of copied frames back to the kernel if one of them is in `part` (bytes from
+    /// the first frame).
+    pub(crate) fn empty(&mut self, part: &Range<usize>) {
+        if self.copied.iter().any(|at| part.contains(at)) {
+            self.release_copied();
+        }
+    }
+
+    fn release_copied(&mut self) {
+        let start = self.memory.start();
+        let page = |at: usize| start + at..start + at + PAGE_BYTES;
+        let pages: Vec<_> = self.copied.drain(..).map(page).collect();
+        // SAFETY: the content of these frames was copied, and their extents are mapped, so no code
+        // uses the frames.
+        unsafe { memory::release_pages(&pages) };
     }
 
     /// Notes that the memory of the free frames in `from` moves to the frames in `to`. Both are

@@ -255,6 +255,34 @@ pub(crate) fn collapse(address: usize) {
     let _ = unsafe { libc::madvise(address as *mut _, HUGE_BYTES, COLLAPSE) };
 }
 
+/// `PIDFD_SELF_THREAD_GROUP` of `linux/pidfd.h`: this process (Linux 6.14).
+const THIS_PROCESS: c_int = -10_001;
+
+/// Gives pages back to the kernel, by one call of `process_madvise(2)`. Since Linux 6.16, the call
+/// interrupts the other CPUs that run this process once, and not for each page.
+///
+/// # Safety
+/// The content of the pages is not needed any more.
+pub(crate) unsafe fn release_pages(pages: &[Range<usize>]) {
+    let to_vec =
+        |page: &Range<usize>| libc::iovec { iov_base: page.start as *mut _, iov_len: page.len() };
+    let vecs: Vec<_> = pages.iter().map(to_vec).collect();
+    let (start, count, advice) = (vecs.as_ptr(), vecs.len(), libc::MADV_DONTNEED);
+    // SAFETY: the caller does not need the content of the pages any more.
+    let released = unsafe {
+        libc::syscall(libc::SYS_process_madvise, THIS_PROCESS, start, count, advice, 0_usize)
+    };
+    if usize::try_from(released) == Ok(pages.iter().map(Range::len).sum()) {
+        return;
+    }
+    // This kernel has no `process_madvise(2)`, or none for the calling process.
+    for page in pages {
+        // SAFETY: as above. The error is ignored: no kernel refuses this advice for memory that is
+        // neither locked nor special.
+        let _ = unsafe { advise(page, Advice::LinuxDontNeed) };
+    }
+}
+
 /// Replaces the mapping at `pages` by inaccessible memory, so that the pager can allocate regions
 /// at these addresses again.
 ///

@@ -25,7 +25,6 @@ use crate::{
         frames::Frames,
         handle::FaultHandle,
         relocate::Pinned,
-        scheduling::Scheduling,
         sigbus::Served,
         uffd::{Fault, FaultMode},
         waiters::{MapOutcome, TryMap, Waiters},
@@ -107,9 +106,7 @@ pub(crate) fn start(server: Arc<Mutex<FaultServer>>) -> io::Result<Thread> {
 /// When faults cannot be served any more.
 fn run(server: &Mutex<FaultServer>) -> io::Result<()> {
     IS_FAULT_SERVER.set(true);
-    // Continue even if the kernel refuses the short time slice. On a busy machine, this thread then
-    // waits longer for a CPU.
-    let mut scheduling = Scheduling::of_this_thread().ok();
+    lock(server).cpu_sharing = CpuSharing::of_this_thread();
     let mut contention = CpuContention::new(Instant::now());
     let mut actions = vec![];
     let mut last = Instant::now();
@@ -120,16 +117,7 @@ fn run(server: &Mutex<FaultServer>) -> io::Result<()> {
         let Some(is_busy) = own.step(&mut actions)? else { return Ok(()) };
         let now = Instant::now();
         let is_contended = contention.is_contended(now);
-        match &mut scheduling {
-            Some(thread) if is_contended => own.cpu_sharing.allow(thread.set_realtime(true)),
-            Some(thread) => {
-                // Unbind this thread from a shared CPU before its real-time priority ends: without
-                // the priority, other threads on this CPU would delay it.
-                own.cpu_sharing.allow(false);
-                thread.set_realtime(false);
-            }
-            None => {}
-        }
+        own.cpu_sharing.set_contended(is_contended);
         if is_busy && !own.has_pinned {
             last = now;
         } else if !is_contended && now - last < own.spin_time() && !own.has_pinned {
@@ -355,7 +343,7 @@ impl FaultServer {
                 }
                 Some(_) => {}
                 None if self.space.has_threads_here() => {
-                    self.cpu_sharing.note_fault(thread);
+                    self.cpu_sharing.note_fault(thread, self.cache.counts());
                 }
                 None => {}
             }
@@ -557,7 +545,9 @@ impl FaultServer {
                 }
                 Action::Write(id, span, dirty) => self.transfers.write(id, span, &dirty),
                 Action::MoveIn(id, span) => {
+                    self.cpu_sharing.begin_wake();
                     self.move_in(id, span);
+                    self.cpu_sharing.end_wake();
                     self.end_waits(span.pages(), true);
                     self.cache.react(Event::MovedIn(id), actions);
                 }

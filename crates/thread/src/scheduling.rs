@@ -11,6 +11,9 @@
 //! the pager's thread, one for the fault and one for the page that was read, while a page fault
 //! that the kernel handles takes none. The pager's thread then has the lowest real-time priority,
 //! if the process may use it, and runs as soon as it is woken.
+//!
+//! While the pager's thread wakes the thread with which it shares a CPU, it has the policy
+//! `SCHED_IDLE`: the scheduler treats a CPU that runs only such threads as idle.
 
 #![expect(unsafe_code, reason = "rustix has no sched_setattr")]
 
@@ -18,7 +21,11 @@ use rustix::{
     io::Errno,
     process::{Resource, getrlimit},
 };
-use std::{io, mem, time::Duration};
+use std::{
+    io, mem,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    time::Duration,
+};
 
 /// The shortest time slice that the scheduler (EEVDF) allows.
 const SLICE_MIN: Duration = Duration::from_micros(100);
@@ -26,62 +33,123 @@ const SLICE_MIN: Duration = Duration::from_micros(100);
 /// The lowest real-time priority.
 const PRIORITY_MIN: u32 = 1;
 
+/// The scheduling policy of the pager's thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    /// The original policy of the thread, `SCHED_OTHER`, with a short time slice.
+    Normal,
+    /// The lowest real-time priority.
+    RealTime,
+    /// `SCHED_IDLE`: each other thread runs first.
+    Idle,
+}
+
+/// True after the program has changed its user. The pager's thread may then lack the right to leave
+/// `SCHED_IDLE`.
+static IS_IDLE_FORBIDDEN: AtomicBool = AtomicBool::new(false);
+
+/// Gives a thread of the pager its normal policy for good, before it gives up its rights because
+/// the program changes its user. Called in a signal handler of that thread.
+pub fn keep_normal_policy() {
+    IS_IDLE_FORBIDDEN.store(true, Relaxed);
+    if let Ok(mut own) = attributes()
+        && own.sched_policy == libc::SCHED_IDLE as u32
+    {
+        own.sched_policy = libc::SCHED_OTHER as u32;
+        own.sched_runtime = SLICE_MIN.as_nanos() as u64;
+        let _ = set_attributes(&own);
+    }
+}
+
 /// The scheduling of the pager's thread. Only this thread calls the functions.
 #[derive(Debug)]
-pub(crate) struct Scheduling {
-    /// The attributes of the thread while it has no real-time priority: its original attributes,
-    /// but with a short time slice.
+pub struct Scheduling {
+    /// The attributes of the thread under [`Policy::Normal`].
     normal: libc::sched_attr,
-    is_realtime: bool,
+    policy: Policy,
     may_be_realtime: bool,
+    may_be_idle: bool,
 }
 
 impl Scheduling {
-    /// Sets a short time slice for the calling thread. Checks whether the thread may get real-time
-    /// priority.
+    /// Sets a short time slice for the calling thread. Checks which policies the thread may have.
     ///
     /// # Errors
     /// When the kernel refuses the call, or the thread does not run under the policy `SCHED_OTHER`.
-    pub(crate) fn of_this_thread() -> Result<Self, Errno> {
+    pub fn of_this_thread() -> Result<Self, Errno> {
         let mut normal = attributes()?;
         if normal.sched_policy != libc::SCHED_OTHER as u32 {
             return Err(Errno::INVAL);
         }
         normal.sched_runtime = SLICE_MIN.as_nanos() as u64;
+        // A thread may leave `SCHED_IDLE` only if it may also lower its nice value.
+        let lower = libc::sched_attr { sched_nice: normal.sched_nice - 1, ..normal };
+        let may_be_idle = set_attributes(&lower).is_ok();
         set_attributes(&normal)?;
         // Two kinds of processes get no real-time priority: processes with a positive nice value,
         // which are meant to wait for other processes, and processes with a limit of real-time CPU
         // time, which would be ended by SIGXCPU.
         let may_be_realtime =
             normal.sched_nice <= 0 && getrlimit(Resource::Rttime).current.is_none();
-        Ok(Self { normal, is_realtime: false, may_be_realtime })
+        Ok(Self { normal, policy: Policy::Normal, may_be_realtime, may_be_idle })
     }
 
-    /// Sets whether the thread has real-time priority. If the kernel refuses the change, the thread
-    /// keeps its policy, and later calls change nothing. Returns true if the thread has real-time
-    /// priority after the call.
-    pub(crate) fn set_realtime(&mut self, is_realtime: bool) -> bool {
-        if is_realtime != self.is_realtime && self.may_be_realtime {
-            match self.set_policy(is_realtime) {
-                Ok(()) => self.is_realtime = is_realtime,
-                Err(_) => self.may_be_realtime = false,
+    /// The policy that was set last.
+    pub const fn policy(&self) -> Policy {
+        self.policy
+    }
+
+    /// True if the thread may have the policy.
+    pub fn may_be(&self, policy: Policy) -> bool {
+        match policy {
+            Policy::Normal => true,
+            Policy::RealTime => self.may_be_realtime,
+            Policy::Idle => self.may_be_idle && !IS_IDLE_FORBIDDEN.load(Relaxed),
+        }
+    }
+
+    /// Sets the policy of the thread. If the thread may not have the policy, its policy stays as it
+    /// is, and if the kernel refuses the policy, later calls with it change nothing. Returns true
+    /// if the thread has the policy after the call.
+    pub fn set(&mut self, policy: Policy) -> bool {
+        if policy != self.policy && self.may_be(policy) {
+            match self.set_policy(policy) {
+                Ok(()) => self.policy = policy,
+                Err(_) if policy == Policy::RealTime => self.may_be_realtime = false,
+                Err(_) => self.may_be_idle = false,
             }
         }
-        self.is_realtime
+        self.policy == policy
     }
 
-    fn set_policy(&self, is_realtime: bool) -> Result<(), Errno> {
+    fn set_policy(&self, policy: Policy) -> Result<(), Errno> {
         let mut wanted = self.normal;
-        if is_realtime {
-            wanted.sched_policy = libc::SCHED_RR as u32;
-            wanted.sched_priority = PRIORITY_MIN;
-            wanted.sched_nice = 0;
-            wanted.sched_runtime = 0;
+        match policy {
+            Policy::Normal => {}
+            Policy::RealTime => {
+                wanted.sched_policy = libc::SCHED_RR as u32;
+                wanted.sched_priority = PRIORITY_MIN;
+                wanted.sched_nice = 0;
+                wanted.sched_runtime = 0;
+            }
+            Policy::Idle => wanted.sched_policy = libc::SCHED_IDLE as u32,
         }
-        // With this flag, threads and processes that this thread creates get the normal policy. The
-        // flag is never cleared, because a thread without privileges may not clear it.
+        // With this flag, threads and processes that this thread creates while it has real-time
+        // priority get the normal policy. The flag is never cleared, because a thread without
+        // privileges may not clear it.
         wanted.sched_flags |= libc::SCHED_FLAG_RESET_ON_FORK as u64;
         set_attributes(&wanted)
+    }
+}
+
+/// Number of times that the calling thread had to leave its CPU to another thread.
+pub fn preemptions() -> i64 {
+    // SAFETY: the structure has only integers, so all zeros is a valid value, and the kernel writes
+    // only the structure.
+    unsafe {
+        let mut usage: libc::rusage = mem::zeroed();
+        libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);
+        usage.ru_nivcsw
     }
 }
 
@@ -137,13 +205,29 @@ mod tests {
         let policy = || attributes().map(|attributes| attributes.sched_policy);
         let test = move || {
             let Ok(mut scheduling) = Scheduling::of_this_thread() else { return };
-            let has_priority = scheduling.set_realtime(true);
+            let has_priority = scheduling.set(Policy::RealTime);
             let (own, inherited) = (policy(), thread::spawn(policy).join().expect("a policy"));
             let is_realtime = own == Ok(libc::SCHED_RR as u32);
             assert_eq!(is_realtime, has_priority, "{own:?}");
             assert_eq!(inherited, Ok(libc::SCHED_OTHER as u32));
-            assert!(!scheduling.set_realtime(false));
+            assert!(scheduling.set(Policy::Normal));
             assert_eq!(policy(), Ok(libc::SCHED_OTHER as u32));
+        };
+        thread::spawn(test).join().expect("the normal policy");
+    }
+
+    #[test]
+    fn a_thread_that_becomes_idle_returns_to_its_normal_policy() {
+        let policy = || attributes().map(|attributes| attributes.sched_policy);
+        let test = move || {
+            let Ok(mut scheduling) = Scheduling::of_this_thread() else { return };
+            let nice = attributes().map(|own| own.sched_nice);
+            let is_idle = scheduling.set(Policy::Idle);
+            assert_eq!(is_idle, scheduling.may_be(Policy::Idle));
+            assert_eq!(policy() == Ok(libc::SCHED_IDLE as u32), is_idle);
+            assert!(scheduling.set(Policy::Normal));
+            assert_eq!(policy(), Ok(libc::SCHED_OTHER as u32));
+            assert_eq!(attributes().map(|own| own.sched_nice), nice);
         };
         thread::spawn(test).join().expect("the normal policy");
     }
@@ -155,7 +239,7 @@ mod tests {
             nice.sched_nice = 5;
             set_attributes(&nice).expect("a lower priority");
             let mut scheduling = Scheduling::of_this_thread().expect("a short slice");
-            assert!(!scheduling.set_realtime(true));
+            assert!(!scheduling.set(Policy::RealTime));
             assert_eq!(attributes().map(|own| own.sched_policy), Ok(libc::SCHED_OTHER as u32));
             assert_eq!(attributes().map(|own| own.sched_nice), Ok(5));
         };
