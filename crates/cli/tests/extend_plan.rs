@@ -137,15 +137,17 @@ fn a_trace_alone_gives_traffic_and_the_time_of_the_drive() {
 }
 
 #[test]
-fn the_pagers_software_time_is_unknown_without_the_drive_of_the_run() {
+fn software_time_and_overlap_are_unknown_without_the_drive_of_the_run() {
     let folder = tempfile::tempdir().unwrap();
     let run = statistics(folder.path());
     let words = ["--footprint", "64MiB", "--drive", "cxl"];
     let document = document(&[&run], &words);
     assert!(document["overhead_us_per_mb"].is_null(), "{document}");
+    assert!(document["overlap"].is_null(), "{document}");
     assert_eq!(document["compute_s"], 1.0);
     let text = String::from_utf8(plan(&[&run], &words).stdout).unwrap();
-    assert!(text.contains("1.000 s in DRAM; software of the pager unknown, "), "{text}");
+    let unknown = "1.000 s in DRAM; software of the pager and overlap unknown\n";
+    assert!(text.contains(unknown), "{text}");
 }
 
 #[test]

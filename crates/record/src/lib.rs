@@ -442,16 +442,20 @@ fn unparsable(name: &str, field: &str, why: &serde_json::Error) -> RecordError {
         "" | "." => String::new(),
         field => format!("{field}: "),
     };
+    let (line, column) = (why.line(), why.column());
+    // The message ends with the place, too.
+    let message = why.to_string();
+    let problem = message.trim_end_matches(&format!(" at line {line} column {column}"));
     RecordError::new(
-        format!("{name}:{}:{}: {field}{why}", why.line(), why.column()),
-        "give a document that a command recorded with -o",
+        format!("{name}:{line}:{column}: {field}{problem}"),
+        "give a document that a command recorded with -o, or extend with --stats",
     )
 }
 
 fn invalid_record(name: &str, why: &InvalidField) -> RecordError {
     RecordError::new(
         format!("{name}: {}: {}", why.field, why.problem),
-        "give the document as it was recorded with -o: this one was altered since, or damaged",
+        "give the document as it was recorded: this one was altered since, or damaged",
     )
 }
 

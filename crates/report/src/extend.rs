@@ -460,7 +460,7 @@ fn needs(document: &ForecastDocument) -> String {
     let compute = document.compute_s.map(|it| format!(", {} s in DRAM", number(it)));
     let software = document.compute_s.map(|_| match document.overhead_us_per_mb {
         Some(it) => format!("; software of the pager {} s for a GB of traffic", number(1e-3 * it)),
-        None => "; software of the pager unknown".into(),
+        None => "; software of the pager and overlap unknown".into(),
     });
     let overlap = document.overlap.map(|it| {
         format!(", {:.0} % of the shorter of computing and traffic overlaps", 100.0 * it)

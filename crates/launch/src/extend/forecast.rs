@@ -540,15 +540,14 @@ fn document(
             .map(|(field, source)| format!("{}: {field}: {source}", drive.name))
     }));
     let curve = curve_rows(inputs, curve, model);
+    let measured = model.filter(|_| is_base_measured);
     ForecastDocument {
         schema: FORECAST_SCHEMA.into(),
         inputs: options.files.iter().map(|path| path.display().to_string()).collect(),
         footprint_bytes: curve.last().map_or(0, |row| row.dram_bytes),
         compute_s: model.map(|model| rounded(model.compute_s)),
-        overlap: model.map(|model| rounded(model.overlap)),
-        overhead_us_per_mb: model
-            .filter(|_| is_base_measured)
-            .map(|model| rounded(1e12 * model.overhead_s)),
+        overlap: measured.map(|model| rounded(model.overlap)),
+        overhead_us_per_mb: measured.map(|model| rounded(1e12 * model.overhead_s)),
         figures: vec![curve_figure(&curve), efficiency_figure(&rows)],
         curve,
         rows,

@@ -20,7 +20,7 @@ pub struct ForecastDocument {
     /// Runtime with all data in DRAM, s; null without a measured run.
     pub compute_s: Option<f64>,
     /// Overlap of compute time and transfer time, as a fraction of the shorter one, 0 to 1; null
-    /// without a measured run.
+    /// without a measured run, or if the drive of the run was not measured.
     pub overlap: Option<f64>,
     /// Software time of the pager for a megabyte (10^6 bytes) of traffic, us; null without a
     /// measured run, or if the drive of the run was not measured.
