@@ -30,6 +30,9 @@ use std::{
 /// The shortest time slice that the scheduler (EEVDF) allows.
 const SLICE_MIN: Duration = Duration::from_micros(100);
 
+/// The lowest nice value.
+const NICE_MIN: i32 = -20;
+
 /// The lowest real-time priority.
 const PRIORITY_MIN: u32 = 1;
 
@@ -84,7 +87,7 @@ impl Scheduling {
         normal.sched_runtime = SLICE_MIN.as_nanos() as u64;
         // A thread may leave `SCHED_IDLE` only if it may also lower its nice value.
         let lower = libc::sched_attr { sched_nice: normal.sched_nice - 1, ..normal };
-        let may_be_idle = set_attributes(&lower).is_ok();
+        let may_be_idle = normal.sched_nice > NICE_MIN && set_attributes(&lower).is_ok();
         set_attributes(&normal)?;
         // Two kinds of processes get no real-time priority: processes with a positive nice value,
         // which are meant to wait for other processes, and processes with a limit of real-time CPU

@@ -200,7 +200,7 @@ mod tests {
             }
             let left = (0..100).filter(|page| is_resident(frame + part(*page).start)).count();
             assert!(left < 100, "the frames of a full list were given back");
-            // A page that was copied moment ago, and a page whose frame is empty.
+            // The frames of the last pages still have their pages, and those of the others none.
             for page in (0..100).rev() {
                 let at = address + part(page).start;
                 assert_eq!(space.unmap_out(&mut frames, &part(page), at), Ok(false));

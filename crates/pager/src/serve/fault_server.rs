@@ -545,9 +545,7 @@ impl FaultServer {
                 }
                 Action::Write(id, span, dirty) => self.transfers.write(id, span, &dirty),
                 Action::MoveIn(id, span) => {
-                    self.cpu_sharing.begin_wake();
                     self.move_in(id, span);
-                    self.cpu_sharing.end_wake();
                     self.end_waits(span.pages(), true);
                     self.cache.react(Event::MovedIn(id), actions);
                 }
@@ -603,7 +601,11 @@ impl FaultServer {
         let moved_bytes = mapped.map_or(0, |at| self.draining.swap_remove(at).moved_bytes);
         let rest = part.start + moved_bytes..part.end;
         if !rest.is_empty() {
+            if self.stalls.is_waiting() {
+                self.cpu_sharing.begin_wake();
+            }
             self.space.map_in(&mut self.frames, &rest, page + moved_bytes);
+            self.cpu_sharing.end_wake();
         }
     }
 
