@@ -5,13 +5,13 @@
 //! sleeps. If each of the two threads had its own CPU, a third thread would begin to run on the CPU
 //! of the faulting thread, which would then wait for the end of a time slice.
 //!
-//! *While a thread waits for a read at almost every fault*, the two threads never have work at the
-//! same time, so a second CPU has no use. It costs time: waking a thread on an idle CPU takes an
-//! interrupt, and the end of the CPU's sleep, 20 us in a virtual machine; and a CPU on which the
-//! program has run is interrupted when a page is unmapped, also while it is idle. The scheduler
-//! wakes a thread on the CPU on which it ran last only if that CPU is idle, or if it runs only
-//! threads of the policy `SCHED_IDLE`. So the pager's thread has this policy while it wakes the
-//! faulting thread, and its normal policy again as soon as the faulting thread sleeps.
+//! *While a thread faults on pages that no prefetch could predict*, it waits for the pager's thread
+//! whenever that thread has work, so a second CPU has no use. It costs time: waking a thread on an
+//! idle CPU takes an interrupt, and the end of the CPU's sleep, 20 us in a virtual machine; and a
+//! CPU on which the program has run is interrupted when a page is unmapped, also while it is idle.
+//! The scheduler wakes a thread on the CPU on which it ran last only if that CPU is idle, or if it
+//! runs only threads of the policy `SCHED_IDLE`. So the pager's thread has this policy while it
+//! wakes the faulting thread, and its normal policy again as soon as the faulting thread sleeps.
 //!
 //! Only the pager's thread is bound to the CPU. The program's threads are not bound, because the
 //! threads and processes that they create would inherit the mask.
@@ -26,10 +26,14 @@ use std::mem;
 /// this thread. After each further `FAULTS` consecutive faults, the CPU is chosen again.
 const FAULTS: u32 = 64;
 
-/// Of the last [`FAULTS`] faults, the maximum number of faults on pages that were in DRAM already,
-/// so that a CPU is shared by `SCHED_IDLE`. At least as many pages as the other faults must have
-/// been read, and not by a prefetch.
-const MINOR_FAULTS_MAX: u64 = FAULTS as u64 / 4;
+/// So that a CPU is shared by `SCHED_IDLE`, during the last [`FAULTS`] faults at most so many pages
+/// may have been prefetched, or touched after a prefetch, and at least so many must have been read
+/// for a thread that waited for them.
+const PAGES: u64 = FAULTS as u64 / 4;
+
+/// Maximum number of pages that are read for a thread that waited for them, during the last
+/// [`FAULTS`] faults: more are read in blocks of a stream, which computes while the pager works.
+const READS_MAX: u64 = FAULTS as u64 * 8;
 
 /// Upper limit of the number of consecutive faults before a CPU is shared by `SCHED_IDLE`. These
 /// faults take about a second, and another thread whose fault ends the sharing waits at most some
@@ -126,7 +130,7 @@ impl CpuSharing {
         }
         if streak.faults.is_multiple_of(FAULTS) {
             self.streak = Some(Streak { before: *counts, ..streak });
-            let is_waiting = have_waited(&streak.before, counts);
+            let is_waiting = has_waited(&streak.before, counts);
             match self.policy {
                 Some(Policy::RealTime) => self.share(thread),
                 Some(_) if streak.faults >= self.streak_min && is_waiting => self.share(thread),
@@ -183,11 +187,13 @@ impl Drop for CpuSharing {
     }
 }
 
-/// True if almost every one of the last [`FAULTS`] faults has waited for a read of its own.
-const fn have_waited(before: &Counts, now: &Counts) -> bool {
-    let minor_faults = now.minor_faults - before.minor_faults;
-    let reads = (now.read - before.read).saturating_sub(now.prefetched - before.prefetched);
-    minor_faults <= MINOR_FAULTS_MAX && reads + MINOR_FAULTS_MAX >= FAULTS as u64
+/// True if the thread of the last [`FAULTS`] faults has waited for reads, and hardly any page was
+/// prefetched for it.
+const fn has_waited(before: &Counts, now: &Counts) -> bool {
+    let prefetched = now.prefetched - before.prefetched;
+    let hits = now.prefetch_hits - before.prefetch_hits;
+    let reads = (now.read - before.read).saturating_sub(prefetched);
+    prefetched <= PAGES && hits <= PAGES && PAGES <= reads && reads <= READS_MAX
 }
 
 /// The CPU that a thread of this process ran on last.
@@ -243,11 +249,11 @@ mod tests {
     }
 
     /// Notes `count` faults of a thread. Each waits for the read of a page if `reads` is true, and
-    /// else finds its page in DRAM.
+    /// else finds a prefetched page in DRAM.
     fn faults(sharing: &mut CpuSharing, now: &mut Counts, thread: Pid, count: u32, reads: bool) {
         for _ in 0..count {
-            now.read += u64::from(reads);
-            now.minor_faults += u64::from(!reads);
+            now.read += 1;
+            now.prefetched += u64::from(!reads);
             sharing.note_fault(pid(thread), now);
         }
     }
@@ -278,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn beside_no_load_a_cpu_is_shared_while_the_thread_waits_at_each_fault() {
+    fn beside_no_load_a_cpu_is_shared_while_no_page_is_prefetched() {
         let ((thread, _end), (other, _other_end)) = (sleeper(), sleeper());
         let (own, theirs) = (mask(None), mask(Some(thread)));
         let (mut sharing, mut now) = (sharing(Some(Policy::Idle)), Counts::default());
@@ -286,7 +292,7 @@ mod tests {
             faults(&mut sharing, &mut now, thread, FAULTS, reads);
             mask(None)
         };
-        assert_eq!(note(thread, false), own, "the pages were in DRAM");
+        assert_eq!(note(thread, false), own, "the pages were prefetched");
         assert_eq!(note(thread, true), theirs);
         assert_eq!(note(thread, false), own, "the thread does not wait any more");
         assert_eq!(note(thread, true), theirs);
