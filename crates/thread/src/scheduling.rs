@@ -97,11 +97,6 @@ impl Scheduling {
         Ok(Self { normal, policy: Policy::Normal, may_be_realtime, may_be_idle })
     }
 
-    /// The policy that was set last.
-    pub const fn policy(&self) -> Policy {
-        self.policy
-    }
-
     /// True if the thread may have the policy.
     pub fn may_be(&self, policy: Policy) -> bool {
         match policy {

@@ -42,8 +42,8 @@ pub(crate) struct Frames {
     /// For each frame, true if its DRAM was given back to the kernel (`release`).
     given_back: Vec<bool>,
     /// Frames of mapped extents that still have a page, because their content was copied and not
-    /// moved: the offset of each in bytes from the first frame. These pages are not needed.
-    copied: Vec<usize>,
+    /// moved: the addresses of each. These pages are not needed.
+    copied: Vec<Range<usize>>,
     /// True if the frames are bound to nodes of the machine.
     is_bound: bool,
     zeros: Box<[u8; PAGE_BYTES]>,
@@ -98,6 +98,11 @@ impl Frames {
 
     pub(crate) const fn addresses(&self) -> Range<usize> {
         self.memory.addresses()
+    }
+
+    /// The addresses of the frames in `part` (bytes from the first frame).
+    const fn addresses_of(&self, part: &Range<usize>) -> Range<usize> {
+        self.start() + part.start..self.start() + part.end
     }
 
     /// Allocates the pages of the frames in `part`, a range of bytes from the first frame. At the
@@ -155,14 +160,13 @@ impl Frames {
     /// A part of a huge page is moved, because the kernel cannot free this part alone after a copy.
     /// Frames that are bound to nodes are moved, because a copy may be on another node.
     pub(crate) fn should_copy(&self, part: &Range<usize>) -> bool {
-        let is_single = part.len() == PAGE_BYTES && self.split[part.start / HUGE_BYTES] > 0;
-        is_single && !self.is_bound && !self.is_plain
+        part.len() == PAGE_BYTES && self.split[part.start / HUGE_BYTES] > 0 && !self.is_bound
     }
 
     /// Notes that the content of the frame at `part` was copied to the program. The page of the
     /// frame is given back to the kernel later, together with those of other frames.
     pub(crate) fn note_copied(&mut self, part: &Range<usize>) {
-        self.copied.push(part.start);
+        self.copied.push(self.addresses_of(part));
         if self.copied.len() == COPIED_MAX {
             self.release_copied();
         }
@@ -171,18 +175,17 @@ impl Frames {
     /// Gives the pages of copied frames back to the kernel if one of them is in `part` (bytes from
     /// the first frame).
     pub(crate) fn empty(&mut self, part: &Range<usize>) {
-        if self.copied.iter().any(|at| part.contains(at)) {
+        let addresses = self.addresses_of(part);
+        if self.copied.iter().any(|frame| addresses.contains(&frame.start)) {
             self.release_copied();
         }
     }
 
     fn release_copied(&mut self) {
-        let start = self.memory.start();
-        let page = |at: usize| start + at..start + at + PAGE_BYTES;
-        let pages: Vec<_> = self.copied.drain(..).map(page).collect();
         // SAFETY: the content of these frames was copied, and their extents are mapped, so no code
         // uses the frames.
-        unsafe { memory::release_pages(&pages) };
+        unsafe { memory::release_pages(&self.copied) };
+        self.copied.clear();
     }
 
     /// Notes that the memory of the free frames in `from` moves to the frames in `to`. Both are
@@ -200,9 +203,8 @@ impl Frames {
         for page in part.clone().step_by(PAGE_BYTES) {
             self.given_back[page / PAGE_BYTES] |= self.allocated[page / HUGE_BYTES];
         }
-        let address = self.memory.start() + part.start;
         // SAFETY: no extent uses these frames, so the content of the frames is not needed.
-        let _ = unsafe { memory::advise(&(address..address + part.len()), Advice::LinuxDontNeed) };
+        let _ = unsafe { memory::advise(&self.addresses_of(part), Advice::LinuxDontNeed) };
     }
 
     /// Fills the frames in `part` (bytes from the first frame) with zeros. Skips frames that were
