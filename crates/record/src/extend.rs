@@ -51,6 +51,10 @@ pub struct ExtendDocument {
     /// it.
     #[serde(default)]
     pub resident_max_bytes: Option<u64>,
+    /// Memory of all processes together outside the budget; null while the command runs, and when
+    /// no process was read.
+    #[serde(default)]
+    pub outside: Option<OutsideDocument>,
     /// User CPU time of the command and of the pagers, s; null while the command runs.
     #[serde(default)]
     pub user_s: Option<f64>,
@@ -61,6 +65,18 @@ pub struct ExtendDocument {
     #[serde(flatten)]
     pub total: CountsDocument,
     pub processes: Vec<ProcessDocument>,
+}
+
+/// Memory of the session's processes outside the budget, in the sample with the most of it.
+///
+/// Memory that a forked child shares with its parent counts twice.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct OutsideDocument {
+    /// Anonymous memory outside the budget: the sum over the processes that ran at that time.
+    pub bytes: u64,
+    /// The part of `bytes` in allocations of 128 KiB and more that are not extended: a process made
+    /// them before the sum of such allocations reached `min_alloc_bytes`.
+    pub left_bytes: u64,
 }
 
 /// Counts of one pager, or the sum of several pagers' counts.
@@ -194,6 +210,7 @@ impl ExtendDocument {
             is_without_children: settings.children == Children::None,
             stores: settings.stores.clone(),
             resident_max_bytes: None,
+            outside: None,
             user_s: None,
             system_s: None,
             total,

@@ -10,7 +10,7 @@ use super::{
 use interleaf_model::{format::shell_text, units::Bytes};
 use interleaf_record::extend::{
     CountsDocument, EnoughRow, EstimateDocument, ExtendDocument, ExtendPlanDocument,
-    ForecastDocument, ForecastRow,
+    ForecastDocument, ForecastRow, OutsideDocument,
 };
 use std::collections::BTreeMap;
 
@@ -211,9 +211,9 @@ fn nothing(document: &ExtendDocument) -> String {
             "The largest process had {bytes} resident, all of it outside the budget: {which}.\n"
         )
     });
-    let memory = match document.processes.iter().any(|it| it.outside_bytes.is_some()) {
-        true => outside(document),
-        false => resident,
+    let memory = match document.outside {
+        Some(_) => outside(document),
+        None => resident,
     };
     let why = match document.is_without_children {
         true => "the command itself did not allocate",
@@ -231,28 +231,26 @@ fn nothing(document: &ExtendDocument) -> String {
 
 /// Formats the memory of the processes outside the budget, in one line.
 fn outside(document: &ExtendDocument) -> String {
-    let all = || document.processes.iter();
-    if !all().any(|process| process.outside_bytes.is_some()) {
+    let Some(OutsideDocument { bytes, left_bytes }) = document.outside else {
         return match document.resident_max_bytes {
             Some(bytes) => {
                 format!("resident memory: up to {}, the budget included\n", rounded(bytes))
             }
             None => String::new(),
         };
-    }
-    let bytes: u64 = all().filter_map(|process| process.outside_bytes).sum();
-    let early: u64 = all().map(|process| process.left_bytes).sum::<u64>().min(bytes);
+    };
     let all = rounded(bytes);
     let never = "objects below 128 KiB, static data and stacks, which are never extended";
-    if early == 0 {
+    if left_bytes == 0 {
         return format!("memory outside the budget: up to {all}, in {never}\n");
     }
-    let (least, rest) = (Bytes::new(document.min_alloc_bytes), rounded(bytes - early));
+    let least = Bytes::new(document.min_alloc_bytes);
+    let rest = rounded(bytes.saturating_sub(left_bytes));
     format!(
         "memory outside the budget: up to {all}. Of these, {} are in allocations of 128 KiB and \
          more from before their sum reached {least}: a lower --min-alloc extends them. The other \
          {rest} are in {never}\n",
-        rounded(early)
+        rounded(left_bytes)
     )
 }
 
@@ -578,6 +576,7 @@ mod tests {
             is_without_children: false,
             stores: vec![],
             resident_max_bytes: None,
+            outside: None,
             user_s: None,
             system_s: None,
             total: counts(faults),
@@ -609,9 +608,8 @@ mod tests {
 
     #[test]
     fn processes_below_the_least_allocation_have_extended_nothing() {
-        let small =
-            ProcessDocument { outside_bytes: Some(3 << 20), left_bytes: 1 << 20, ..process(1, 0) };
-        let known = document(0, vec![small]);
+        let outside = Some(OutsideDocument { bytes: 3 << 20, left_bytes: 1 << 20 });
+        let known = ExtendDocument { outside, ..document(0, vec![process(1, 0)]) };
         let expected = "nothing was extended: unless a message above says why, no process \
                         allocated 2 MiB (--min-alloc) in pieces of 128 KiB and more, or touched \
                         none of it.\nmemory outside the budget: up to 3 MiB. Of these, 1 MiB are \

@@ -6,13 +6,16 @@ use interleaf_pager::{
     session::PAGE_BYTES,
     session::ledger::{BudgetLedger, Process},
 };
-use interleaf_record::extend::ExtendDocument;
+use interleaf_record::extend::{ExtendDocument, OutsideDocument};
 use std::collections::BTreeMap;
 
-/// The peak memory outside the budget of each process, by process ID.
+/// The peaks of the memory outside the budget: of each process, and of all processes together.
 pub(super) struct OutsideBudget {
     root: Root,
-    peaks: BTreeMap<u32, Peak>,
+    /// By process ID.
+    processes: BTreeMap<u32, Peak>,
+    /// The highest sum over the processes of one sample; `None` before the first process was read.
+    together: Option<OutsideDocument>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -29,26 +32,32 @@ struct Peak {
 
 impl OutsideBudget {
     pub(super) fn new() -> Self {
-        Self { root: Root::live(), peaks: BTreeMap::new() }
+        Self { root: Root::live(), processes: BTreeMap::new(), together: None }
     }
 
-    /// Updates the peak of each process that has a share of the budget.
+    /// Takes a sample of each process that has a share of the budget, and updates the peaks.
     pub(super) fn update(&mut self, ledger: &BudgetLedger) {
-        for Process { identity, held, resident, .. } in ledger.processes() {
+        let mut sum: Option<OutsideDocument> = None;
+        for Process { identity, held, resident, unextended_bytes, .. } in ledger.processes() {
             // Skip a process that has ended, or that belongs to another user: its memory cannot be
             // read.
             let Ok(Some(bytes)) = anonymous_bytes(&self.root, identity.pid) else { continue };
-            let peak = self.peaks.entry(identity.pid).or_default();
+            let peak = self.processes.entry(identity.pid).or_default();
             peak.frames = peak.frames.max(resident).min(held);
-            let outside = bytes.saturating_sub(peak.frames * PAGE_BYTES);
-            peak.outside_bytes = peak.outside_bytes.max(outside);
+            let bytes = bytes.saturating_sub(peak.frames * PAGE_BYTES);
+            peak.outside_bytes = peak.outside_bytes.max(bytes);
+            let sum = sum.get_or_insert_default();
+            sum.bytes += bytes;
+            sum.left_bytes += unextended_bytes.min(bytes);
         }
+        self.together = self.together.max(sum);
     }
 
-    /// Sets `outside_bytes` of each process in the document to the peak of the process.
+    /// Sets `outside` of the document, and `outside_bytes` of each process in it, to the peaks.
     pub(super) fn add_to(&self, document: &mut ExtendDocument) {
+        document.outside = self.together;
         for process in &mut document.processes {
-            let peak = self.peaks.get(&process.pid);
+            let peak = self.processes.get(&process.pid);
             process.outside_bytes = peak.map(|peak| peak.outside_bytes);
         }
     }

@@ -150,6 +150,7 @@ mod tests {
             is_without_children: false,
             stores: vec!["/mnt/nvme".into()],
             resident_max_bytes: None,
+            outside: None,
             user_s: None,
             system_s: None,
             total: counts,
