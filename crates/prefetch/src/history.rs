@@ -101,6 +101,17 @@ pub struct History {
     unconfirmed_share: f32,
 }
 
+/// The prediction of a fault by a replay.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Prediction {
+    /// The index of the replay among those of the fault's thread.
+    replay: usize,
+    /// Number of expected entries of the replay before the predicted one.
+    skipped: usize,
+    /// True if the replay is confident enough for a prefetch.
+    pub(super) is_confident: bool,
+}
+
 #[derive(Clone, Debug)]
 struct ThreadHistory {
     thread: u32,
@@ -167,12 +178,17 @@ impl History {
     }
 
     /// Records a fault that no stream explains, and returns pages to prefetch that were not
-    /// requested before. Returns `None` if no confident replay predicts further pages.
-    pub fn on_fault(&mut self, fault: &FaultContext) -> Option<Prefetch> {
+    /// requested before. Returns `None` if no confident replay predicts further pages. `prediction`
+    /// is the result of [`History::find_prediction`] for this fault.
+    pub(super) fn on_fault(
+        &mut self,
+        fault: &FaultContext,
+        prediction: Option<Prediction>,
+    ) -> Option<Prefetch> {
         let page = u32::try_from(fault.page).ok().filter(|page| *page < EMPTY & !CONFIRMED)?;
         self.now += 1;
         let thread = self.thread_index(fault.thread);
-        let Some((index, skipped)) = self.threads[thread].find_prediction(&fault.pages) else {
+        let Some(Prediction { replay: index, skipped, .. }) = prediction else {
             self.on_unpredicted(thread, page);
             return None;
         };
@@ -189,13 +205,14 @@ impl History {
         (!pages.is_empty()).then_some(Prefetch { stream: replay.id, pages, map_early: vec![] })
     }
 
-    /// True if a confident replay of the fault's thread has predicted `fault`.
-    pub fn has_predicted(&self, fault: &FaultContext) -> bool {
-        let thread = self.threads.iter().find(|known| known.thread == fault.thread);
-        let found =
-            thread.and_then(|thread| Some((thread, thread.find_prediction(&fault.pages)?.0)));
+    /// Finds the most confident replay of the fault's thread that predicts `fault`; `None` if none
+    /// does.
+    pub(super) fn find_prediction(&self, fault: &FaultContext) -> Option<Prediction> {
+        let thread = self.threads.iter().find(|known| known.thread == fault.thread)?;
+        let (replay, skipped) = thread.find_prediction(&fault.pages)?;
         let confidence_min = self.throttle.confidence_min(CONFIDENCE_MIN);
-        found.is_some_and(|(thread, index)| thread.replays[index].confidence >= confidence_min)
+        let is_confident = thread.replays[replay].confidence >= confidence_min;
+        Some(Prediction { replay, skipped, is_confident })
     }
 
     /// True if the replay with the number `id` has prefetched one of `pages`, and still expects a

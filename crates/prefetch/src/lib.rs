@@ -178,8 +178,9 @@ impl Prefetcher {
         // In a small region, some random accesses hit neighbouring pages by chance, and look like a
         // stream. If the history has predicted the fault, a stream therefore counts only if its
         // confidence is at least `SURE_CONFIDENCE`.
-        let confidence =
-            if self.history.has_predicted(fault) { stream::SURE_CONFIDENCE } else { 0 };
+        let prediction = self.history.find_prediction(fault);
+        let is_predicted = prediction.is_some_and(|it| it.is_confident);
+        let confidence = if is_predicted { stream::SURE_CONFIDENCE } else { 0 };
         let prefetch = self.streams.on_fault(fault);
         if self.streams.has_explained(confidence) {
             return prefetch;
@@ -187,7 +188,7 @@ impl Prefetcher {
         if let Some(prefetch) = self.matrices.learn(fault) {
             return Some(prefetch);
         }
-        let prefetch = self.history.on_fault(fault)?;
+        let prefetch = self.history.on_fault(fault, prediction)?;
         Some(Prefetch { stream: prefetch.stream | HISTORY_BIT, ..prefetch })
     }
 

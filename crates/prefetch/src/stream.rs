@@ -99,6 +99,19 @@ struct Cursor {
     offset: u64,
 }
 
+/// The rule by which a fault belongs to a stream, the weakest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum MatchRule {
+    /// A candidate stride leads to the page.
+    Candidate,
+    /// The run continues with the page.
+    Run,
+    /// A stride leads to the page, and the stream is confident.
+    Stride,
+    /// The stream has predicted the page.
+    Predicted,
+}
+
 #[derive(Clone, Debug)]
 struct Stream {
     id: u32,
@@ -197,40 +210,36 @@ impl Streams {
     }
 
     /// Finds the stream to which a fault belongs, and advances it to the fault. Returns the index
-    /// of the stream; `None` if there is none. Only streams of the same thread are considered. The
-    /// first of these rules that matches a stream decides; if a rule matches several streams, the
-    /// most confident one is taken:
-    ///
-    /// 1. a stream that predicted the page
-    /// 2. a confident stream whose stride leads to the page
-    /// 3. a stream whose run continues with the page
-    /// 4. a stream with a candidate stride that leads to the page
+    /// of the stream; `None` if there is none. Only streams of the same thread are considered. If
+    /// several streams match by the strongest rule, the most confident one is taken; but if they
+    /// have predicted the page, the one that faulted last.
     fn match_stream(&mut self, fault: &FaultContext) -> Option<usize> {
         let at = &fault.pages;
-        let best = |fits: &dyn Fn(&Stream) -> bool| {
-            let own = |stream: &Stream| stream.thread == fault.thread && fits(stream);
-            let all = self.table.iter().enumerate().filter(|(_, stream)| own(stream));
-            all.max_by_key(|(_, stream)| (stream.confidence, stream.last_fault))
-                .map(|(index, _)| index)
-        };
-        if let Some(index) = best(&|stream| stream.untouched.overlaps(at)) {
-            self.throttle.on_hit(at.end - at.start);
-            self.table[index].on_hit(at);
-            self.table[index].find_gaps(fault);
-            return Some(index);
+        let own = self.table.iter().enumerate().filter(|(_, it)| it.thread == fault.thread);
+        let found = own.filter_map(|(index, stream)| {
+            let rule = stream.match_with(fault)?;
+            let confidence = if rule == MatchRule::Predicted { 0 } else { stream.confidence };
+            Some((rule, confidence, stream.last_fault, index))
+        });
+        let (rule, _, _, index) = found.max()?;
+        let stream = &mut self.table[index];
+        match rule {
+            MatchRule::Predicted => {
+                self.throttle.on_hit(at.end - at.start);
+                stream.on_hit(at);
+                stream.find_gaps(fault);
+                Some(self.remove_copies(index, fault))
+            }
+            MatchRule::Run => {
+                stream.continue_run(fault);
+                stream.find_gaps(fault);
+                Some(index)
+            }
+            MatchRule::Candidate | MatchRule::Stride => {
+                stream.begin_run(at);
+                Some(self.merge_next_tile(index))
+            }
         }
-        let has_stride = |stream: &Stream| stream.stride_to(at).is_some();
-        let confident = best(&|stream| stream.confidence >= CONFIDENCE_MIN && has_stride(stream));
-        if let Some(index) =
-            confident.is_none().then(|| best(&|stream| stream.continues_with(fault))).flatten()
-        {
-            self.table[index].continue_run(fault);
-            self.table[index].find_gaps(fault);
-            return Some(index);
-        }
-        let index = confident.or_else(|| best(&has_stride))?;
-        self.table[index].begin_run(at);
-        Some(self.merge_next_tile(index))
     }
 
     /// Adds a stream that begins with a fault. Candidates for its stride are the distances from the
@@ -285,11 +294,24 @@ impl Streams {
         let oldest = self.table.iter().enumerate().min_by_key(|(_, stream)| {
             let is_protected = stream.confidence >= SURE_CONFIDENCE
                 && self.now - stream.last_fault < PROTECTED_FAULTS;
-            (is_protected, stream.last_fault)
+            // A single number is compared faster than a pair. No time reaches 2^63.
+            u64::from(is_protected) << 63 | stream.last_fault
         });
         let index = oldest.map_or(0, |(index, _)| index);
         self.table[index] = stream;
         index
+    }
+
+    /// Removes the other streams that have predicted a fault of the stream at `index`: they follow
+    /// the same pages, and would prefetch in turn with it. Returns the new index of the stream.
+    fn remove_copies(&mut self, index: usize, fault: &FaultContext) -> usize {
+        let id = self.table[index].id;
+        self.table.retain(|stream| {
+            stream.id == id
+                || stream.thread != fault.thread
+                || !stream.untouched.overlaps(&fault.pages)
+        });
+        self.table.iter().position(|stream| stream.id == id).unwrap_or(0)
     }
 
     /// If the stream at `index` may be the next tile of an older stream, removes the older stream.
@@ -325,6 +347,22 @@ impl Stream {
 
     fn tile_run(&self) -> TileRun {
         TileRun { start: self.run_start(), tile_start: self.tile_start, number: self.run_number }
+    }
+
+    /// Returns the strongest rule by which a fault belongs to the stream; `None` if no rule does.
+    fn match_with(&self, fault: &FaultContext) -> Option<MatchRule> {
+        let at = &fault.pages;
+        if self.untouched.overlaps(at) {
+            return Some(MatchRule::Predicted);
+        }
+        let has_stride = self.stride_to(at).is_some();
+        if has_stride && self.confidence >= CONFIDENCE_MIN {
+            Some(MatchRule::Stride)
+        } else if self.continues_with(fault) {
+            Some(MatchRule::Run)
+        } else {
+            has_stride.then_some(MatchRule::Candidate)
+        }
     }
 
     /// The distance from the start of this run to the start of a run that begins with the pages
@@ -579,94 +617,4 @@ impl Cursor {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use rand_pcg::{
-        Pcg64Mcg,
-        rand_core::{RngCore, SeedableRng},
-    };
-    use std::collections::BTreeSet;
-
-    const LIMITS: Limits = Limits { initial: 4, max: 64 };
-
-    /// Numbers of pages of a trace: touched, prefetched before their touch, and prefetched but
-    /// never touched.
-    #[derive(Debug)]
-    struct StreamOutcome {
-        touched: usize,
-        hits: usize,
-        wasted: usize,
-    }
-
-    fn run(trace: impl IntoIterator<Item = (u32, Page)>) -> StreamOutcome {
-        let mut streams = Streams::new(LIMITS);
-        let (mut prefetched, mut seen) = (BTreeSet::new(), BTreeSet::new());
-        let mut outcome = StreamOutcome { touched: 0, hits: 0, wasted: 0 };
-        for (thread, page) in trace {
-            outcome.touched += 1;
-            outcome.hits += usize::from(prefetched.remove(&page));
-            seen.insert(page);
-            let fault = FaultContext::single(thread, page);
-            for pages in streams.on_fault(&fault).into_iter().flat_map(|prefetch| prefetch.pages) {
-                assert!(pages.start < pages.end);
-                prefetched.extend(pages);
-            }
-        }
-        outcome.wasted = prefetched.len();
-        outcome
-    }
-
-    /// Asserts that few touches are not prefetch hits: at most 5 for each stream. Also asserts that
-    /// at most `LIMITS.max` pages are wasted for each stream: those after its end.
-    fn check_outcome(name: &str, streams: usize, trace: Vec<(u32, Page)>) {
-        let outcome = run(trace);
-        assert!(outcome.touched - outcome.hits <= 5 * streams, "{name}: {outcome:?}");
-        assert!(outcome.wasted <= LIMITS.max as usize * streams, "{name}: {outcome:?}");
-    }
-
-    #[test]
-    fn loops_over_arrays_are_prefetched() {
-        let array = 1 << 30;
-        let alone = |pages: Vec<Page>| pages.into_iter().map(|page| (1, page)).collect::<Vec<_>>();
-        check_outcome("a sweep", 1, alone((1000..3000).collect()));
-        check_outcome("backwards", 1, alone((1000..3000).rev().collect()));
-        check_outcome("a column", 1, alone((0..2000).map(|i| 7 + i * 100).collect()));
-        check_outcome(
-            "a descending column",
-            1,
-            alone((0..2000).map(|i| 1_000_000 - i * 100).collect()),
-        );
-        let triad = (0..1000).flat_map(|i| [i, array + i, 2 * array + i]);
-        check_outcome("three arrays", 3, alone(triad.collect()));
-        let threads = (0..1000).flat_map(|i| (0..4).map(move |t| (t, u64::from(t) * 5000 + i)));
-        check_outcome("four threads", 4, threads.collect());
-        let columns = (0..1000).flat_map(|i| [i * 50, array + i * 50]);
-        check_outcome("columns of two arrays", 2, alone(columns.collect()));
-    }
-
-    #[test]
-    fn rows_of_a_tile_are_prefetched() {
-        let rows = (0..200).flat_map(|row| (0..8).map(move |page| (1, row * 100 + page)));
-        // The first row looks like a pass over an array, so pages that are prefetched behind its
-        // end are wasted. The second row shows the stride.
-        let outcome = run(rows);
-        assert!(outcome.hits >= outcome.touched * 9 / 10, "{outcome:?}");
-        assert!(outcome.wasted <= 2 * LIMITS.max as usize, "{outcome:?}");
-    }
-
-    #[test]
-    fn random_accesses_are_not_prefetched() {
-        let mut random = Pcg64Mcg::seed_from_u64(1);
-        let outcome = run((0..20_000).map(|_| (1, random.next_u64() >> 40)));
-        assert!(outcome.wasted * 20 <= outcome.touched, "{outcome:?}");
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn no_trace_panics(
-            pages in proptest::collection::vec((0_u32..3, proptest::prelude::any::<u64>()), 0..300),
-        ) {
-            run(pages.into_iter().map(|(thread, page)| (thread, page.min(u64::MAX - 1))));
-        }
-    }
-}
+mod tests;

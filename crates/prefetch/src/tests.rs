@@ -316,7 +316,8 @@ fn the_history_is_small() {
     history.set_footprint(pages);
     for _ in 0..2 {
         for page in shuffled(pages, random) {
-            history.on_fault(&FaultContext::single(1, page));
+            let fault = FaultContext::single(1, page);
+            history.on_fault(&fault, history.find_prediction(&fault));
         }
     }
     let part = history.bytes() as f64 / (pages * 4096) as f64;

@@ -51,6 +51,9 @@ impl UntouchedRanges {
 
     /// True if one of `pages` is in an untouched range.
     pub(super) fn overlaps(&self, pages: &Range<Page>) -> bool {
+        if self.order.is_empty() {
+            return false;
+        }
         let first = pages.start.saturating_sub(self.longest);
         let mut near = self.counts.range((first, 0)..(pages.end, 0));
         near.any(|((_, end), _)| *end > pages.start)
