@@ -6,7 +6,7 @@ mod replay_machine;
 
 use interleaf_extend_forecast::pager_curve::missing_bytes;
 use interleaf_workload::kind::Kind;
-use replay_machine::{COUNTED, PAGE, replay};
+use replay_machine::{COUNTED, PAGE, replay, replay_with_drive};
 
 /// Number of frames in the budget, which is 256 MiB.
 const FRAMES: usize = 65_536;
@@ -29,6 +29,18 @@ fn sequential_loops_read_as_little_as_optimal_replacement() {
 fn loops_over_three_arrays_read_as_little_as_optimal_replacement() {
     let ratio = read_ratio(Kind::Stream);
     assert!((1.0..1.05).contains(&ratio), "{ratio} of the optimum");
+}
+
+/// A stream that prefetches the beginning of the next round must not keep these pages in the frames
+/// that the rest of this round needs for its prefetches. Such a round would take 1.7 times as long.
+#[test]
+fn each_round_of_a_loop_takes_about_the_same_time() {
+    let footprint = (2 * FRAMES * PAGE) as u64;
+    let times = replay_with_drive(Kind::Seq, FRAMES, footprint, 40).expect("it has a trace");
+    let times = &times[2..];
+    let [least, most] = [f64::min, f64::max].map(|of| times.iter().copied().reduce(of));
+    let ratio = most.expect("rounds") / least.expect("rounds");
+    assert!(ratio < 1.25, "{ratio}: {times:?}");
 }
 
 /// In a tiled product of matrices, each row of tiles reads all of one matrix again, and only a few

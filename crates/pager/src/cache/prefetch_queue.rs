@@ -70,6 +70,12 @@ const HUGE_PAGES_AHEAD: u64 = 2;
 /// many pages as the budget has frames.
 const STALE_AFTER: u16 = (BUDGET_TICKS / 2) as u16;
 
+/// Number of loaded pages, as a multiple of the frames for prefetched pages, after which the pages
+/// of a stream that holds more than its share of these frames may be dropped for another stream. A
+/// loop prefetches the beginning of its next pass, and may need these frames for the rest of this
+/// pass.
+const IDLE_LOADS: u32 = 16;
+
 /// Maximum number of ranges of a queued prefetch that are searched for a faulting page. This limit
 /// bounds the time of the search.
 const SEARCHED_RANGES: usize = 64;
@@ -260,16 +266,22 @@ impl PrefetchQueue {
             self.queued.len() - 1
         });
         let ranges = &mut self.queued[index].ranges;
-        let next = ranges.front().cloned();
-        for Range { start, end } in pages.into_iter().rev() {
-            let skipped = match &next {
-                Some(next) if is_descending => start.max(next.end)..end,
-                Some(next) => start..end.min(next.start),
+        let mut skipped = vec![];
+        for Range { start, end } in pages {
+            let overlaps = |it: &&Range<Page>| it.start < end && start < it.end;
+            let queued = ranges.iter().take(SEARCHED_RANGES).find(overlaps);
+            skipped.push(match queued {
+                Some(queued) if is_descending => start.max(queued.end)..end,
+                Some(queued) => start..end.min(queued.start),
                 None => start..end,
-            };
-            if !skipped.is_empty() {
-                ranges.push_front(skipped);
+            });
+            if queued.is_some() {
+                // The next pages are queued behind these.
+                break;
             }
+        }
+        for pages in skipped.into_iter().rev().filter(|it| !it.is_empty()) {
+            ranges.push_front(pages);
         }
     }
 
@@ -428,7 +440,7 @@ impl Cache {
     }
 
     /// Returns the next block of pages to load for `queued`; `None` if no queued page is left.
-    /// Skips resident pages.
+    /// Skips resident pages, and pages that the stream has passed.
     fn next_block(&self, queued: &mut QueuedPrefetch) -> Option<NextBlock> {
         // First load the rest of a fault-around that an earlier call has begun. While free frames
         // are fragmented, a fault-around is loaded as several extents.
@@ -449,6 +461,16 @@ impl Cache {
             // the page in this range that the stream uses first.
             if range.end - range.start > 1 << self.fault_around.order_at(&self.regions, page) {
                 let order = aligned_order(page, range, is_descending, self.prefetch_order_max());
+                let start = page >> order << order;
+                let block = start..start + (1 << order);
+                if !self.prefetch.prefetcher.expects(queued.stream, &block) {
+                    // The stream has passed the beginning of the range, and expects only the rest.
+                    match is_descending {
+                        true => range.end = block.start,
+                        false => range.start = block.end,
+                    }
+                    continue;
+                }
                 return Some(NextBlock { page, order, is_fault_around: false });
             }
             queued.fault_around = self.fault_around.pages_around(&self.regions, &(page..page + 1));
@@ -501,26 +523,30 @@ impl Cache {
     }
 
     /// Drops the oldest prefetched extent of a node to give its frames to `stream`, if the extent
-    /// may be dropped. It may be dropped if its own stream no longer expects its pages. An extent
-    /// that the program announced by `MADV_WILLNEED` may also be dropped if announced pages hold
-    /// more than their share of the frames. Returns true if the extent was dropped.
+    /// may be dropped. It may be dropped if its own stream no longer expects its pages, or if its
+    /// stream holds more than its share of the frames ([`Cache::is_over_share`]). Returns true if
+    /// the extent was dropped.
     fn drop_for_stream(&mut self, stream: u32, node: Node, max: u32) -> bool {
         let Some(id) = self.residency.oldest_prefetched(node) else { return false };
-        let holder = self.residency.extent(id).stream;
         let may_drop =
-            self.is_over_share(holder, stream, max) || self.unexpected_prefetch(node).is_some();
+            self.is_over_share(id, stream, max) || self.unexpected_prefetch(node).is_some();
         if may_drop {
             self.drop_prefetched(id);
         }
         may_drop
     }
 
-    /// True if `holder` is the stream of the pages announced by `MADV_WILLNEED`, these pages hold
-    /// more than their share of `max` frames, and the stream `waiting` is another one.
-    fn is_over_share(&self, holder: u32, waiting: u32, max: u32) -> bool {
-        holder == ADVISED_STREAM
-            && waiting != ADVISED_STREAM
-            && self.prefetch.frames_of(ADVISED_STREAM) > max / (self.prefetch.active_streams() + 1)
+    /// True if the stream of the prefetched extent `id` holds more than its share of `max` frames,
+    /// while the stream `waiting` needs frames, and if the program does not use these pages at
+    /// present: it has announced them by `MADV_WILLNEED`, or [`IDLE_LOADS`] times as many pages
+    /// as `max` were loaded since the extent was.
+    fn is_over_share(&self, id: ExtentId, waiting: u32, max: u32) -> bool {
+        let extent = self.residency.extent(id);
+        let is_idle = extent.stream == ADVISED_STREAM
+            || self.pages_loaded_since(extent.since) > max.saturating_mul(IDLE_LOADS);
+        is_idle
+            && ![ADVISED_STREAM, extent.stream].contains(&waiting)
+            && self.prefetch.frames_of(extent.stream) > max / (self.prefetch.active_streams() + 1)
     }
 
     /// The oldest prefetched extent of a node, if the extent's stream no longer expects touches of
@@ -593,6 +619,24 @@ mod tests {
         // A second call must not queue the skipped pages again.
         cache.prefetch.enqueue_skipped(start - 1, 0);
         assert_eq!(cache.prefetch.queued[0].ranges.front(), Some(&(start..start + 5)));
+    }
+
+    /// A stream that goes back to the beginning of an array may have queued pages there already.
+    #[test]
+    fn skipped_pages_are_queued_before_the_pages_of_the_next_pass() {
+        let (mut cache, Prefetch { stream, pages, .. }) = swept(Advice::Sequential, 5000..5001);
+        cache.prefetch.queued = [QueuedPrefetch::ascending(stream, 0..100, 0)].into();
+        cache.prefetch.enqueue_skipped(5000, 0);
+        assert_eq!(cache.prefetch.queued[0].ranges, [pages[0].clone(), 0..100]);
+    }
+
+    /// The stream expects only the end of the queued range, whose pages are resident already.
+    #[test]
+    fn queued_pages_that_the_stream_has_passed_are_not_loaded() {
+        let (cache, Prefetch { stream, pages, .. }) = swept(Advice::Sequential, 5000..5001);
+        let Range { start, end } = pages[0].clone();
+        let mut queued = QueuedPrefetch::ascending(stream, start - 4096..end, 0);
+        assert!(cache.next_block(&mut queued).is_none());
     }
 
     /// Pages that left their region are not loaded, because the program may have mapped other

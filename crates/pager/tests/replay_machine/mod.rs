@@ -1,6 +1,9 @@
-//! A simulated machine that completes each action of a page cache immediately. No transfer is late,
-//! so the traffic depends only on the cache's replacement and prefetch. [`replay`] counts the
-//! traffic that a workload causes.
+//! A simulated machine that carries out the actions of a page cache for a workload.
+//!
+//! [`replay`] counts the traffic of the workload. The drive completes each transfer immediately, so
+//! no transfer is late, and the traffic depends only on the cache's replacement and prefetch.
+//! [`replay_with_drive`] measures the time of each round with a drive that has a latency and a
+//! bandwidth. This time depends also on when the cache requests each page.
 
 use interleaf_extend_forecast::{
     access::{BlockTraffic, Touch},
@@ -46,9 +49,45 @@ impl Replay {
     }
 }
 
-/// Replays the accesses of a workload on `footprint` bytes of memory, with a budget of `frames`
-/// frames. `None` if the workload has no trace.
-pub fn replay(kind: Kind, frames: usize, footprint: u64) -> Option<Replay> {
+/// The times of a simulated drive and program, us.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Times {
+    /// The time from the end of a transfer on the drive until the program sees its result.
+    pub latency: f64,
+    /// The time that the drive takes for each transfer, in addition to that for its pages.
+    pub transfer: f64,
+    /// The time that the drive takes for each page.
+    pub page: f64,
+    /// The time that the program takes for each touch, without waits.
+    pub touch: f64,
+}
+
+/// The times of an NVMe drive that reads 2.8 GB/s, and of a program that uses 6.8 GB/s.
+pub const TIMES: Times = Times { latency: 30.0, transfer: 12.0, page: 1.45, touch: 0.6 };
+
+/// Replays `rounds` rounds of the accesses of a workload on `footprint` bytes of memory, with a
+/// budget of `frames` frames and a drive. Returns the time of each round, us. `None` if the
+/// workload has no trace.
+pub fn replay_with_drive(
+    kind: Kind,
+    frames: usize,
+    footprint: u64,
+    rounds: usize,
+) -> Option<Vec<f64>> {
+    let touches = touches(kind, footprint)?;
+    let mut machine = ReplayMachine::for_workload(kind, frames, &touches);
+    machine.drive = Some(Drive { times: TIMES, ..Drive::default() });
+    machine.fill(&touches);
+    let round = |_| {
+        let before = machine.now();
+        machine.pass(&touches);
+        machine.now() - before
+    };
+    Some((0..rounds).map(round).collect())
+}
+
+/// The touches of one round of a workload with one thread.
+fn touches(kind: Kind, footprint: u64) -> Option<Vec<Touch>> {
     let setting = Setting {
         footprint,
         threads: 1,
@@ -61,11 +100,15 @@ pub fn replay(kind: Kind, frames: usize, footprint: u64) -> Option<Replay> {
         seed: 1,
         graph: Shape::default(),
     };
-    let touches = trace(kind, &setting, footprint, PAGE)?;
-    let arrays = if matches!(kind, Kind::Stream | Kind::Gemm | Kind::GemmTiled) { 3 } else { 1 };
-    let pages = touches.iter().map(|touch| touch.block as usize + 1).max().unwrap_or(0);
-    let mut machine = ReplayMachine::new(frames as u32, pages, arrays);
-    (0..pages).for_each(|page| machine.touch(page, 0, true));
+    trace(kind, &setting, footprint, PAGE)
+}
+
+/// Replays the accesses of a workload on `footprint` bytes of memory, with a budget of `frames`
+/// frames. `None` if the workload has no trace.
+pub fn replay(kind: Kind, frames: usize, footprint: u64) -> Option<Replay> {
+    let touches = touches(kind, footprint)?;
+    let mut machine = ReplayMachine::for_workload(kind, frames, &touches);
+    machine.fill(&touches);
     let filled = *machine.cache.counts();
     let (mut before, mut read_in_first_round) = (filled, 0);
     for round in 0..ROUNDS + COUNTED {
@@ -73,9 +116,7 @@ pub fn replay(kind: Kind, frames: usize, footprint: u64) -> Option<Replay> {
             before = *machine.cache.counts();
             machine.wasted_reads = 0;
         }
-        for Touch { block, offset, is_write } in &touches {
-            machine.touch(*block as usize, *offset as u16, *is_write);
-        }
+        machine.pass(&touches);
         if round == 0 {
             read_in_first_round = machine.cache.counts().read - filled.read;
         }
@@ -85,7 +126,40 @@ pub fn replay(kind: Kind, frames: usize, footprint: u64) -> Option<Replay> {
     Some(Replay { before, after, read_in_first_round, wasted_reads, least })
 }
 
-/// A simulated machine with one thread, which completes each action of the cache immediately.
+/// The number of pages of a workload with the touches `touches`.
+fn pages_of(touches: &[Touch]) -> usize {
+    touches.iter().map(|touch| touch.block as usize + 1).max().unwrap_or(0)
+}
+
+/// A drive that carries out one transfer after the other.
+#[derive(Clone, Debug, Default)]
+struct Drive {
+    times: Times,
+    /// The time now, us.
+    now: f64,
+    /// The time at which the drive has done all transfers, us.
+    free_at: f64,
+    /// The transfers that the program does not see as done yet, oldest first: the time at which it
+    /// does, and the event that it reports to the cache.
+    in_flight: VecDeque<(f64, Event)>,
+}
+
+impl Drive {
+    fn begin(&mut self, pages: usize, event: Event) {
+        let takes = self.times.transfer + self.times.page * pages as f64;
+        self.free_at = self.free_at.max(self.now) + takes;
+        self.in_flight.push_back((self.free_at + self.times.latency, event));
+    }
+
+    /// Takes the oldest transfer that is done by now; with `waits`, waits for it.
+    fn next_done(&mut self, waits: bool) -> Option<Event> {
+        let (at, event) = self.in_flight.pop_front_if(|(at, _)| waits || *at <= self.now)?;
+        self.now = self.now.max(at);
+        Some(event)
+    }
+}
+
+/// A simulated machine with one thread.
 struct ReplayMachine {
     cache: Cache,
     is_mapped: Vec<bool>,
@@ -95,19 +169,45 @@ struct ReplayMachine {
     /// Number of reads of pages that were not touched since their previous read.
     wasted_reads: u64,
     todo: VecDeque<Action>,
+    /// `None` if each transfer is done immediately.
+    drive: Option<Drive>,
 }
 
 impl ReplayMachine {
-    /// A machine with a budget of `frames` frames, and with `arrays` arrays of equal length, which
-    /// together have `pages` pages.
-    fn new(frames: u32, pages: usize, arrays: usize) -> Self {
-        let mut cache = Cache::new(Settings::for_budget(frames));
-        let array = pages.div_ceil(arrays) as Page;
+    /// A machine with a budget of `frames` frames, and with the arrays of a workload.
+    fn for_workload(kind: Kind, frames: usize, touches: &[Touch]) -> Self {
+        let arrays =
+            if matches!(kind, Kind::Stream | Kind::Gemm | Kind::GemmTiled) { 3 } else { 1 };
+        let mut cache = Cache::new(Settings::for_budget(frames as u32));
+        let array = pages_of(touches).div_ceil(arrays) as Page;
         (0..arrays as Page).for_each(|at| cache.add_region(at * array..(at + 1) * array));
-        let pages = (array as usize) * arrays;
-        let (is_mapped, is_dirty) = (vec![false; pages], vec![false; pages]);
-        let (is_used, todo) = (vec![true; pages], VecDeque::new());
-        Self { cache, is_mapped, is_dirty, is_used, wasted_reads: 0, todo }
+        let pages = array as usize * arrays;
+        Self {
+            cache,
+            is_mapped: vec![false; pages],
+            is_dirty: vec![false; pages],
+            is_used: vec![true; pages],
+            wasted_reads: 0,
+            todo: VecDeque::new(),
+            drive: None,
+        }
+    }
+
+    /// The time now, us; 0 without a drive.
+    fn now(&self) -> f64 {
+        self.drive.as_ref().map_or(0.0, |drive| drive.now)
+    }
+
+    /// Writes once to each page of a workload.
+    fn fill(&mut self, touches: &[Touch]) {
+        (0..pages_of(touches)).for_each(|page| self.touch(page, 0, true));
+    }
+
+    /// Replays one round of a workload.
+    fn pass(&mut self, touches: &[Touch]) {
+        for Touch { block, offset, is_write } in touches {
+            self.touch(*block as usize, *offset as u16, *is_write);
+        }
     }
 
     fn on(&mut self, event: Event) {
@@ -116,22 +216,56 @@ impl ReplayMachine {
         self.todo.extend(actions);
     }
 
+    /// Carries out all actions. Returns true if `page` was mapped at any time: a thread that waits
+    /// for the page resumes then, even if a later action unmaps the page again.
+    fn act_all(&mut self, page: usize) -> bool {
+        let mut was_mapped = self.is_mapped[page];
+        while let Some(action) = self.todo.pop_front() {
+            self.act(action);
+            was_mapped |= self.is_mapped[page];
+        }
+        was_mapped
+    }
+
+    /// Reports the transfers to the cache that are done by now; with `waits`, at least one.
+    /// Returns false if there was none.
+    fn finish_transfers(&mut self, mut waits: bool) -> bool {
+        let mut any = false;
+        while let Some(event) = self.drive.as_mut().and_then(|drive| drive.next_done(waits)) {
+            self.on(event);
+            (any, waits) = (true, false);
+        }
+        any
+    }
+
     /// Lets the thread touch a page. If the page is not mapped, the thread waits until it is.
     fn touch(&mut self, page: usize, offset: u16, is_write: bool) {
+        if let Some(drive) = &mut self.drive {
+            drive.now += drive.times.touch;
+        }
+        self.finish_transfers(false);
+        self.act_all(page);
         if !self.is_mapped[page] {
             let fault = PageFault { thread: 1, page: page as Page, offset, node: 0 };
             self.on(Event::Fault(fault));
-            let mut was_mapped = false;
-            while let Some(action) = self.todo.pop_front() {
-                self.act(action);
-                // The thread resumes as soon as the page is mapped, even if a later action unmaps
-                // it again.
-                was_mapped |= self.is_mapped[page];
+            while !self.act_all(page) {
+                if !self.finish_transfers(true) {
+                    assert!(self.drive.is_some(), "page {page} was touched and is not mapped");
+                    // The page was being evicted at the fault, and the thread touches it again.
+                    self.on(Event::Fault(fault));
+                }
             }
-            assert!(was_mapped, "page {page} was touched and is not mapped");
         }
         self.is_dirty[page] |= is_write;
         self.is_used[page] = true;
+    }
+
+    /// Begins a transfer of `pages` pages, whose end `event` reports to the cache.
+    fn transfer(&mut self, pages: usize, event: Event) {
+        match &mut self.drive {
+            Some(drive) => drive.begin(pages, event),
+            None => self.on(event),
+        }
     }
 
     fn act(&mut self, action: Action) {
@@ -142,7 +276,7 @@ impl ReplayMachine {
                     self.wasted_reads += u64::from(!self.is_used[page]);
                     self.is_used[page] = false;
                 }
-                self.on(Event::Filled(id, Ok(())));
+                self.transfer(pages(span).len(), Event::Filled(id, Ok(())));
             }
             Action::Zero(id, _) => self.on(Event::Filled(id, Ok(()))),
             Action::MoveIn(id, span) => {
@@ -161,7 +295,7 @@ impl ReplayMachine {
             }
             Action::Write(id, span, _) => {
                 self.is_dirty[pages(span)].fill(false);
-                self.on(Event::Wrote(id, Ok(())));
+                self.transfer(pages(span).len(), Event::Wrote(id, Ok(())));
             }
             Action::Wake(..) | Action::MoveMemory { .. } => {}
             Action::Drop(..) | Action::Poison(_) | Action::Erase(..) => {
