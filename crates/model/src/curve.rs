@@ -249,6 +249,26 @@ impl Curve {
     }
 }
 
+/// Largest ratio of the bytes in flight of two neighbouring points of a blend
+/// ([`Response::blend`]). Between them the blend is a straight line in bandwidth and latency, and
+/// the weighted mean is not, so a larger ratio would be less exact.
+const BLEND_STEP: f64 = 4.0;
+
+/// Returns the rising numbers `all`, with further numbers between two that have a larger ratio than
+/// [`BLEND_STEP`]. The further numbers are at equal ratios.
+fn with_steps_between(all: &[f64]) -> Vec<f64> {
+    let mut result = vec![];
+    for (at, number) in all.iter().copied().enumerate() {
+        let before = at.checked_sub(1).map_or(0.0, |before| all[before]);
+        let ratio = if before > 0.0 { number / before } else { 1.0 };
+        let steps = libm::ceil(libm::log(ratio) / libm::log(BLEND_STEP)).max(1.0);
+        let further = 1..steps as u32;
+        result.extend(further.map(|step| before * libm::pow(ratio, f64::from(step) / steps)));
+        result.push(number);
+    }
+    result
+}
+
 /// True if the load can rise from `a` to `b` along a straight line in bandwidth and latency: the
 /// bytes in flight are higher at `b` than at `a`, and never fall between them. Along this line the
 /// bytes in flight (bandwidth times latency) are a parabola, whose slope is linear, so it suffices
@@ -343,7 +363,8 @@ impl Response {
 
     /// A response between `self` and `other`: for example, the response to a mix whose read share
     /// is between those of two measured mixes. The result has a point at the bytes in flight of
-    /// each point of `self` and of `other`. Its bandwidth there is the weighted mean of the
+    /// each point of `self` and of `other`, and between points that are far apart
+    /// ([`BLEND_STEP`]). Its bandwidth there is the weighted mean of the
     /// bandwidths of `self` and `other` at these bytes in flight. The weight of `self` is `share`
     /// (0 to 1), that of `other` is `1 - share`.
     pub fn blend(&self, share: f64, other: &Self) -> Self {
@@ -357,6 +378,7 @@ impl Response {
             self.points.iter().chain(&other.points).map(|(x, latency)| x * latency).collect();
         in_flight.sort_by(f64::total_cmp);
         in_flight.dedup_by(|a, b| (*a - *b).abs() <= 1e-9 * b.abs());
+        let in_flight = with_steps_between(&in_flight);
         let idle = share * (1.0 / self.points[0].1) + (1.0 - share) * (1.0 / other.points[0].1);
         let point = |bytes: f64| {
             if bytes == 0.0 {
