@@ -119,6 +119,7 @@ fn work(
     let mut seen = places.sample()?;
     let mut sampled = begun;
     let mut reached: Option<(usize, Reached)> = None;
+    let mut selected = 0;
     loop {
         sweep(hot);
         if sampled.elapsed() >= SAMPLE_INTERVAL {
@@ -129,7 +130,10 @@ fn work(
             }
         }
         let phase = match &args.phase_file {
-            Some(file) => phase_in(file, emulated.phases())?,
+            Some(file) => {
+                selected = phase_in(file, emulated.phases())?.unwrap_or(selected);
+                selected
+            }
             None => emulated.phase(done),
         };
         let known = reached.take().filter(|(of, _)| *of == phase);
@@ -151,13 +155,16 @@ fn work(
     Ok(())
 }
 
-/// Returns the 0-based number of the phase, read from `file`. A number that is not below `phases`
-/// is an error.
-fn phase_in(file: &Path, phases: usize) -> io::Result<usize> {
+/// Returns the 0-based number of the phase, read from `file`. `None` while the file is empty: it is
+/// being written. A number that is not below `phases` is an error.
+fn phase_in(file: &Path, phases: usize) -> io::Result<Option<usize>> {
     let text = fs::read_to_string(file)?;
+    if text.is_empty() {
+        return Ok(None);
+    }
     let phase = text.trim().parse().ok().filter(|phase| *phase < phases);
     let wrong = || io::Error::other(format!("{}: no phase below {phases}: {text}", file.display()));
-    phase.ok_or_else(wrong)
+    phase.map(Some).ok_or_else(wrong)
 }
 
 /// Returns the node of each tier.
@@ -262,6 +269,21 @@ mod tests {
     use std::{fs, path::Path, process};
 
     use super::*;
+
+    /// A program that writes to the file truncates it first.
+    #[test]
+    fn an_empty_file_selects_no_other_phase() {
+        let file = std::env::temp_dir().join(format!("interleaf-phase-{}", process::id()));
+        let phase = |text: &str| {
+            fs::write(&file, text).unwrap();
+            phase_in(&file, 2).ok()
+        };
+        assert_eq!(
+            [phase(""), phase("1\n"), phase("2"), phase("x")],
+            [Some(None), Some(Some(1)), None, None]
+        );
+        fs::remove_file(&file).unwrap();
+    }
 
     /// Runs the program with all pages on node 0, the first tier. The report has the speed of that
     /// placement.
