@@ -119,7 +119,7 @@ fn work(
     let mut seen = places.sample()?;
     let mut sampled = begun;
     let mut reached: Option<(usize, Reached)> = None;
-    let mut selected = 0;
+    let mut phase = 0;
     loop {
         sweep(hot);
         if sampled.elapsed() >= SAMPLE_INTERVAL {
@@ -129,11 +129,8 @@ fn work(
                 (seen, reached) = (now, None);
             }
         }
-        let phase = match &args.phase_file {
-            Some(file) => {
-                selected = phase_in(file, emulated.phases())?.unwrap_or(selected);
-                selected
-            }
+        phase = match &args.phase_file {
+            Some(file) => phase_in(file, emulated.phases())?.unwrap_or(phase),
             None => emulated.phase(done),
         };
         let known = reached.take().filter(|(of, _)| *of == phase);

@@ -364,9 +364,9 @@ impl Response {
     /// A response between `self` and `other`: for example, the response to a mix whose read share
     /// is between those of two measured mixes. The result has a point at the bytes in flight of
     /// each point of `self` and of `other`, and between points that are far apart
-    /// ([`BLEND_STEP`]). Its bandwidth there is the weighted mean of the
-    /// bandwidths of `self` and `other` at these bytes in flight. The weight of `self` is `share`
-    /// (0 to 1), that of `other` is `1 - share`.
+    /// ([`BLEND_STEP`]). Its bandwidth at these points is the weighted mean of the bandwidths of
+    /// `self` and `other` at the same bytes in flight. The weight of `self` is `share` (0 to 1),
+    /// that of `other` is `1 - share`.
     pub fn blend(&self, share: f64, other: &Self) -> Self {
         if share >= 1.0 {
             return self.clone();

@@ -311,6 +311,11 @@ impl Streams {
                 || stream.thread != fault.thread
                 || !stream.untouched.overlaps(&fault.pages)
         });
+        self.index_of(id)
+    }
+
+    /// The index of the stream with the number `id`, which is in the table.
+    fn index_of(&self, id: u32) -> usize {
         self.table.iter().position(|stream| stream.id == id).unwrap_or(0)
     }
 
@@ -324,7 +329,7 @@ impl Streams {
             return index;
         };
         let old = self.table.swap_remove(old);
-        let index = self.table.iter().position(|stream| stream.id == id).unwrap_or(0);
+        let index = self.index_of(id);
         self.table[index].continue_tiles_of(&old);
         index
     }

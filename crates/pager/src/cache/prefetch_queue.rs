@@ -465,10 +465,7 @@ impl Cache {
                 let block = start..start + (1 << order);
                 if !self.prefetch.prefetcher.expects(queued.stream, &block) {
                     // The stream has passed the beginning of the range, and expects only the rest.
-                    match is_descending {
-                        true => range.end = block.start,
-                        false => range.start = block.end,
-                    }
+                    skip(range, &block, is_descending);
                     continue;
                 }
                 return Some(NextBlock { page, order, is_fault_around: false });
@@ -495,10 +492,7 @@ impl Cache {
                     None => return Some(page),
                 },
             };
-            match is_descending {
-                true => range.end = here.start.max(range.start),
-                false => range.start = here.end.min(range.end),
-            }
+            skip(range, &here, is_descending);
         }
         None
     }
@@ -565,6 +559,14 @@ impl Cache {
         let since = self.residency.extent(self.residency.oldest_prefetched(node)?).since;
         let is_stale = self.time().wrapping_sub(since) > STALE_AFTER;
         is_stale.then(|| self.unexpected_prefetch(node)).flatten()
+    }
+}
+
+/// Removes `passed` from the beginning of a range, in the direction of its stream.
+fn skip(range: &mut Range<Page>, passed: &Range<Page>, is_descending: bool) {
+    match is_descending {
+        true => range.end = passed.start.max(range.start),
+        false => range.start = passed.end.min(range.end),
     }
 }
 

@@ -49,21 +49,14 @@ impl Replay {
     }
 }
 
-/// The times of a simulated drive and program, us.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Times {
-    /// The time from the end of a transfer on the drive until the program sees its result.
-    pub latency: f64,
-    /// The time that the drive takes for each transfer, in addition to that for its pages.
-    pub transfer: f64,
-    /// The time that the drive takes for each page.
-    pub page: f64,
-    /// The time that the program takes for each touch, without waits.
-    pub touch: f64,
-}
+/// Times of an NVMe drive that reads 2.8 GB/s, us: from the end of a transfer on the drive until
+/// the program sees its result, for each transfer, and in addition for each of its pages.
+const LATENCY: f64 = 30.0;
+const TRANSFER: f64 = 12.0;
+const PAGE_TRANSFER: f64 = 1.45;
 
-/// The times of an NVMe drive that reads 2.8 GB/s, and of a program that uses 6.8 GB/s.
-pub const TIMES: Times = Times { latency: 30.0, transfer: 12.0, page: 1.45, touch: 0.6 };
+/// The time that a program which uses 6.8 GB/s takes for each touch, without waits, us.
+const TOUCH: f64 = 0.6;
 
 /// Replays `rounds` rounds of the accesses of a workload on `footprint` bytes of memory, with a
 /// budget of `frames` frames and a drive. Returns the time of each round, us. `None` if the
@@ -76,7 +69,7 @@ pub fn replay_with_drive(
 ) -> Option<Vec<f64>> {
     let touches = touches(kind, footprint)?;
     let mut machine = ReplayMachine::for_workload(kind, frames, &touches);
-    machine.drive = Some(Drive { times: TIMES, ..Drive::default() });
+    machine.drive = Some(Drive::default());
     machine.fill(&touches);
     let round = |_| {
         let before = machine.now();
@@ -132,9 +125,8 @@ fn pages_of(touches: &[Touch]) -> usize {
 }
 
 /// A drive that carries out one transfer after the other.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 struct Drive {
-    times: Times,
     /// The time now, us.
     now: f64,
     /// The time at which the drive has done all transfers, us.
@@ -146,9 +138,8 @@ struct Drive {
 
 impl Drive {
     fn begin(&mut self, pages: usize, event: Event) {
-        let takes = self.times.transfer + self.times.page * pages as f64;
-        self.free_at = self.free_at.max(self.now) + takes;
-        self.in_flight.push_back((self.free_at + self.times.latency, event));
+        self.free_at = self.free_at.max(self.now) + TRANSFER + PAGE_TRANSFER * pages as f64;
+        self.in_flight.push_back((self.free_at + LATENCY, event));
     }
 
     /// Takes the oldest transfer that is done by now; with `waits`, waits for it.
@@ -241,7 +232,7 @@ impl ReplayMachine {
     /// Lets the thread touch a page. If the page is not mapped, the thread waits until it is.
     fn touch(&mut self, page: usize, offset: u16, is_write: bool) {
         if let Some(drive) = &mut self.drive {
-            drive.now += drive.times.touch;
+            drive.now += TOUCH;
         }
         self.finish_transfers(false);
         self.act_all(page);
