@@ -474,6 +474,18 @@ fn three_hundred_forks() {
     same("forks.c", &[]);
 }
 
+/// Asserts that no word is wrong while eight threads read, write, release, protect, move and fork
+/// at random for some seconds. CONTRIBUTING.md has the command of a long run.
+#[test]
+fn a_storm() {
+    same("storm.c", &["3"]);
+}
+
+#[test]
+fn a_storm_in_signals() {
+    same_by("storm.c", &["3", "memory-only"], FaultMode::Signal);
+}
+
 #[test]
 fn calls_that_fail() {
     for faults in BOTH {
