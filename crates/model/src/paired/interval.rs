@@ -7,6 +7,14 @@
 //! the quantile of Student's t, so the noise need not be normal. The plain percentile bootstrap is
 //! not used: its variance is divided by n instead of n - 1, so with few values its intervals are
 //! too narrow (Hesterberg, "What Teachers Should Know About the Bootstrap", 2015, section 4.3).
+//!
+//! If the values are in narrow clusters, some resamples are from one cluster only. Their standard
+//! error is far too small, and the interval is far too wide. Therefore the interval is limited to
+//! the range of the values. Of n values of a symmetric distribution, all are on one side of its
+//! mean with the probability 2^(1 - n): with n = 10, the mean is outside of the range with a
+//! probability of 0.2 %. Logarithms of ratios are distributed symmetrically if both configurations
+//! have the same noise. The limit applies where this probability is a small part of the error that
+//! the confidence allows; the quantile has the rest of the error.
 
 use rand_distr::{Distribution as _, Uniform};
 use rand_pcg::Pcg64Mcg;
@@ -23,6 +31,10 @@ const DEGENERATE: f64 = 1e-6;
 /// this limit the exponential may overflow: if few values are in two clusters, a resample from one
 /// cluster has a standard error of almost 0.
 const HALF_MAX: f64 = 9.0 * std::f64::consts::LN_10;
+
+/// The limit to the range of the values applies if the probability that the mean is outside of the
+/// range is at most this fraction of the error that the confidence allows.
+const RANGE_ERROR_MAX: f64 = 0.25;
 
 /// The geometric mean of ratios, and the confidence interval of this mean.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -97,12 +109,27 @@ pub(super) fn studentised(strata: &[Vec<f64>], confidence: f64, random: &mut Pcg
             deviations.push((resample.mean / resample.error).abs());
         }
     }
+    let range_error: f64 = strata.iter().map(|values| libm::exp2(1.0 - values.len() as f64)).sum();
+    let is_limited = range_error <= RANGE_ERROR_MAX * (1.0 - confidence);
+    let confidence = confidence + if is_limited { range_error } else { 0.0 };
     let deviations = crate::statistics::sorted(deviations);
     let half = match deviations.is_empty() {
         true => HALF_MAX,
         false => (crate::statistics::quantile(&deviations, confidence) * error).min(HALF_MAX),
     };
-    Interval { mean: point(mean), low: point(mean - half), high: point(mean + half) }
+    let (mut low, mut high) = (mean - half, mean + half);
+    if is_limited {
+        low = low.max(mean_of_ends(strata, f64::min));
+        high = high.min(mean_of_ends(strata, f64::max));
+    }
+    Interval { mean: point(mean), low: point(low), high: point(high) }
+}
+
+/// Returns the mean over all strata of the smallest or the largest value of a stratum.
+fn mean_of_ends(strata: &[Vec<f64>], end: fn(f64, f64) -> f64) -> f64 {
+    let ends: Vec<f64> =
+        strata.iter().filter_map(|values| values.iter().copied().reduce(end)).collect();
+    crate::statistics::mean(&ends)
 }
 
 /// Returns the moments of a resample of `strata`. `choose` is called with the index of a stratum
