@@ -20,6 +20,9 @@ use serde::{Deserialize, Serialize};
 
 pub const SCHEMA: &str = "interleaf.compare.runs/1";
 
+/// The name of the metric of a comparison by wall time.
+pub const WALL_TIME: &str = "wall time";
+
 /// The smallest speed-up in a document. Its reciprocal is the largest. The range is limited because
 /// the end of an interval may be infinite, and JSON has no infinity.
 const RATIO_MIN: f64 = 1e-9;
@@ -200,6 +203,17 @@ pub enum RunsStop {
     Failed,
 }
 
+impl From<&DesignDocument> for Design {
+    fn from(document: &DesignDocument) -> Self {
+        Self {
+            looks: document.looks.clone(),
+            confidence: document.confidence,
+            min_difference: document.min_difference,
+            seed: document.seed,
+        }
+    }
+}
+
 impl SpeedupDocument {
     fn new(configuration: usize, judged: Judgement) -> Self {
         // The interval of a few rounds, or of noisy ones, may end near 0 or infinity. Limit its
@@ -283,6 +297,31 @@ impl ComparedWorkload {
             same_result: expected.map(is_same),
             speedup: judged.map(|judged| SpeedupDocument::new(configuration, judged)),
         }
+    }
+
+    /// Returns the speed-up of `result`'s configuration by CPU time, if CPU time gives a verdict and
+    /// wall time gives none. On a machine with other load, CPU time has less noise than wall time.
+    /// `None` if the metric is not wall time.
+    pub fn speedup_by_cpu_time(
+        &self,
+        result: &ComparedResult,
+        design: &DesignDocument,
+    ) -> Option<SpeedupDocument> {
+        let is_uncertain = result.speedup.as_ref()?.verdict == RunsVerdict::Uncertain;
+        if !is_uncertain || self.metric != WALL_TIME || design.looks.is_empty() {
+            return None;
+        }
+        let times = |configuration| -> Vec<f64> {
+            let runs = self.runs_of(configuration, result.rounds);
+            runs.iter().map(|run| run.user_s + run.system_s).collect()
+        };
+        let (first, other) = (times(0), times(result.configuration));
+        if first.iter().chain(&other).any(|time| *time <= 0.0) {
+            return None;
+        }
+        let judged = Design::from(design).judge(&[paired::log_speedups(&first, &other)])?;
+        let is_certain = judged.effect != Effect::Uncertain;
+        is_certain.then(|| SpeedupDocument::new(result.configuration, judged))
     }
 
     /// True if each configuration after the first has a verdict other than uncertain.
@@ -472,5 +511,65 @@ impl Check for CompareRunsDocument {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In twelve rounds, the wall time of each run varies by a factor of 2 at random, and the CPU
+    /// time of the second configuration is 3 % longer.
+    #[test]
+    fn cpu_time_gives_a_verdict_where_wall_time_gives_none() {
+        let wall = [1.3, 2.0, 1.1, 1.7, 1.2, 1.0, 1.9, 1.4, 1.6, 1.5, 1.8, 1.0];
+        let runs = (0..24).map(|at| {
+            let (round, configuration) = (at / 2, at % 2);
+            let wall_s = wall[(5 * at + configuration) % wall.len()];
+            let user_s = (1.0 + 0.03 * configuration as f64) * (1.0 + 0.001 * (at % 5) as f64);
+            let round = round + 1;
+            ComparedRun {
+                round,
+                configuration,
+                value: wall_s,
+                wall_s,
+                user_s,
+                ..Default::default()
+            }
+        });
+        let mut workload = ComparedWorkload {
+            name: "program".into(),
+            command: vec!["program".into()],
+            metric: WALL_TIME.into(),
+            unit: "s".into(),
+            higher_is_better: false,
+            runs: runs.collect(),
+            results: vec![],
+        };
+        let design = DesignDocument {
+            looks: vec![6, 12],
+            confidence: 0.95,
+            min_difference: 0.02,
+            warm_up: 0,
+            time_limit_s: None,
+            seed: 1,
+        };
+        let verdicts = |workload: &mut ComparedWorkload| {
+            workload.update(&Design::from(&design), 2);
+            let result = &workload.results[1];
+            let of = |it: SpeedupDocument| it.verdict;
+            (result.speedup.clone().map(of), workload.speedup_by_cpu_time(result, &design).map(of))
+        };
+        let (uncertain, slower) = (Some(RunsVerdict::Uncertain), Some(RunsVerdict::Slower));
+        assert_eq!(verdicts(&mut workload), (uncertain, slower));
+        workload.metric = "rate".into();
+        assert_eq!(verdicts(&mut workload), (uncertain, None), "the metric is not wall time");
+        workload.metric = WALL_TIME.into();
+        workload.runs[0].user_s = 0.0;
+        assert_eq!(verdicts(&mut workload), (uncertain, None), "a CPU time is not known");
+        workload.runs[0].user_s = 1.0;
+        workload.runs.iter_mut().for_each(|run| run.value = run.user_s);
+        assert_ne!(verdicts(&mut workload).0, uncertain);
+        assert_eq!(verdicts(&mut workload).1, None, "wall time gives a verdict");
     }
 }

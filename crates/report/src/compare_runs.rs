@@ -299,11 +299,13 @@ fn verdict(it: &SpeedupDocument, rounds: usize, min_difference: f64) -> String {
     }
 }
 
-/// Returns notes on outliers, on configurations whose results differ from those of the first
-/// configuration, and on the reason why the comparison ended.
+/// Returns notes on outliers, on verdicts by CPU time where wall time gives none, on configurations
+/// whose results differ from those of the first configuration, and on the reason why the comparison
+/// ended.
 fn notes(document: &CompareRunsDocument) -> Vec<String> {
     let mut lines = vec![];
     let of = |result: &ComparedResult| &document.configurations[result.configuration].name;
+    let least = document.design.min_difference;
     for workload in &document.workloads {
         for result in &workload.results {
             let rounds: Vec<String> = result.outliers.iter().map(usize::to_string).collect();
@@ -316,8 +318,17 @@ fn notes(document: &CompareRunsDocument) -> Vec<String> {
                     rounds.join(", ")
                 ));
             }
+            let first = &document.configurations[0].name;
+            if let Some(speedup) = workload.speedup_by_cpu_time(result, &document.design) {
+                lines.push(format!(
+                    "{}: by CPU time, which has less noise here, {} against {first}: {}; \
+                     `--quantity cpu` compares CPU times",
+                    workload.name,
+                    of(result),
+                    verdict(&speedup, result.rounds, least)
+                ));
+            }
             if result.same_result == Some(false) {
-                let first = &document.configurations[0].name;
                 let (name, other) = (&workload.name, of(result));
                 lines.push(format!("{name}: the results of {other} differ from those of {first}"));
             }

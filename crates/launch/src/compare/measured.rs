@@ -3,7 +3,11 @@
 use super::{CompareOptions, Compared, Quantity};
 use crate::log;
 use interleaf_linux::launch::command::Resources;
-use interleaf_record::{bench::BenchDocument, compare_runs::ComparedRun, rounded};
+use interleaf_record::{
+    bench::BenchDocument,
+    compare_runs::{ComparedRun, WALL_TIME},
+    rounded,
+};
 use std::{fs, path::Path, time::Duration};
 
 /// Units of time. A metric in one of these units is better if it is lower.
@@ -20,7 +24,7 @@ pub(super) fn metric(options: &CompareOptions, compared: &Compared) -> String {
     match (&options.metric, compared) {
         (Some(metric), _) => metric.to_string(),
         (None, Compared::Command(_)) => match options.quantity {
-            Quantity::WallTime => "wall time".into(),
+            Quantity::WallTime => WALL_TIME.into(),
             Quantity::CpuTime => "CPU time".into(),
             Quantity::Memory => "peak memory".into(),
         },
