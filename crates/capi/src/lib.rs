@@ -29,7 +29,8 @@ const DRAM_MIN: u64 = 4 << 20;
 /// all regions.
 const ADDRESSES: u64 = 1 << 40;
 
-/// The largest allowed value of `options.address_bytes`: a pager cannot number more pages.
+/// The largest allowed value of `options.address_bytes`, 16 TiB: a pager numbers its pages of 4 KiB
+/// with 32 bits.
 const ADDRESSES_MAX: u64 = pager::ADDRESSES_MAX as u64;
 
 /// An open pager, whose type in C is `interleaf_pager`.

@@ -42,13 +42,13 @@ const NEIGHBOURS_BYTES: usize = 128;
 /// CPU.
 pub const SLICE: Duration = Duration::from_millis(2);
 
-/// Minimum number of undisturbed slices of a measurement with which its result leaves out the
-/// disturbed slices; with fewer, all slices count. A slice is undisturbed if no other thread ran on
+/// If a measurement has at least this number of undisturbed slices, its result leaves out the
+/// disturbed slices; otherwise all slices count. A slice is undisturbed if no other thread ran on
 /// the CPU during the slice.
 const ALONE_MIN: usize = 3;
 
-/// Number of slices at which a measurement ends once the requested time span has passed, even if
-/// fewer than `ALONE_MIN` of the slices are undisturbed.
+/// A measurement that has run for the requested time span goes on until it has `ALONE_MIN`
+/// undisturbed slices, or this number of slices in all.
 const TRIES_MAX: usize = 24;
 
 /// Number of loads between two calls of the callback of [`Chase::warm_while`]: about 10 ms of loads
@@ -304,8 +304,8 @@ impl Chase {
         self.warm_while(&mut || true)
     }
 
-    /// Does the same as [`Self::warm`]. `proceed` is called after each [`WARM_LOADS`]; the visits
-    /// stop if `proceed` returns false.
+    /// Does the same as [`Self::warm`], but calls `proceed` after each [`WARM_LOADS`] loads, and
+    /// stops if `proceed` returns false.
     ///
     /// # Errors
     /// Under the conditions of [`Self::run`], and with [`ChaseError::Stopped`] when `proceed`

@@ -22,8 +22,8 @@ const SIZES_PER_OCTAVE: u32 = 4;
 /// cache.
 const SMALLEST_BYTES: usize = 4 << 10;
 
-/// The time for which `sweep` measures each memory size: fifteen slices. A lap that warms the
-/// caches comes before.
+/// The time for which `sweep` measures each memory size: fifteen slices. Before these slices, the
+/// chase makes one lap to warm the caches.
 const SIZE_SPAN: Duration = Duration::from_millis(30);
 
 /// Minimum size of measured memory, as a multiple of the size of the last-level cache. This is the

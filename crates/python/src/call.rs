@@ -89,7 +89,7 @@ pub(crate) fn short<T: Send>(
 
 /// Runs `compute` on a separate thread. Every [`SIGNAL_CHECK`], and at the end, calls `callback`
 /// with the number of completed steps, the number of all steps and the name of the task. If a
-/// signal handler or `callback` raises an exception, returns early with it.
+/// signal handler or `callback` raises an exception, returns early with this exception.
 pub(crate) fn long<T: Send + 'static>(
     py: Python<'_>,
     callback: Option<Py<PyAny>>,

@@ -83,7 +83,7 @@ fn simulate_machine(
 }
 
 /// Like `simulate_machine`, but with policies of the caller in Python: `factory(domain, tiers)`
-/// creates the policy of a domain. Therefore the simulation runs on the calling thread.
+/// creates the policy of a domain. The simulation, with its policies, runs on the calling thread.
 #[pyfunction]
 #[pyo3(signature = (platform, demand, texts, name, factory, progress=None))]
 fn simulate_policy(
@@ -118,8 +118,8 @@ fn simulate_policy(
     }
 }
 
-/// Number of scenarios whose best static weights are cached. It suffices for a sweep, which has few
-/// scenarios with many policies and seeds each.
+/// Number of scenarios whose best static weights are cached. This is enough for a sweep, which has
+/// few scenarios with many policies and seeds each.
 const KEPT: usize = 32;
 
 /// The cached best static weights, oldest first, as pairs of (key of a scenario and a duration,
@@ -263,7 +263,7 @@ fn module_setup(texts: &Texts) -> Result<Setup, Failure> {
     system.setup()
 }
 
-/// Returns the setup of the built-in server `server`, whose modules and channels are given.
+/// Returns the setup of the built-in server `server`, which sets the modules and the channels.
 fn server_setup(texts: &Texts, server: &str) -> Result<Setup, Failure> {
     let own = ["device", "density", "width", "channels", "outstanding", "uncore_ns"];
     if let Some(name) = own.iter().find(|name| texts.contains_key(**name)) {

@@ -69,9 +69,9 @@ const MODULES: [(&str, Option<&str>); 5] = [
     ("ddr3-1600", None),
 ];
 
-/// Returns a module in which no rule hides another. In the unchanged tables, tRC equals tRAS plus
-/// tRP, tCCD_S equals the length of a burst, and tFAW of DDR5 is four tRRD_S. With the longer times
-/// here, each of these rules can be violated alone.
+/// Returns a module with some longer timings, so that each rule can be violated alone. In the
+/// unchanged tables, tRC equals tRAS plus tRP, tCCD_S equals the length of a burst, and tFAW of
+/// DDR5 is four tRRD_S.
 fn with_room(name: &str, width: Option<&str>) -> Device {
     let options = Options { width: width.map(Into::into), ..Options::default() };
     let mut device = Device::by_name(name, &options).expect("it comes with the tool");

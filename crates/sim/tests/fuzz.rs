@@ -25,7 +25,7 @@ use interleaf_sim::{
 use proptest::{prelude::*, sample::Index};
 use std::sync::LazyLock;
 
-/// Device files, each with one of its modules.
+/// Device files, each with the name of one of its modules.
 const DEVICES: [(&str, &str); 4] = [
     (include_str!("../../../devices/ddr5.toml"), "rdimm-6400-2r"),
     (include_str!("../../../devices/ddr4.toml"), "ddr4-3200-2r"),

@@ -42,8 +42,8 @@ const SIDE_MIN: usize = 4;
 /// their coordinates.
 const SMALL: usize = 8;
 
-/// The smallest footprint, bytes. The Cholesky factor of the matrix of the cube with `SIDE_MIN`
-/// points along an edge fits into it.
+/// The smallest footprint, bytes. The Cholesky factor for the smallest cube, which has `SIDE_MIN`
+/// points along an edge, fits into this footprint.
 const LEAST: u64 = 64 << 10;
 
 /// The largest error of an element of the solution that `verify` accepts. The elements are 1 or -1.
@@ -113,8 +113,8 @@ impl Pattern {
         factorize_symbolic_cholesky(self.matrix(), Side::Upper, ordering, parameters).ok()
     }
 
-    /// Returns the value of all diagonal elements of the matrix in round `round`: it is the same in
-    /// all even rounds, and another one in all odd rounds.
+    /// Returns the value of all diagonal elements of the matrix in round `round`: 6 in even rounds,
+    /// and 6.5 in odd rounds.
     fn diagonal(round: u32) -> f64 {
         6.0 + f64::from(round % 2) / 2.0
     }
@@ -242,8 +242,8 @@ fn largest(footprint: u64) -> Option<(Pattern, SymbolicCholesky<u32>)> {
 }
 
 /// Returns the byte ranges of the factor that a round accesses, in order, each with true for a
-/// write and false for a read. Before a round writes a supernode S, it reads each earlier supernode
-/// that updates S: one of its non-zero rows has the index of a column of S.
+/// write and false for a read. Before a round writes a supernode S, it reads the earlier supernodes
+/// that update S: those with a non-zero row whose index is that of a column of S.
 pub(crate) fn accesses(footprint: u64) -> Vec<(Range<usize>, bool)> {
     let Some((_, symbolic)) = largest(footprint) else { return vec![] };
     let SymbolicCholeskyRaw::Supernodal(nodes) = symbolic.raw() else { return vec![] };

@@ -1,5 +1,6 @@
-//! A step of gas dynamics on a cube of cells: a ball of gas expands into near vacuum, as AstroPhi
-//! computes it in the study of Mironov et al. (MCHPC'18, section 5.3.2).
+//! A step of gas dynamics on a cube of cells: a ball of gas expands into near vacuum. The
+//! astrophysics program AstroPhi computes such steps in the study of Mironov et al. (MCHPC'18,
+//! section 5.3.2).
 //!
 //! The Euler equations for density, momentum and energy are solved with finite volumes. The states
 //! at a cell's faces are reconstructed linearly with the minmod limiter (van Leer, Journal of
@@ -44,7 +45,7 @@ const TOLERANCE: f64 = 1e-9;
 pub(crate) const FLOPS: u64 = 13 * 13 + 6 * (10 * 5 + 2 * 24 + 5 * 5) + 5 * (6 + 2);
 
 /// The density, the three velocities and the pressure of a cell. Some functions use this type for
-/// other five numbers: the stored fields of a cell, or the fluxes of these fields.
+/// five other numbers: the stored fields of a cell, or the fluxes of these fields.
 type State = [f64; FIELDS];
 
 /// The states of the cells before and after a round.

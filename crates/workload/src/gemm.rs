@@ -27,7 +27,7 @@ pub struct Gemm {
     rounds: u32,
 }
 
-/// Returns a number of which a matrix's side is a multiple: the rows of a tile, or 8 without tiles.
+/// Returns the number that divides the side of each matrix: the rows of a tile, or 8 without tiles.
 fn unit(tile: Option<usize>) -> usize {
     tile.unwrap_or(8).max(8)
 }

@@ -59,7 +59,7 @@ pub trait Kernel {
         vec![]
     }
 
-    /// Checks the results of all rounds. It finds a page with wrong content.
+    /// Checks the results of all rounds, so that a page with wrong content is found.
     ///
     /// # Errors
     ///

@@ -49,7 +49,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// Returns the name of the workload, and a number of which the matrix's side is a multiple.
+    /// Returns the name of the workload, and the number that divides the matrix's side.
     fn name_and_unit(self) -> (&'static str, usize) {
         match self {
             Self::Pivoting => ("lu", 8),
@@ -152,8 +152,9 @@ impl Lu {
         }
     }
 
-    /// Factors the matrix tile by tile. After each diagonal tile, it updates all tiles to the right
-    /// of it and below it (right-looking), in the order of hStreams (Mironov et al., reference 2).
+    /// Factors the matrix tile by tile. After each diagonal tile, updates all tiles to the right of
+    /// this tile and below it (right-looking), in the order of hStreams (Mironov et al., reference
+    /// 2).
     fn tiled(&mut self) {
         let (side, tile, threads) = (self.side, self.tile, self.threads);
         let panel = side * tile;
@@ -244,7 +245,7 @@ fn quarters(matrix: MatMut<'_, f64>, corner: usize) -> [MatMut<'_, f64>; 4] {
 }
 
 /// Replaces a matrix by its factors, without pivoting. A matrix with more than `SMALL` rows is
-/// divided into halves, recursively. A smaller one is factored column by column.
+/// divided into halves, recursively. A smaller matrix is factored column by column.
 fn factor(mut matrix: MatMut<'_, f64>, par: Par) {
     let side = matrix.nrows();
     if side > SMALL {

@@ -1,4 +1,4 @@
-//! Evaluates a polynomial at each element of an array, by Horner's method. Its degree sets the
+//! Evaluates a polynomial at each element of an array, by Horner's method. The degree sets the
 //! arithmetic intensity: 2 · degree / 8 operations per byte read (Mironov et al., MCHPC'18,
 //! equation 1). As in that paper, a round either only reads the elements, or also replaces them by
 //! the values of the polynomial.

@@ -10,8 +10,8 @@ pub struct Length {
     pub warm_up: u32,
     /// Minimum number of measured rounds.
     pub rounds: u32,
-    /// Minimum time of the measurement. More rounds are measured until it has passed since the
-    /// first one.
+    /// Minimum time of the measurement. Rounds are measured until this time has passed since the
+    /// start of the first measured round.
     pub at_least: Duration,
 }
 
@@ -54,7 +54,7 @@ pub enum Edge {
     End,
 }
 
-/// Runs rounds, and times each one after the warm-up. Calls `at_edge` at the start and at the end
+/// Runs rounds, and times each round after the warm-up. Calls `at_edge` at the start and at the end
 /// of each timed round, outside of the measured time. If `at_edge` reads counters, the difference
 /// of a round's two readings excludes [`Kernel::prepare`].
 pub fn measured(

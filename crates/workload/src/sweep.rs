@@ -26,8 +26,9 @@ pub struct Sweep {
 
 impl Sweep {
     /// Allocates and fills an array. A round reads one word per page with the stride `stride`,
-    /// bytes, rounded up to whole pages. If it is `None`, a round reads every word. The array is as
-    /// large as the footprint, rounded down to whole strides, or to whole pages without a stride.
+    /// bytes, rounded up to whole pages. If `stride` is `None`, a round reads every word. The array
+    /// is as large as the footprint, rounded down to whole strides, or to whole pages without a
+    /// stride.
     ///
     /// # Errors
     /// When the footprint is less than a stride for each thread (without a stride, a page), or
@@ -57,8 +58,8 @@ impl Sweep {
         self.array.of::<u64>().len().div_ceil(self.threads).next_multiple_of(step)
     }
 
-    /// Reads the array and returns a checksum. With a stride, it combines the words that are read.
-    /// Without a stride, it combines the sums of the words of each page. Both are combined in the
+    /// Reads the array and returns a checksum. With a stride, the checksum combines the words that
+    /// are read; without a stride, the sums of the words of each page. Both are combined in the
     /// order of the accesses.
     fn read(&self) -> u64 {
         let stride = self.stride.map(|stride| stride / size_of::<u64>());

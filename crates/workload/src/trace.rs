@@ -152,7 +152,8 @@ pub fn size(kind: Kind, setting: &Setting) -> Size {
             let cells = cube(gas::BYTES).pow(3);
             Size { footprint: gas::BYTES * cells, flops: (gas::FLOPS * cells) as f64 }
         }
-        // Only workloads that [`trace`] models need their operations, and it models none of these.
+        // The operations are needed only for workloads that [`trace`] models, which are not among
+        // these.
         _ => whole(0.0),
     }
 }
@@ -275,9 +276,10 @@ fn tiles(trace: &mut Trace, side: usize, tile: usize) {
     }
 }
 
-/// Touches the blocks of an LU decomposition by columns. A panel is factored. Then, in all columns
-/// to the right of it, the rows of its diagonal block are solved, and the columns are updated.
-/// Pivoting interchanges rows in all columns.
+/// Touches the blocks of an LU decomposition by columns. For each panel (a group of neighbouring
+/// columns), the panel is factored. Then, in all columns to the right of the panel, the rows of its
+/// diagonal block are solved, and the columns are updated. Pivoting interchanges rows in all
+/// columns.
 fn factors(trace: &mut Trace, bytes: usize, is_pivoting: bool) {
     let side = ((bytes / F64) as f64).sqrt().round() as usize;
     let column = side * F64;

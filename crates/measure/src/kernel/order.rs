@@ -85,8 +85,8 @@ impl Batches {
         batches
     }
 
-    /// Returns the batch of lines to access now, and the batch to prefetch now, which is accessed
-    /// [`AHEAD`] calls later.
+    /// Returns the batch of lines to access now, and the batch to prefetch now. The second batch is
+    /// accessed [`AHEAD`] calls later.
     #[inline(always)]
     pub(super) fn next(&mut self) -> ([usize; BATCH], &[usize; BATCH]) {
         let last = self.first;

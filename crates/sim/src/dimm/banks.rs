@@ -35,8 +35,8 @@ impl OpenRows {
         self.row[bank]
     }
 
-    /// Returns the index in the served queue of the oldest request for the open row of `bank`, or
-    /// [`NONE`].
+    /// Returns the index of the oldest request for the open row of `bank` in the served queue (the
+    /// read queue or the write queue), or [`NONE`].
     #[inline]
     pub(super) fn hit(&self, bank: usize) -> u8 {
         self.hit[bank]

@@ -43,7 +43,7 @@ pub struct Load {
     pub read_share: f64,
     /// The order in which lines are accessed.
     pub pattern: Pattern,
-    /// With `Pattern::Stream`, the number of read streams, which equals that of write streams.
+    /// With `Pattern::Stream`, the number of read streams, and also of write streams.
     pub streams: usize,
     /// Number of outstanding lines, at most [`SLOTS_MAX`].
     pub outstanding: usize,

@@ -12,8 +12,8 @@
 
 use super::{device::Device, traffic::Location};
 
-/// A component of a location other than the row. Each address bit below the row bits belongs to one
-/// component.
+/// A component of the DRAM location of a line, without the row. Each address bit below the row bits
+/// belongs to one component.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Field {
     Pseudo,

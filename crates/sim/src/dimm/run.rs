@@ -92,8 +92,8 @@ pub struct ChannelResult {
     pub bandwidth_gbps: f64,
     /// Duration of the measurement, ns; for several sub-channels the longest.
     pub simulated_ns: f64,
-    /// The last clock of the DRAM, from the start of the warm-up; for several sub-channels the
-    /// latest.
+    /// The clock of the DRAM at the end of the measurement, counted from the start of the warm-up;
+    /// for several sub-channels the latest.
     pub end_clock: u64,
     /// Latencies of reads, from the core's cache miss to the arrival of the line at the core.
     pub latency: Histogram,

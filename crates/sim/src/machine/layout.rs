@@ -73,7 +73,8 @@ mod tests {
         policy::{Fixed, Policy},
     };
 
-    /// `dram1` and `cxl1` are memory of `s1`; `dram1` has a lower bandwidth from `s0`.
+    /// The tiers `dram1` and `cxl1` are memory of the socket `s1`; from the socket `s0`, `dram1`
+    /// has a lower bandwidth.
     const PLATFORM: &str = r#"
 schema = "interleaf.platform/1"
 name = "two"

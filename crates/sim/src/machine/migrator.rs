@@ -1,12 +1,12 @@
 //! The migrator turns target shares into page moves.
 //!
 //! [`MoveQueue`] holds the misplaced page groups of all tasks. The order of the target ([`Order`])
-//! decides where groups go. *Interleave*: hot groups go to the tier of their address
-//! ([`super::pages::Interleaving`]); cold groups stay, because moving them gains nothing. *Hottest
-//! first*: the hottest regions fill the first tier. With either order, and before the first
-//! decision, cold pages of a tier that has less than 1 % of free memory are demoted until 2 % are
-//! free, as the prototype of dynamic memory interleaving (DMI) does with DAMON's `migrate_cold`.
-//! Pages of a scope that is not steered stay.
+//! decides where groups go. *Interleave*: a hot group goes to the tier that
+//! [`super::pages::Interleaving`] assigns to its address; cold groups stay, because moving them
+//! gains nothing. *Hottest first*: the hottest regions fill the first tier. With either order, and
+//! before the first decision, cold pages of a tier that has less than 1 % of free memory are
+//! demoted until 2 % are free, as the prototype of dynamic memory interleaving (DMI) does with
+//! DAMON's `migrate_cold`. Pages of a scope that is not steered stay.
 
 use super::{
     heat::{Heat, Region, samples},

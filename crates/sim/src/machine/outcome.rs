@@ -88,7 +88,7 @@ pub struct Outcome {
     /// with any of the shares that were tried.
     pub best_static: Option<StaticBest>,
     /// The time from which the target stays within 3 percentage points of its last value, s; `None`
-    /// if the target before the last (for a single period, the start) is outside this range.
+    /// if the target came into this range only in the last period.
     pub converged_after_s: Option<f64>,
     /// Bytes of the pages that were migrated in the whole run.
     pub moved_bytes: u64,
@@ -314,7 +314,8 @@ fn near(a: &[f64], b: &[f64]) -> bool {
 }
 
 /// Returns the time from which the target stays within 3 percentage points of its last value, s;
-/// `None` if the target before the last (`started_with` for a single period) is outside this range.
+/// `None` if the target came into this range only in the last period. `started_with` is the target
+/// before the first period.
 fn converged_after_s(started_with: &[f64], periods: &[PeriodRecord]) -> Option<f64> {
     let last = &periods.last()?.target;
     let settled = periods.iter().rev().take_while(|period| near(&period.target, last)).count();

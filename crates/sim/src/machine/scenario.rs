@@ -85,7 +85,7 @@ pub struct Task {
     pub read_share: f64,
     /// True if lines are read in random order.
     pub random: bool,
-    /// The index of the domain of the threads.
+    /// The index of the domain (a socket or a sub-NUMA cluster) on which the threads run.
     pub domain: usize,
     /// The control group of the task.
     pub scope: String,

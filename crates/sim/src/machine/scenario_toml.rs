@@ -61,7 +61,8 @@ pub enum DemandSource<'a> {
 pub struct LoadedDemand {
     /// The demand on memory.
     pub demand: Demand,
-    /// The platform of the demand's runs; `None` if it is the platform of the scenario.
+    /// The platform on which the demand's runs were measured; `None` if it is the platform of the
+    /// scenario.
     pub measured_on: Option<Platform>,
 }
 

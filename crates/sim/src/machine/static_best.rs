@@ -12,11 +12,11 @@ use interleaf_model::{machine::Layout, search::best_points};
 /// then, the time since its start is a lower bound of its runtime.
 const PATIENCE: f64 = 50.0;
 
-/// The number of times that the search optimises each domain in turn, on a machine with several
-/// domains.
+/// The number of times that the search optimises the shares of each domain in turn, on a machine
+/// with several domains.
 const SWEEPS: usize = 2;
 
-/// The best static shares and their results.
+/// The static shares of the tiers with which the tasks run fastest, and the results of the tasks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StaticBest {
     /// For each domain, the share of its tasks' pages on each tier of the machine, percent.

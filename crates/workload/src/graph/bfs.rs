@@ -2,8 +2,8 @@
 //!
 //! The *frontier* is the set of vertices at the current depth. A level is searched top-down or
 //! bottom-up. Top-down visits the neighbours of each vertex in the frontier. Bottom-up visits the
-//! neighbours of each unreached vertex, and stops at the first one in the frontier. It is cheaper
-//! if the frontier is large.
+//! neighbours of each unreached vertex, and stops at the first neighbour in the frontier. Bottom-up
+//! is cheaper if the frontier is large.
 
 use super::{
     Algorithm, Reach,
@@ -34,7 +34,7 @@ const UNREACHED: u32 = 1 << 31;
 const PART: usize = 4096;
 
 /// The maximum number of steps with which the checksum walks from a vertex along the parents to the
-/// source. It limits walks along wrong parents, which may form a cycle.
+/// source. The maximum ends walks along wrong parents, which may form a cycle.
 const STEPS_MAX: usize = 4096;
 
 /// The breadth-first tree of the last search (the parent of each vertex), and the arrays of the
@@ -140,9 +140,9 @@ fn top_down(
     frontier.par_chunks(64).map(part).sum()
 }
 
-/// Searches one level bottom-up: looks for a parent of each unreached vertex in the frontier, the
-/// bitmap `front`. Sets `next` to the bitmap of the vertices that it reached, and returns their
-/// number.
+/// Searches one level bottom-up: for each unreached vertex, looks for a parent in the frontier,
+/// which is the bitmap `front`. Sets `next` to the bitmap of the vertices that this level reached,
+/// and returns the number of these vertices.
 fn bottom_up(
     graph: View<'_>,
     parents: &[AtomicU32],

@@ -35,8 +35,8 @@ const PART_OF_ALL: usize = 4096;
 #[derive(Debug)]
 pub(super) struct Centrality {
     scores: Array,
-    /// The dependency of each vertex on the shortest paths from the current source, as bits of an
-    /// f32.
+    /// For each vertex, the fraction of the shortest paths from the current source to a target that
+    /// pass through the vertex, summed over all targets (Brandes' dependency), as bits of an f32.
     deltas: Array,
     depths: Array,
     /// The number of shortest paths from the current source to each vertex, as bits of an f64.
@@ -63,7 +63,8 @@ impl Centrality {
         })
     }
 
-    /// Adds to each vertex's score its dependency on the shortest paths from `source`.
+    /// Adds to each vertex's score the fraction of the shortest paths from `source` to a target
+    /// that pass through the vertex, summed over all targets (Brandes' dependency).
     fn add(&mut self, graph: View<'_>, source: u32) {
         self.on_path.of_mut::<u64>().par_iter_mut().for_each(|word| *word = 0);
         self.depths.of_mut::<u32>().par_iter_mut().for_each(|depth| *depth = FAR);

@@ -1,8 +1,8 @@
 //! Connected components by Afforest (Sutton, Ben-Nun, Barak, IPDPS 2018), as in the GAP suite.
 //!
 //! Edges join trees of vertices. After each vertex is joined with its first two neighbours, most
-//! vertices are in one tree. A sample of vertices shows which tree this is. The remaining edges of
-//! its vertices are then skipped.
+//! vertices are in one tree. A sample of vertices shows the largest tree. For the vertices of this
+//! tree, the remaining edges are then skipped.
 
 use super::{Algorithm, csr::View, wrong};
 use crate::{

@@ -2,8 +2,8 @@
 //! that of the GAP benchmark suite (Beamer, Asanović, Patterson, arXiv 1508.03619, section 3).
 //!
 //! In a Kronecker graph, a few vertices have very many neighbours. The two vertex numbers of an
-//! edge are drawn bit by bit. A pair of bits, one of either vertex, chooses one of four quadrants
-//! of the adjacency matrix, with the probabilities of Graph500. Afterwards the vertex numbers are
+//! edge are drawn bit by bit. A pair of bits, one for each vertex, chooses one of four quadrants of
+//! the adjacency matrix, with the probabilities of Graph500. Afterwards the vertex numbers are
 //! permuted, so that a number tells nothing about the vertex's degree.
 //!
 //! Edges are drawn in chunks, each with a seed of its own, so that a graph is the same for any

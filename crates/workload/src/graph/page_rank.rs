@@ -1,7 +1,7 @@
 //! `PageRank` by Gauss-Seidel iterations. A vertex sums the contributions of its neighbours, some
 //! of which were already updated in the same iteration, and updates its own contribution at once.
 //! Gauss-Seidel needs half as many iterations as Jacobi's method (Arasu et al., WWW 2002). The GAP
-//! suite uses it, too.
+//! suite uses Gauss-Seidel, too.
 
 use super::{Algorithm, csr::View, wrong};
 use crate::{

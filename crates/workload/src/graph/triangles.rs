@@ -145,8 +145,8 @@ fn is_skewed(graph: View<'_>) -> bool {
 
 /// Returns the number of triangles, which one thread computes with marks in place of sorted lists.
 /// An edge is kept only in the list of its vertex with the lower rank, which has fewer neighbours.
-/// These short lists are made first: a search through all neighbours of a vertex with many
-/// neighbours, repeated for each of them, would take several times as long as the rounds.
+/// With the full lists, the search through the neighbours of vertices with many neighbours would
+/// take several times as long as the rounds.
 fn marked(graph: View<'_>) -> u64 {
     let rank = |vertex: u32| (graph.degree(vertex), vertex);
     let (mut ends, mut lists) = (vec![0], Vec::with_capacity(graph.neighbours.len() / 2));

@@ -17,8 +17,8 @@ use rayon::{ThreadPool, prelude::*};
 /// The number of rows and of columns of a block.
 const SIZE: usize = 5;
 
-/// `BLOCK` is the number of elements in a block, and `BLOCKS` is that in the three blocks of a
-/// cell.
+/// `BLOCK` is the number of elements in a block, and `BLOCKS` the number of elements in the three
+/// blocks of a cell.
 const BLOCK: usize = SIZE * SIZE;
 const BLOCKS: usize = 3 * BLOCK;
 
@@ -29,7 +29,8 @@ const CELLS: usize = 64;
 const LINE_BYTES: u64 = (CELLS * (BLOCKS + 2 * SIZE) * 8) as u64;
 
 /// Floating-point operations for a cell: two products of a block and a vector (2 x 50), the product
-/// of two blocks (250), the decomposition of a block (2/3 x 125), and six solutions (6 x 50).
+/// of two blocks (250), the decomposition of a block (2/3 x 125), and the solution for six
+/// right-hand sides (6 x 50).
 const FLOPS: u64 = 100 + 250 + 83 + 300;
 
 /// The number that a round adds to each element of the right-hand sides. Its sign changes from

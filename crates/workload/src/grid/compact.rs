@@ -26,9 +26,10 @@ const SECOND: f64 = 1.0 / 9.0 / 4.0;
 
 /// The wave number, in waves per cell, at which the scheme multiplies the amplitude of a wave by
 /// the largest factor. A round divides by the factor of the field's wave, so rounding errors at
-/// wave numbers with a larger factor grow from round to round: with 24 cells along a line, by up to
-/// 6.6 times per round. So the wave number of the field is near `WAVE`. It is not exactly `WAVE`,
-/// because a line has a whole number of waves, and this number is coprime to the number of cells.
+/// wave numbers with a larger factor grow from round to round. So the wave number of the field is
+/// near `WAVE`. It is not exactly `WAVE`, because the number of waves along a line is whole, and
+/// coprime to the number of cells: with 24 cells it is 11, and errors grow by up to 6.6 times per
+/// round.
 const WAVE: f64 = 0.36;
 
 /// The number of rounds after which the field equals the initial field. It is then filled again,
@@ -77,8 +78,8 @@ struct Line {
 
 impl Line {
     fn new(side: usize) -> Self {
-        // The corner elements of the periodic matrix are ALPHA. It is the tridiagonal matrix plus
-        // the product of the vectors u = (-1, 0, ..., ALPHA) and v = (1, 0, ..., -ALPHA).
+        // The periodic matrix, whose corner elements are ALPHA, is the tridiagonal matrix plus the
+        // product of the vectors u = (-1, 0, ..., ALPHA) and v = (1, 0, ..., -ALPHA).
         let diagonal = |at: usize| match at {
             0 => 2.0,
             _ if at == side - 1 => 1.0 + ALPHA * ALPHA,
@@ -176,8 +177,8 @@ fn waves(side: usize) -> usize {
 /// The number of rows that are transposed together.
 const ROWS: usize = 8;
 
-/// Returns one of the three sines whose product is an element of the field: that of cell `at` along
-/// an axis, after `rounds` rounds. Each round shifts the sine by a quarter of a wave.
+/// Returns the sine of cell `at` along one axis, after `rounds` rounds. An element of the field is
+/// the product of three such sines. Each round shifts the sine by a quarter of a wave.
 fn factor(line: &Line, at: usize, rounds: u32) -> f64 {
     let angle = TAU * ((line.waves * at) % line.side) as f64 / line.side as f64 + 0.3;
     libm::sin(angle + TAU / 4.0 * f64::from(rounds % PERIOD))

@@ -119,8 +119,8 @@ impl Lattice {
                     let speeds = flow(side, [at % side, at / side, z]);
                     let square = 1.5 * speeds.iter().map(|u| u * u).sum::<f64>();
                     // By Bernoulli's equation, the pressure is lower where the flow is faster. The
-                    // density is three times the pressure, so it is 1 minus 1.5 times the square of
-                    // the speed (`square`).
+                    // density is three times the pressure, so the density is 1 minus 1.5 times the
+                    // square of the speed (`square`).
                     *population = equilibrium(velocity, 1.0 - square, speeds, square);
                 }
             });

@@ -61,11 +61,11 @@ const TOLERANCE: f64 = 1e-10;
 /// The largest energy of the error that `verify` accepts after a round, as a fraction of the
 /// initial energy. Measured fractions: 1e-27 with 16 points along an edge, 2e-20 with 48, 5e-12
 /// with 112, 1e-7 with 208, 2e-5 with 304. The fraction grows, because the coarsest grid grows with
-/// the finest grid. It has a maximum, because the error is reduced from the border of the cube, and
-/// a larger cube has more points for each point at its border. With one grid the maximum is 1e-2,
-/// near 100 points. With two grids it is 2e-3, near 200. With four grids a maximum of 1e-4 near 800
-/// points is expected. Without the corrections of the coarser grids, the fraction is 3e-3 to 6e-3
-/// with 56 to 112 points. So `verify` also detects missing corrections.
+/// the finest grid. The fraction has a maximum, because the error is reduced from the border of the
+/// cube, and a larger cube has more points for each point at its border. With one grid the maximum
+/// is 1e-2, near 100 points. With two grids it is 2e-3, near 200. With four grids a maximum of 1e-4
+/// near 800 points is expected. Without the corrections of the coarser grids, the fraction is 3e-3
+/// to 6e-3 with 56 to 112 points. So `verify` also detects missing corrections.
 const ERROR_MAX: f64 = 1e-3;
 
 /// A grid of the hierarchy: the matrix, the right-hand side and the solution of its linear system.
@@ -225,8 +225,8 @@ impl Matrix<'_> {
     }
 }
 
-/// Returns the known solution of round `round` at point `at`. The right-hand side of the round is
-/// computed from it.
+/// Returns the known solution of round `round` at point `at`, from which the right-hand side of the
+/// round is computed.
 fn wanted(at: usize, round: u32) -> f64 {
     (1.0 + (word(at) >> 11) as f64 / (1_u64 << 53) as f64) * f64::from(1 + round % 8)
 }
@@ -265,8 +265,8 @@ impl Hierarchy {
     }
 
     /// Prepares round `round`. The right-hand side is the product of the matrix and the round's
-    /// known solution. The iterations start with a solution of zero, so it is also the initial
-    /// residual.
+    /// known solution. The iterations start with a solution of zero, so the right-hand side is also
+    /// the initial residual.
     fn start(&mut self, round: u32) {
         let Self { grids, solution, direction, product } = self;
         let values = solution.of_mut::<f64>().par_iter_mut().enumerate();

@@ -218,8 +218,8 @@ impl Shell {
     }
 
     /// Prepares round `round`. The right-hand side is the product of the matrix and the round's
-    /// known solution. The iterations start with a solution of zero, so it is also the initial
-    /// residual.
+    /// known solution. The iterations start with a solution of zero, so the right-hand side is also
+    /// the initial residual.
     fn start(&mut self, round: u32) {
         let operator = self.matrix.view();
         let direction = self.direction.of_mut::<f64>();

@@ -24,8 +24,8 @@ pub struct Options {
 
 /// A built-in module that an input file names, with its options.
 pub struct NamedModule<'a> {
-    /// The table of the input file with the fields `module`, `density` and `width`, followed by a
-    /// dot, such as `memory.`; empty for fields outside a table.
+    /// The name of the table that has the fields `module`, `density` and `width` in the input file,
+    /// followed by a dot, such as `memory.`; empty if the fields are outside a table.
     pub table: &'a str,
     /// The name of the built-in module.
     pub module: &'a Spanned<String>,
@@ -363,8 +363,8 @@ impl<'a> Tables<'a> {
         Ok(columns)
     }
 
-    /// Returns the module's value of one parameter: the value in the table of the module's width,
-    /// which `of` reads, or if this table has none, the family's value `own`.
+    /// Returns the module's value of one parameter: the value that `of` finds in the table of the
+    /// module's width, or the family's value `own` if this table has none.
     fn by_width<'p>(
         &'p self,
         own: &'p Sourced,

@@ -48,8 +48,8 @@ struct Base {
 /// The files that a file of devices inherits from, directly or through another file.
 pub(super) struct Chain {
     pub(super) inherited: Vec<NamedText>,
-    /// For each file in `inherited`, the module of this file from which the modules of the
-    /// inheriting file take the fields that they do not set.
+    /// For each file in `inherited`, the inherited module of this file. The modules of the
+    /// inheriting file take from it the fields that they do not set.
     bases: Vec<Base>,
 }
 
@@ -203,7 +203,8 @@ fn inherited_module<'i>(
 }
 
 /// Checks that no two entries of a list in `table`, the table of one file, have the same identity.
-/// Otherwise the second of two speeds of one rate would be ignored, or be merged with the first.
+/// Otherwise the second of two speed bins with the same rate would be ignored, or merged with the
+/// first.
 fn unique_entries(text: &TomlText<'_>, table: &Table<'_>) -> Result<(), FileError> {
     let currents = table.get("currents").and_then(|currents| currents.get_ref().as_table());
     let of_currents = currents.and_then(|currents| repeated(currents, "width", "name"));

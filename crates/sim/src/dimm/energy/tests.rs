@@ -47,7 +47,8 @@ fn commands_add_their_measured_energy() {
     let cycle = 116.0 / 2.4e9 * ((0.103 - 0.092) * 1.1 + 0.002 * 1.8);
     close(energy.activate, 10.0 * (cycle - 77.0 / 2.4e9 * open / 32.0));
     close(energy.refresh, 10.0 * 295e-9 * ((0.277 - 0.092) * 1.1 + (0.028 - 0.006) * 1.8));
-    // One of 32 banks was open until the end of the write recovery, for 200 + 50 + 8 + 96 clocks.
+    // One of 32 banks was open for 354 clocks, until the end of the write recovery: the write was
+    // at clock 200, and tCWL (50), the burst (8) and tWR (96) follow.
     let still = 20.0 * (0.092 * 1.1 + 0.006 * 1.8) * 1e-6;
     close(energy.background, still + 10.0 * open / 32.0 * 354.0 / 3.2e9);
     // A low pin has 1.1 V over its driver (34 ohm) in series with two parallel terminations (48 ohm

@@ -1,4 +1,5 @@
-//! Mutated tables: commands timed by a mutated table violate the rules of the correct table.
+//! Tests of the checker by mutation: commands that are timed by a table with one wrong value
+//! violate the rules of the correct table.
 
 use super::{walk::Walk, *};
 use crate::dimm::device::Timing;

@@ -62,7 +62,7 @@ fn activations_are_apart() {
             ),
         ],
     );
-    // On this module no other rule hides tRRD and tFAW: its activations occupy one slot of the
+    // On this module tRRD and tFAW can be violated alone: an activation occupies one slot of the
     // command bus, and tFAW is longer than four tRRD_S.
     hold(
         "ddr4-3200-2r",
@@ -258,8 +258,8 @@ fn a_refresh_is_not_late() {
     assert_eq!(never.finish(5 * 12480 + 1).expect_err("late").rule, "tREFI, apart");
     let late = command(RefreshAll, 5 * 12480 + 1, 0, 0);
     assert_eq!(never.check(&late).expect_err("late").rule, "tREFI, apart");
-    // Two refreshes, three tREFI apart, are close enough to each other. But just after seven tREFI
-    // five refreshes are owed, and only four may be postponed.
+    // The two refreshes are three tREFI apart, which is allowed. But just after seven tREFI, seven
+    // refreshes are due and two were issued: five are postponed, and only four may be.
     let mut slow = Checker::new(&device);
     for turn in 1..=2 {
         both(&mut slow, turn * 3 * 12480 - 1);
