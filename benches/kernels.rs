@@ -9,8 +9,8 @@
 //! Environment variables: `THREADS` is the number of threads, `ROUNDS` the number of rounds, `ISA`
 //! the instruction set, and `MIB` the memory of a thread, MiB. `ALL` selects all instruction sets.
 //! `ONLY=1x4,own 256` selects the kernels whose names end in `1x4` or `own 256`. With `SPAN_MS`,
-//! only the best kernel is measured, for this time in ms and without chunks, as other programs
-//! measure. `SMALL` selects base pages instead of huge pages, and `RANDOM` a random order of
+//! only the best kernel is measured, as other programs measure: once for this time in ms, and not
+//! in chunks. `SMALL` selects base pages instead of huge pages, and `RANDOM` a random order of
 //! accesses. On a shared machine, only ratios are meaningful.
 
 use interleaf_linux::place::mempolicy::Policy;

@@ -309,10 +309,10 @@ impl Cache {
     }
 
     /// Evicts extents until each node has its reserve of free or inactive frames, and serves the
-    /// faults that wait for frames. Eviction frees some frames at once, without a later event: when
-    /// it drops a prefetched extent, and when a part of the budget moves to another NUMA node.
-    /// Therefore both steps are repeated here, as long as eviction frees frames at once and fewer
-    /// faults wait.
+    /// faults that wait for frames. Some evictions free frames at once, without a later event: the
+    /// drop of a prefetched extent, and the move of a part of the budget to another NUMA node. Both
+    /// steps are therefore repeated until evictions free no frame at once, or until no further
+    /// waiting fault is served.
     fn reclaim_for_waiting(&mut self, actions: &mut Vec<Action>) {
         loop {
             let waiting = self.waiting.len();

@@ -275,7 +275,7 @@ impl Session {
         Ok(swept)
     }
 
-    /// True if the session has a keeper.
+    /// True if the session has a keeper, which is a process that keeps the session running.
     pub fn is_running(&self) -> bool {
         has_keeper(&self.folder)
     }
@@ -382,7 +382,7 @@ fn lock(folder: &Path) -> Result<Option<FileLock>, SessionError> {
     Ok(is_in_place.then_some(lock))
 }
 
-/// True if the session in `folder` has a keeper.
+/// True if the session in `folder` has a keeper, which is a process that keeps it running.
 fn has_keeper(folder: &Path) -> bool {
     let Ok(kept) = File::open(folder.join(KEPT)) else { return false };
     FileLock::take(kept, FlockOperation::NonBlockingLockExclusive).is_err()
@@ -416,8 +416,8 @@ mod tests {
     use crate::session::identity::Identity;
     use std::sync::{Mutex, MutexGuard, PoisonError};
 
-    /// A lock between tests. Tests that start a process take it, and tests that expect a file to be
-    /// unlocked when it is closed: until its `execve(2)` is complete, a started process has copies
+    /// A lock that two kinds of tests take: tests that start a process, and tests that expect a
+    /// closed file to be unlocked. Until its `execve(2)` is complete, a started process has copies
     /// of all open files of this process, and keeps their locks.
     pub(super) fn turn() -> MutexGuard<'static, ()> {
         static TURN: Mutex<()> = Mutex::new(());

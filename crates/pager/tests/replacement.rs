@@ -32,7 +32,7 @@ fn loops_over_three_arrays_read_as_little_as_optimal_replacement() {
 }
 
 /// A stream that prefetches the beginning of the next round must not keep these pages in the frames
-/// that the rest of this round needs for its prefetches. Such a round would take 1.7 times as long.
+/// that the rest of this round needs for its prefetches. Otherwise a round takes 1.7 times as long.
 #[test]
 fn each_round_of_a_loop_takes_about_the_same_time() {
     let footprint = (2 * FRAMES * PAGE) as u64;

@@ -30,14 +30,14 @@ use super::{
 use crate::page::Page;
 use std::{collections::VecDeque, ops::Range};
 
-/// Number of entries in a block of the log. All entries of a block are of the same thread. A block
-/// is overwritten as a whole.
+/// Number of entries in a block of the fault log. All entries of a block are of the same thread. A
+/// block is overwritten as a whole.
 const BLOCK_ENTRIES: u32 = 256;
 
-/// The log has at most five entries for every four pages of the footprint. A round in which each
-/// page faults by itself takes four of these five entries. The fifth entry is a margin, so that new
-/// entries do not overwrite those entries of the last round that are not replayed yet. The log
-/// grows as entries are written.
+/// The fault log has at most five entries for every four pages of the footprint. A round in which
+/// each page faults by itself takes four of these five entries. The fifth entry is a margin, so
+/// that new entries do not overwrite those entries of the last round that are not replayed yet. The
+/// log grows as entries are written.
 const ENTRIES_PER_PAGES: [u64; 2] = [5, 4];
 
 /// Maximum number of log entries for each slot of the index; the minimum is half of it. A slot
@@ -51,20 +51,21 @@ const ENTRIES_PER_SLOT: usize = 4;
 /// not faulted for the longest time.
 const THREADS_MAX: usize = 64;
 
-/// Maximum number of replays of a thread. A further replay replaces the least confident one.
+/// Maximum number of replays for each thread. A replay predicts faults of the thread from the fault
+/// log. A further replay replaces the least confident one.
 const REPLAYS_MAX: usize = 4;
 
-/// Number of expected entries of a replay that are compared with a fault. If an entry matches, the
-/// pages of the entries before it did not fault: they are mapped, or the program does not use them
-/// any more.
+/// Number of log entries that a replay expects next and compares with a fault. If an entry matches,
+/// the pages of the entries before it did not fault: they are mapped, or the program does not use
+/// them any more.
 const LOOKAHEAD: usize = 32;
 
 /// Minimum confidence of a replay for a prefetch: its correct predictions minus its wrong ones.
 /// Wasted prefetches raise this minimum (`throttle.rs`).
 const CONFIDENCE_MIN: u32 = 2;
 
-/// Least share of the unconfirmed entries that must predict correctly, so that pages of unconfirmed
-/// entries are prefetched. An entry is unconfirmed if it has predicted no fault yet.
+/// The pages of unconfirmed log entries, which have predicted no fault yet, are prefetched only if
+/// at least this share of the unconfirmed entries predicts correctly.
 const UNCONFIRMED_SHARE_MIN: f32 = 0.25;
 
 /// Weight of one entry in the share of unconfirmed entries that predict correctly. The share is a

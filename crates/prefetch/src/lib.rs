@@ -46,7 +46,7 @@ use page::Page;
 use std::ops::Range;
 use stream::Streams;
 
-/// Number above the page numbers of real memory: 2^40 pages are 4 PiB.
+/// Limit of page numbers, above those of real memory: 2^40 pages are 4 PiB.
 const PAGES_MAX: Page = 1 << 40;
 
 /// A page fault, with the state of the pages around it.
@@ -125,14 +125,14 @@ pub struct Tally {
     pub wasted: u64,
 }
 
-/// The bit that is set in the number of a replay of the history ([`history`]).
+/// The bit of [`Prefetch::stream`] that is set for a replay of the history ([`history`]).
 const HISTORY_BIT: u32 = 1 << 31;
 
-/// The bit that is set in the number of a matrix block ([`matrix`]).
+/// The bit of [`Prefetch::stream`] that is set for a matrix block ([`matrix`]).
 const MATRIX_BIT: u32 = 1 << 30;
 
-/// The bits that tell the kinds of numbers apart. The number of a stream in [`stream`] has neither
-/// bit.
+/// The bits of [`Prefetch::stream`] that tell its kinds apart. Both are clear for a stream of
+/// [`stream`].
 const KIND_BITS: u32 = HISTORY_BIT | MATRIX_BIT;
 
 /// The stream number for pages that the program announces by advice (`Advice::WillNeed`).
@@ -207,9 +207,9 @@ impl Prefetcher {
     }
 
     /// Returns the next untouched pages that the stream of the last fault has requested; `None` if
-    /// no stream explains that fault with enough confidence. The last fault is the last that the
-    /// streams saw: they see no faults in matrix blocks, and no faults on pages with
-    /// [`Advice::Random`].
+    /// no stream explains that fault with enough confidence. The last fault is the last one that
+    /// was passed to the streams: faults in matrix blocks, and on pages with [`Advice::Random`],
+    /// are not.
     pub fn next_expected(&self) -> Option<Prefetch> {
         self.streams.next_expected()
     }

@@ -30,7 +30,7 @@ use std::{
 /// Size of a page as a signed number, bytes.
 const PAGE_LENGTH: i64 = PAGE_BYTES as i64;
 
-/// Maximum number of blocks at the same time: a few for each of several threads. A new block
+/// Maximum number of matrix blocks at the same time: a few for each of several threads. A new block
 /// replaces the block that has not faulted for the longest time.
 const BLOCKS_MAX: usize = 32;
 
@@ -48,27 +48,26 @@ const KNOWN_MAX: usize = 256;
 /// Distances above this range are assumed to be distances between matrices.
 const PITCH: Range<u64> = 2 * PAGE_LENGTH as u64..1 << 26;
 
-/// A block begins with three faults in nearly the same column: the newest fault, and two faults in
-/// the `BEGIN_ROWS` rows before the row of the newest fault.
+/// A matrix block begins with three faults in nearly the same column: the newest fault, and two
+/// faults in the `BEGIN_ROWS` rows before the row of the newest fault.
 const BEGIN_ROWS: i64 = 16;
 
-/// Number of rows behind the highest touched row at which an access no longer belongs to a block. A
-/// program may therefore pack panels of up to this height column by column.
+/// An access belongs to a block only if it is less than this number of rows behind the highest
+/// touched row. A program may therefore pack panels of up to this height column by column.
 const ROWS_BEHIND_MAX: i64 = 512;
 
-/// The columns of a block are revised each time that the block has advanced by `RECENT_ROWS` rows
-/// plus twice the height of a panel. If the block had at least `RECENT_FAULTS_MIN` faults in these
-/// rows, it is narrowed to the range of columns that had faults.
+/// The columns of a matrix block are revised each time that the block has advanced by `RECENT_ROWS`
+/// rows plus twice the height of a panel. If the block had at least `RECENT_FAULTS_MIN` faults in
+/// these rows, it is narrowed to the range of columns that had faults.
 const RECENT_ROWS: i64 = 256;
 const RECENT_FAULTS_MIN: u32 = 32;
 
-/// In all rows but one in `SHOWN_ONE_IN`, resident pages are mapped before they are touched. The
-/// remaining rows are not mapped early, so that their faults show which columns the program
-/// touches.
+/// In one in `SHOWN_ONE_IN` rows of a block, resident pages are not mapped before their touch, so
+/// that faults show which columns the program touches. In all other rows, they are mapped early.
 const SHOWN_ONE_IN: i64 = 16;
 
-/// A block is suspended after this number of faults of the process without a fault in the block. A
-/// new block that would begin within a suspended block resumes that block instead.
+/// A matrix block is suspended after this number of faults of the process without a fault in the
+/// block. A new block that would begin within a suspended block resumes that block instead.
 const EXPIRES_AFTER: u64 = 512;
 
 /// The blocks of all threads of a process.
@@ -117,8 +116,8 @@ struct MatrixBlock {
     confidence: i64,
 }
 
-/// The columns in which a block had faults in recent rows: since `since` was its highest touched
-/// row.
+/// The columns in which a block had faults in recent rows: in the time since its highest touched
+/// row was the row `since`.
 #[derive(Clone, Copy, Debug, Default)]
 struct RecentColumns {
     since: i64,

@@ -18,7 +18,7 @@ const STREAMS_MAX: usize = 64;
 /// Confidence that a stream needs for a prefetch, in correct predictions.
 const CONFIDENCE_MIN: u32 = 2;
 
-/// Number of faults without a fault of its own after which a stream no longer expects the pages
+/// A stream without a fault of its own during this number of faults no longer expects the pages
 /// that it has requested. Only faults that are passed to [`Streams::on_fault`] count; faults in
 /// matrix blocks are not passed.
 const EXPIRES_AFTER: u64 = 512;
@@ -28,8 +28,8 @@ const EXPIRES_AFTER: u64 = 512;
 const EQUAL_GAPS: u32 = 2;
 
 /// Maximum number of candidate strides that a new stream takes from the nearest older runs of its
-/// thread. One more candidate is the stride of an older stream, if the new stream may be its next
-/// tile.
+/// thread. One more candidate is the stride of an older stream, if the new stream may be the tile
+/// of a matrix that follows the tile of the older stream.
 const STRIDES_MAX: usize = 3;
 
 /// Maximum number of requested, untouched ranges that [`Streams::next_expected`] returns. The
@@ -79,7 +79,8 @@ struct Stride {
     run_length: u64,
 }
 
-/// The distance from one tile to the next, and the number of runs in a tile.
+/// The distance from one tile (a rectangular block of a matrix, whose rows are runs) to the next,
+/// and the number of runs in a tile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct TileStride {
     /// Distance from the first run of a tile to the first run of the next tile, pages.
@@ -545,9 +546,9 @@ impl Stream {
             Some(tiles) if tiles.distance == distance => {
                 TileStride { seen: tiles.seen.saturating_add(1), ..new }
             }
-            // This tile is not where the distance between tiles leads, because the previous row of
-            // tiles has ended. The old distance is kept: it applies within the next row of tiles
-            // too.
+            // This tile does not begin at the known distance from the tile before, because the
+            // previous row of tiles has ended. The known distance is kept: it applies within the
+            // next row of tiles too.
             Some(tiles) if tiles.seen > 1 => tiles,
             _ => new,
         });

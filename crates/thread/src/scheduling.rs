@@ -51,8 +51,8 @@ pub enum Policy {
 /// `SCHED_IDLE`.
 static IS_IDLE_FORBIDDEN: AtomicBool = AtomicBool::new(false);
 
-/// Gives a thread of the pager its normal policy for good, before it gives up its rights because
-/// the program changes its user. Called in a signal handler of that thread.
+/// Gives a thread of the pager its normal policy for good. Called in a signal handler of this
+/// thread, before the thread loses its rights because the program changes its user.
 pub fn keep_normal_policy() {
     IS_IDLE_FORBIDDEN.store(true, Relaxed);
     if let Ok(mut own) = attributes()
@@ -64,7 +64,7 @@ pub fn keep_normal_policy() {
     }
 }
 
-/// The scheduling of the pager's thread. Only this thread calls the functions.
+/// The scheduling of the pager's thread. Only this thread calls the methods.
 #[derive(Debug)]
 pub struct Scheduling {
     /// The attributes of the thread under [`Policy::Normal`].
@@ -106,8 +106,8 @@ impl Scheduling {
         }
     }
 
-    /// Sets the policy of the thread. If the thread may not have the policy, its policy stays as it
-    /// is, and if the kernel refuses the policy, later calls with it change nothing. Returns true
+    /// Sets the policy of the thread, unless the thread may not have it ([`Scheduling::may_be`]).
+    /// If the kernel refuses the policy, later calls with this policy change nothing. Returns true
     /// if the thread has the policy after the call.
     pub fn set(&mut self, policy: Policy) -> bool {
         if policy != self.policy && self.may_be(policy) {

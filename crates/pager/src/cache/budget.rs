@@ -6,14 +6,14 @@ use super::{
     node::Node,
 };
 
-/// Maximum number of frames that a node evicts at a time to release them
-/// ([`Cache::release_backlog`]). The number is limited, because the drive has to write back the
-/// dirty pages.
+/// Maximum number of frames of a node that evictions free at a time in order to release them to
+/// other processes or nodes ([`Cache::release_backlog`]). The number is limited, because the drive
+/// has to write back the dirty pages.
 const BACKLOG_MAX: u32 = 4096;
 
-/// Approximate number of ticks of the clock of loaded pages ([`Cache::time`]) in which the cache
-/// loads as many pages as the budget has frames. If the budget has fewer frames than this number,
-/// each loaded page is a tick.
+/// Resolution of the clock of loaded pages ([`Cache::time`]): the clock advances by about this many
+/// ticks while the cache loads as many pages as the budget has frames. If the budget has fewer
+/// frames than this number, each loaded page is a tick.
 pub(super) const BUDGET_TICKS: u32 = 1024;
 
 /// The frames of each node that are released to other processes or nodes.

@@ -21,12 +21,12 @@ use std::{cmp::Reverse, ops::Range};
 /// 512 KiB.
 pub(super) const CONTIGUOUS_ORDER_MIN: u8 = 7;
 
-/// Divisor for the minimum number of free frames at which a huge page of frames is compacted: a
-/// quarter of its 512 frames. With fewer free frames, compaction would need too many evictions.
+/// A huge page of frames is compacted only if at least one in this number of its 512 frames is
+/// free. With fewer free frames, compaction would need too many evictions.
 const FREE_DIVISOR: u32 = 4;
 
-/// Number of pages that the cache must load after an extent was mapped before compaction may evict
-/// the extent: `RECENT_PAGES`, or half of the budget (`RECENT_DIVISOR`) if that is less. New
+/// Compaction does not evict a recently mapped extent: since the extent was mapped, the cache must
+/// have loaded `RECENT_PAGES` pages, or half of the budget (`RECENT_DIVISOR`) if that is less. New
 /// extents are often in the huge page that is compacted. If compaction evicted them, a thread that
 /// needs two of them at once, or that runs late, would fault for ever.
 ///
@@ -114,10 +114,11 @@ impl Cache {
     /// block of frames. Returns false if each examined block has an extent that is not mapped, or
     /// that does not fit into the free frames elsewhere.
     ///
-    /// The mapped extents of the block get free frames outside the block. No page moves, because
-    /// the pages of a mapped extent are in the region, and its frames have no memory. Only the
-    /// memory of the free frames outside moves into the block (`Action::MoveMemory`). Examines the
-    /// blocks of [`GATHER_EXAMINED`] huge pages, those with the most free frames first.
+    /// The mapped extents of the block get free frames outside the block. Their pages do not move:
+    /// when an extent is mapped, its memory moves from its frames to the region, and its frames are
+    /// empty address ranges. Only the memory of the free frames outside moves into the block
+    /// (`Action::MoveMemory`). Examines the blocks of [`GATHER_EXAMINED`] huge pages, those with
+    /// the most free frames first.
     pub(super) fn gather(&mut self, node: Node, order: u8, actions: &mut Vec<Action>) -> bool {
         let is_long = self.reclaim.loop_detector.is_long_loop();
         if !is_long || order < GATHER_ORDER_MIN || self.residency.free_frames(node) < 1 << order {
@@ -166,8 +167,8 @@ impl Cache {
         (free > 0 && frame == block.end).then_some((free, block, mapped))
     }
 
-    /// Gives the mapped extents `ids` of a block of 2^`block_order` frames free frames outside the
-    /// block. Each extent gets frames of a free block that has fewer than 2^`block_order` frames.
+    /// Assigns free frames outside a block of 2^`block_order` frames to the block's mapped extents
+    /// `ids`. Each extent gets frames of a free block that has fewer than 2^`block_order` frames.
     /// If an extent fits into no such block, changes nothing and returns false.
     fn empty_block(
         &mut self,

@@ -140,9 +140,9 @@ pub enum Action {
     Drop(ExtentId, Span),
     /// Move the memory of the 2^`order` frames that begin at `from` to the frames that begin at
     /// `to`, before any later action. The frames at `to` have no memory, because they belonged to a
-    /// mapped extent, whose pages are in the region. The cache has already exchanged the frames:
-    /// the extent has the frames at `from` now, and the frames at `to` are free. The caller answers
-    /// with no event.
+    /// mapped extent: mapping moved their memory to the region. The cache has already exchanged the
+    /// frames: the extent has the frames at `from` now, and the frames at `to` are free. The caller
+    /// answers with no event.
     MoveMemory { from: Frame, to: Frame, order: u8 },
     /// Write the dirty pages of an extent from its frames back to the store.
     Write(ExtentId, Span, DirtyPages),

@@ -22,19 +22,21 @@ use super::{
 use interleaf_prefetch::{is_history_stream, page::Page};
 use std::ops::Range;
 
-/// The *reserve* of a node is the number of its frames to keep free or inactive. Pages that are
-/// read or filled with zeros get these frames while evicted pages are still being written back. The
-/// maximum of the reserve is the node's share of the budget divided by `RESERVE_DIVISOR`, at most
-/// `RESERVE_MAX` frames (64 MiB), and at least twice the initial fault-around (`Settings::order`).
+/// The *reserve* of a node is the number of its frames to keep free or inactive (with an unmapped,
+/// clean page). Pages that are read or filled with zeros get these frames while evicted pages are
+/// still being written back. The maximum of the reserve is the node's share of the budget divided
+/// by `RESERVE_DIVISOR`, at most `RESERVE_MAX` frames (64 MiB), and at least twice the initial
+/// fault-around (`Settings::order`).
 const RESERVE_DIVISOR: u32 = 16;
 const RESERVE_MAX: u32 = 1 << 14;
 
-/// Early evictions (`loop_detector.rs`) raise the maximum of the reserve. The increase is the
-/// node's share of the budget, times the fraction of reads and refaults that early evictions have
-/// caused, divided by `EARLY_SHARE_DIVISOR`. The increase is at most the node's share divided by
-/// `INACTIVE_DIVISOR`. With a larger reserve, more pages are inactive. The pager sees touches of
-/// inactive pages as refaults, and keeps the touched pages resident. A matrix product needs such a
-/// reserve: for each row of one matrix, it reads all of another matrix again.
+/// Early evictions (of pages that are needed again soon after, `loop_detector.rs`) raise the
+/// maximum of the reserve. The increase is the node's share of the budget, times the fraction of
+/// reads and refaults that early evictions have caused, divided by `EARLY_SHARE_DIVISOR`. The
+/// increase is at most the node's share divided by `INACTIVE_DIVISOR`. With a larger reserve, more
+/// pages are inactive. The pager sees touches of inactive pages as refaults, and keeps the touched
+/// pages resident. A matrix product needs such a reserve: for each row of one matrix, it reads all
+/// of another matrix again.
 const EARLY_SHARE_DIVISOR: f64 = 2.0;
 const INACTIVE_DIVISOR: u32 = 4;
 
@@ -48,12 +50,14 @@ const RESERVE_GROWTH: u32 = 2;
 /// fragmented, and a smaller extent is allocated.
 const FRAGMENTED_FACTOR: u32 = 4;
 
-/// Value in place of [`RESERVE_DIVISOR`] in a long loop (`loop_detector.rs`). It makes the reserve
-/// small, because each frame that holds no protected page costs a read in each pass.
+/// Value in place of [`RESERVE_DIVISOR`] in a long loop, which walks through arrays in order
+/// (`loop_detector.rs`). The reserve is then small, because each frame that holds no protected page
+/// costs a read in each pass.
 const LONG_RESERVE_DIVISOR: u32 = 256;
 
-/// In a loop, each node keeps a number of frames for probationary extents (the probationary share).
-/// It is the node's share of the budget divided by `PROBATIONARY_DIVISOR`, or in a long loop by
+/// In a loop over more pages than the budget, each node keeps a number of frames (the probationary
+/// share) for probationary extents, which a pass evicts soon after their use. The share is the
+/// node's share of the budget divided by `PROBATIONARY_DIVISOR`, or in a long loop by
 /// `LONG_PROBATIONARY_DIVISOR`. It is larger if the streams need more: one extent of maximum length
 /// for each active stream, plus one more extent. The newest pages of the streams are in these
 /// extents, and may still be in use.
@@ -66,14 +70,14 @@ const LONG_PROBATIONARY_DIVISOR: u32 = 256;
 const PROBATIONARY_MAX_DIVISOR: u32 = 8;
 const LONG_PROBATIONARY_MAX_DIVISOR: u32 = 32;
 
-/// Room that a new extent needs in a long loop to become protected, as a multiple of its size. The
-/// protected extents and this room together must not exceed the maximum of protected extents
-/// ([`Cache::protected_max`]).
+/// In a long loop, a new extent becomes protected only if there is room for this many times its
+/// size: the protected extents and this room together must not exceed the maximum of protected
+/// extents ([`Cache::protected_max`]).
 const PROTECT_SLACK: u32 = 2;
 
-/// Divisor for the comparison of reuse distances, in loops that are not long loops. A new extent
-/// displaces a protected extent if the upper end of the new extent's range of distances is at most
-/// the lower end of the protected extent's range, divided by this number.
+/// In loops that are not long loops, a new extent displaces a protected extent if its reuse
+/// distances are shorter by this factor: the upper end of the new extent's range of distances is at
+/// most the lower end of the protected extent's range, divided by this number.
 const DISPLACE_DIVISOR: u32 = 2;
 
 /// Maximum number of protected extents that are examined to make room for one new protected extent.
@@ -86,14 +90,14 @@ const DISPLACE_EXAMINED: u32 = 32;
 const BIMODAL_ONE_IN: u64 = 16;
 
 /// In a long loop, one in this number of huge pages becomes protected. These are fewer than in
-/// other loops, for two reasons. First, the node evicts the oldest protected pages in return for
-/// the inserted pages (`inserted_frames`), and the loop may have to read these pages again. Second,
-/// samples (`loop_detector.rs`) also find protected pages that the loop does not use.
+/// other loops, for two reasons. First, the node evicts its oldest protected pages in return
+/// (`inserted_frames`), and the loop may have to read these pages again. Second, samples
+/// (`loop_detector.rs`) also find protected pages that the loop does not use.
 const LONG_BIMODAL_ONE_IN: u64 = 64;
 
-/// Length of a round of bimodal insertion: the number of frames that are mapped in loops during a
-/// round, divided by the number of frames of the cache. Bimodal insertion selects other huge pages
-/// in each round.
+/// Length of a round of bimodal insertion, as a multiple of the frames of the cache: a round ends
+/// when loops have mapped this many times as many frames as the cache has. Bimodal insertion
+/// selects other huge pages in each round.
 const BIMODAL_ROUND: u64 = 4;
 
 /// True if bimodal insertion protects `page` in this round. The result is the same for all pages of
@@ -338,16 +342,17 @@ impl Cache {
             && !self.reclaim.loop_detector.is_releasing_protected()
     }
 
-    /// True if the protected extents of a node hold at most [`Cache::protected_max`] frames and are
-    /// not being released. Probationary extents are then evicted before protected extents.
+    /// True if the protected extents of a node hold at most [`Cache::protected_max`] frames, and
+    /// the loop detector is not releasing them. Probationary extents are then evicted before
+    /// protected extents.
     fn is_protected_within_share(&self, node: Node, reserve: u32) -> bool {
         self.residency.protected_frames(node) <= self.protected_max(node, reserve)
             && !self.reclaim.loop_detector.is_releasing_protected()
     }
 
-    /// Returns the protected pages to evict as a sample (`loop_detector.rs`); `None` if no sample
-    /// is due. A sample has as many pages as the longest extent, because smaller samples would
-    /// leave gaps in which no long transfer fits.
+    /// Returns the protected pages to evict as a sample, to test whether the loop still uses
+    /// protected pages (`loop_detector.rs`); `None` if no sample is due. A sample has as many pages
+    /// as the longest extent: the gaps that smaller samples leave would fit no long transfer.
     fn protected_sample(&self, node: Node, reserve: u32) -> Option<Range<Page>> {
         let oldest = self.residency.oldest_protected(node);
         let oldest = oldest.filter(|_| self.is_protected_within_share(node, reserve))?;

@@ -11,37 +11,38 @@ use super::{Cache, Extent, ExtentState, index::ExtentId, regions::Regions};
 use interleaf_prefetch::page::Page;
 use std::{collections::BTreeMap, mem, ops::Range};
 
-/// One in this number of extents is a probe. The number is prime, because otherwise regular
-/// accesses would place all probes on the same page of their blocks.
+/// One in this number of extents is a probe, of which only the faulting page is mapped. The number
+/// is prime, because otherwise regular accesses would place all probes on the same page of their
+/// blocks.
 const PROBE_ONE_IN: u32 = 7;
 
-/// Number of faults in a region after which a probe of the region is judged, unless late use counts
-/// for the votes ([`RESIDENT_DIVISOR`]).
+/// Number of faults in a region for which a [`Probe`] of the region is watched until it is judged.
+/// If late use counts for the votes, the probe is judged later ([`RESIDENT_DIVISOR`]).
 const JUDGED_AFTER: u32 = 64;
 
-/// A probe has *late use* if its order turns out to be too small (`Probe::is_too_small`), but only
-/// after [`JUDGED_AFTER`] faults. While late use counts for the votes, a probe is judged later:
-/// after the cache has loaded as many pages since the probe as the budget divided by this number.
-/// The pages of the probe are still resident at that time, so one read of all pages has saved later
-/// reads.
+/// A probe has *late use* if the touches that show that its order is too small
+/// (`Probe::is_too_small`) come after more than [`JUDGED_AFTER`] faults. While late use counts for
+/// the votes, a probe is judged later: when the number of pages that the cache has loaded since the
+/// probe exceeds the budget divided by this number. The pages of the probe are still resident at
+/// that time, so one read of all pages has saved later reads.
 const RESIDENT_DIVISOR: u64 = 4;
 
-/// Maximum of the `patience` of a region. Each probe with late use adds 1 to `patience`. While
-/// `patience` is above zero, late use counts for the votes on the region's order.
+/// Maximum of the `patience` of a region. While `patience` is above zero, late use of probes
+/// ([`RESIDENT_DIVISOR`]) counts for the votes on the region's order. Each late use adds 1 to it.
 const PATIENCE_MAX: i32 = 8;
 
-/// Minimum and initial value of `patience`. The value is far below zero, because the first probes
-/// that end are those with late use: such a probe ends as soon as the use is seen, and a probe
+/// Minimum and initial value of `patience` ([`PATIENCE_MAX`]). The value is far below zero, because
+/// probes with late use end first: such a probe ends as soon as the use is seen, and a probe
 /// without late use ends only at the end of its watch. With a value near zero, the first few probes
 /// would decide that late use counts.
 const PATIENCE_MIN: i32 = -24;
 
-/// Number by which `patience` falls when a probe was watched for late use and had none. It exceeds
-/// 1 because random accesses also cause late use, and each late use adds 1.
+/// Number by which `patience` ([`PATIENCE_MAX`]) falls when a probe was watched for late use and
+/// had none. It exceeds 1 because random accesses also cause late use, and each late use adds 1.
 const DISUSE_WEIGHT: i32 = 6;
 
-/// Maximum number of probes of a region that are watched for late use at the same time. Also the
-/// maximum number of probes of a region that wait for their [`JUDGED_AFTER`] faults.
+/// Maximum number of probes of a region that are watched for late use ([`RESIDENT_DIVISOR`]) at the
+/// same time. Also the maximum number of probes that wait for their [`JUDGED_AFTER`] faults.
 const WATCHED_MAX: usize = 16;
 
 /// Number of votes that changes the order of a region. The order grows by 1 when the votes for a
@@ -109,8 +110,8 @@ impl FaultAround {
         self.of_order.iter().rposition(|count| *count > 0).unwrap_or(0) as u8
     }
 
-    /// Forgets the sizes of regions that no longer exist, after the regions in `pages` have
-    /// changed. A region that begins outside of `pages` is not affected.
+    /// Forgets the fault-around sizes of regions that no longer exist, after the regions in `pages`
+    /// have changed. A region that begins outside of `pages` is not affected.
     pub(super) fn forget_removed(&mut self, regions: &Regions, pages: &Range<Page>) {
         let all = self.sizes.range(pages.start..=pages.end);
         let gone: Vec<Page> =
@@ -258,7 +259,7 @@ impl FaultAroundSize {
         }
     }
 
-    /// Counts a load. Returns true if the loaded extent should be a probe.
+    /// Counts a load. Returns true if the loaded extent should be a [`Probe`].
     pub(super) fn is_next_a_probe(&mut self) -> bool {
         self.loads = self.loads.wrapping_add(1);
         self.loads.is_multiple_of(PROBE_ONE_IN) && self.watched(false) < WATCHED_MAX

@@ -19,8 +19,8 @@ pub struct FramePool {
     /// The order of the free block that begins with each frame; [`NONE`] for other frames.
     order: Vec<u8>,
     /// The first frames of the free blocks of each order. A block that was merged with its buddy
-    /// leaves a stale entry. An entry is valid only if `FramePool::order` has the order of its list
-    /// for the frame.
+    /// leaves a stale entry. An entry is valid only if `FramePool::order` of its frame equals the
+    /// order of the list.
     blocks: [Vec<Frame>; ORDER_MAX as usize + 1],
     free: u32,
     /// Number of free frames in each aligned huge page of frames.

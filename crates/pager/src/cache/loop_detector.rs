@@ -21,20 +21,20 @@ use super::reuse_distance::ReuseDistances;
 use interleaf_prefetch::page::Page;
 use std::{collections::VecDeque, ops::Range};
 
-/// Number of further evicted pages, as a multiple of the budget, for which an eviction is
-/// remembered. A longer memory would find longer loops. Of a loop over more than four times the
+/// An eviction is remembered until the number of pages evicted after it exceeds this multiple of
+/// the budget. A longer memory would find longer loops. Of a loop over more than four times the
 /// budget, however, protection can keep only a quarter of the pages resident.
 const REMEMBERED_BUDGETS: u32 = 4;
 
-/// Share of prefetches of recently evicted pages in recent reads, above which a loop begins.
+/// A loop begins when prefetches of recently evicted pages exceed this share of recent reads.
 const BEGIN_SHARE: f64 = 0.5;
 
-/// Share of prefetches of recently evicted pages in recent reads, at or below which a loop has
-/// ended. The pages of an ended loop must not stay protected.
+/// A loop has ended when prefetches of recently evicted pages are at most this share of recent
+/// reads. The pages of an ended loop must not stay protected.
 const END_SHARE: f64 = 0.25;
 
-/// Divisor for the definition of an *early* eviction: a fault reads the page again before the
-/// number of pages evicted since then exceeds the budget divided by this number.
+/// An eviction is *early* if a fault reads the page again before the number of pages evicted since
+/// then exceeds the budget divided by this number.
 const EARLY_DIVISOR: u32 = 4;
 
 /// Limit of the share of early evictions ([`EARLY_DIVISOR`]) among reads and refaults: a loop
@@ -45,9 +45,9 @@ const EARLY_BEGIN_MAX: f64 = 0.15;
 /// because early evictions are a weaker sign against a loop that has begun.
 const EARLY_END_MAX: f64 = 0.25;
 
-/// Divisor for the minimum length of a pass, in evicted pages, at which a new page of a loop
-/// displaces a protected page with a longer reuse distance: the budget divided by this number. In a
-/// shorter pass, the displaced page would soon be read again.
+/// A new page of a loop displaces a protected page with a longer reuse distance only if the length
+/// of a pass, in evicted pages, is at least the budget divided by this number. In a shorter pass,
+/// the displaced page would soon be read again.
 const PASS_DIVISOR: u32 = 2;
 
 /// Divisor for the weight of a reuse distance that is shorter than the estimated length of a pass.
@@ -56,17 +56,17 @@ const PASS_DIVISOR: u32 = 2;
 /// the estimate.
 const SHORTER_WEIGHT_DIVISOR: f64 = 4.0;
 
-/// Maximum number of samples that are watched at the same time.
+/// Maximum number of samples (protected pages evicted as a test) that are watched at a time.
 const SAMPLES_MAX: usize = 16;
 
 /// Number by which untouched samples must exceed touched samples before all protected pages are
 /// released. Such a number shows that the loop does not use the protected pages.
 const UNUSED_SAMPLES: u32 = 4;
 
-/// Samples must be cheap, because the loop may have to read a sample again. Therefore a sample is
-/// due only when its read cost is small compared with that of all probationary pages that were
-/// evicted since the last eviction of protected pages: the latter must be at least
-/// `SAMPLE_COST_DIVISOR` times as large, or in a long loop `LONG_SAMPLE_COST_DIVISOR` times.
+/// The eviction of a sample must be cheap, because the loop may have to read the sample again. A
+/// sample is due only when the probationary pages evicted since the last eviction of protected
+/// pages have a large read cost: at least `SAMPLE_COST_DIVISOR` times the read cost of the sample,
+/// or in a long loop `LONG_SAMPLE_COST_DIVISOR` times.
 const SAMPLE_COST_DIVISOR: u32 = 64;
 const LONG_SAMPLE_COST_DIVISOR: u32 = 256;
 
@@ -166,12 +166,13 @@ impl LoopDetector {
         self.early_share
     }
 
-    /// True while the protected pages are being released.
+    /// True while the protected pages are being evicted, because the loop does not use them.
     pub const fn is_releasing_protected(&self) -> bool {
         self.releasing > 0
     }
 
-    /// True if a sample of `frames` protected pages is due to be evicted.
+    /// True if `frames` protected pages must be evicted now, as a sample that shows whether the
+    /// loop still uses protected pages.
     pub const fn is_time_to_sample(&self, frames: u32) -> bool {
         let divisor =
             if self.is_long_loop() { LONG_SAMPLE_COST_DIVISOR } else { SAMPLE_COST_DIVISOR };

@@ -31,9 +31,10 @@ pub const NODES_MAX: usize = 16;
 /// at most a huge page.
 const STEPS: u32 = 16;
 
-/// Divisor of the budget for the number of loads and refaults after which the demand is halved.
-/// After loads and refaults of half the budget, the demand has been halved four times. Earlier
-/// loads then count 1/16, so that the shares follow the new demand.
+/// The demand of all nodes is halved when the number of pages loaded or refaulted since the last
+/// halving exceeds the budget divided by this number. After loads and refaults of half the budget,
+/// the demand has been halved four times. Earlier loads then count 1/16, so that the shares follow
+/// the new demand.
 const DEMAND_DIVISOR: u32 = 8;
 
 /// Minimum share of a node with demand: its even share divided by this number. Below this minimum,
@@ -175,7 +176,7 @@ impl Shares {
         }
     }
 
-    /// Counts `frames` frames that were loaded or refaulted as demand of a node.
+    /// Adds `frames` frames, which were loaded or refaulted, to the demand of a node.
     pub(super) fn count_demand(&mut self, node: Node, frames: u32) {
         if !self.division.is_by_use {
             return;

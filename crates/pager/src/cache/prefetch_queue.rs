@@ -50,9 +50,9 @@ const LOOP_EXTENT_DIVISOR: u32 = 512;
 /// Lower limit of the maximum length of an extent in a long loop, pages.
 const LOOP_EXTENT_MIN: u32 = 8;
 
-/// Divisor of a stream's share of the frames for prefetched pages, of which each stream has an
-/// equal part. A stream that holds its whole share gets more frames only after the program has
-/// touched as many of its pages as the share divided by this number.
+/// Each stream has an equal share of the frames for prefetched pages. A stream that holds its whole
+/// share gets more frames only after the program has touched as many of its pages as the share
+/// divided by this number.
 const USED_DIVISOR: u32 = 8;
 
 /// Maximum order of the extent that a fault on a queued page loads: 2^7 pages, 512 KiB. The order
@@ -60,20 +60,20 @@ const USED_DIVISOR: u32 = 8;
 /// at this length.
 const FAULT_ORDER_MAX: u8 = 7;
 
-/// Minimum size of the untouched pages that a stream must hold, in huge pages, to wait for the rest
-/// of a huge page. A stream that has requested only a part of a huge page waits until it requests
-/// the rest, so that the huge page is loaded at once.
+/// A stream that has requested only a part of a huge page waits until it requests the rest, so that
+/// the huge page is loaded at once. The stream waits only while it holds at least this number of
+/// huge pages of prefetched, untouched pages.
 const HUGE_PAGES_AHEAD: u64 = 2;
 
-/// Age of an untouched prefetched extent, in ticks of the clock of loaded pages, above which it is
-/// stale if its stream no longer expects its pages. At this age, the cache has loaded about half as
-/// many pages as the budget has frames.
+/// An untouched prefetched extent is stale if its age exceeds this number of ticks of the clock of
+/// loaded pages, and its stream no longer expects its pages. At this age, the cache has loaded
+/// about half as many pages as the budget has frames.
 const STALE_AFTER: u16 = (BUDGET_TICKS / 2) as u16;
 
-/// Number of loaded pages, as a multiple of the frames for prefetched pages, after which the pages
-/// of a stream that holds more than its share of these frames may be dropped for another stream. A
-/// loop prefetches the beginning of its next pass, and may need these frames for the rest of this
-/// pass.
+/// If a stream holds more than its share of the frames for prefetched pages, its pages may be
+/// dropped for another stream. They are dropped only after the cache has loaded, since their load,
+/// this many times the maximum number of these frames. A loop prefetches the beginning of its next
+/// pass, and may need these frames for the rest of this pass.
 const IDLE_LOADS: u32 = 16;
 
 /// Maximum number of ranges of a queued prefetch that are searched for a faulting page. This limit
@@ -89,8 +89,8 @@ struct QueuedPrefetch {
     /// The rest of a fault-around: pages around a single page that the stream has requested, to be
     /// loaded next.
     fault_around: Range<Page>,
-    /// True if the pages in `fault_around` are loaded as a probe (`fault_around.rs`); `None` until
-    /// the first extent of these pages is loaded.
+    /// True if the pages in `fault_around` are loaded as a probe, of which only the touched page is
+    /// mapped (`fault_around.rs`); `None` until the first extent of these pages is loaded.
     is_probe: Option<bool>,
     /// True if the stream goes from higher to lower page numbers.
     is_descending: bool,
@@ -276,7 +276,7 @@ impl PrefetchQueue {
                 None => start..end,
             });
             if queued.is_some() {
-                // The next pages are queued behind these.
+                // This queued range has the pages that the stream touches after the skipped pages.
                 break;
             }
         }
@@ -299,9 +299,9 @@ impl PrefetchQueue {
 struct NextBlock {
     page: Page,
     order: u8,
-    /// True if the block belongs to the fault-around of a queued page. A queued range that is not
-    /// longer than a fault-around is replaced by one (`Cache::next_block`). False if the block is a
-    /// part of a longer queued range.
+    /// True if the block belongs to the fault-around of a queued page. `Cache::next_block` replaces
+    /// a queued range that is not longer than a fault-around by a whole fault-around. False if the
+    /// block is a part of a longer queued range.
     is_fault_around: bool,
 }
 
@@ -425,9 +425,9 @@ impl Cache {
         self.prefetch.remove_frames(extent.stream, node, extent.frames());
     }
 
-    /// Notes that an extent is being loaded as fault-around of a queued page, for the last prefetch
-    /// in the queue. Makes the extent a probe if a probe is due. Removes the pages of the extent
-    /// from that prefetch, so that they are not loaded again if they are evicted untouched.
+    /// Notes that an extent is being loaded as fault-around of a page of the last prefetch in the
+    /// queue. Makes the extent a probe if a probe is due. Removes the pages of the extent from that
+    /// prefetch, so that they are not loaded again if they are evicted untouched.
     fn note_fault_around(&mut self, id: ExtentId) {
         let Range { start, end } = self.residency.extent(id).span().pages();
         let region = self.regions.containing(start).start;
@@ -530,10 +530,10 @@ impl Cache {
         may_drop
     }
 
-    /// True if the stream of the prefetched extent `id` holds more than its share of `max` frames,
-    /// while the stream `waiting` needs frames, and if the program does not use these pages at
-    /// present: it has announced them by `MADV_WILLNEED`, or [`IDLE_LOADS`] times as many pages
-    /// as `max` were loaded since the extent was.
+    /// True if the prefetched extent `id` may be dropped for the stream `waiting`: its own stream
+    /// holds more than its share of `max` frames, and the program does not use these pages at
+    /// present. This is assumed if the program has announced them by `MADV_WILLNEED`, or if the
+    /// cache has loaded more than [`IDLE_LOADS`] times `max` pages since the load of the extent.
     fn is_over_share(&self, id: ExtentId, waiting: u32, max: u32) -> bool {
         let extent = self.residency.extent(id);
         let is_idle = extent.stream == ADVISED_STREAM

@@ -47,8 +47,8 @@ pub(crate) trait AddressSpace: Send {
     ) -> Result<bool, Pinned>;
 
     /// Moves the memory of the free frames in the part `from` to the frames in the part `to`, which
-    /// has the same length. The frames in `to` have no memory, because they belong to a mapped
-    /// extent.
+    /// has the same length. The frames in `to` have no memory, because they belonged to a mapped
+    /// extent, whose memory is in a region.
     fn move_memory(&mut self, frames: &mut Frames, from: &Range<usize>, to: &Range<usize>);
 
     /// Drops the pages from `page` on, which are pinned, and whose content is not needed any more.
@@ -200,7 +200,8 @@ mod tests {
             }
             let left = (0..100).filter(|page| is_resident(frame + part(*page).start)).count();
             assert!(left < 100, "the frames of a full list were given back");
-            // The frames of the last pages still have their pages, and those of the others none.
+            // Only the frames of the pages mapped last still hold a page; the others were given
+            // back.
             for page in (0..100).rev() {
                 let at = address + part(page).start;
                 assert_eq!(space.unmap_out(&mut frames, &part(page), at), Ok(false));

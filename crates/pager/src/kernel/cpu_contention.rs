@@ -32,7 +32,7 @@ const READ_EVERY: Duration = Duration::from_millis(10);
 const READINGS_MIN: u32 = 2;
 
 /// Duration of a `sched_yield(2)` above which the yield shows contention: another thread used its
-/// time slice, or the host of this virtual machine ran another one. [`LOAD`] does not show the
+/// time slice, or the host ran another virtual machine on this CPU. [`LOAD`] does not show the
 /// other thread if the machine has idle CPUs on which the pager's thread may not run.
 const YIELD_MAX: Duration = Duration::from_millis(1);
 

@@ -6,10 +6,10 @@
 //! of the faulting thread, which would then wait for the end of a time slice.
 //!
 //! *While a thread faults on pages that no prefetch could predict*, it waits for the pager's thread
-//! whenever that thread has work, so a second CPU has no use. It costs time: waking a thread on an
-//! idle CPU takes an interrupt, and the end of the CPU's sleep, 20 us in a virtual machine; and a
-//! CPU on which the program has run is interrupted when a page is unmapped, also while it is idle.
-//! The scheduler wakes a thread on the CPU on which it ran last only if that CPU is idle, or if it
+//! whenever that thread has work, so a second CPU has no use. A second CPU also costs time: to wake
+//! a thread on an idle CPU takes an interrupt and the end of the CPU's sleep, 20 us in a virtual
+//! machine. And an unmap of a page interrupts each CPU on which the program has run, even an idle
+//! one. The scheduler wakes a thread on the CPU on which it ran last only if that CPU is idle, or
 //! runs only threads of the policy `SCHED_IDLE`. So the pager's thread has this policy while it
 //! wakes the faulting thread, and its normal policy again as soon as the faulting thread sleeps.
 //!
@@ -26,18 +26,19 @@ use std::mem;
 /// this thread. After each further `FAULTS` consecutive faults, the CPU is chosen again.
 const FAULTS: u32 = 64;
 
-/// So that a CPU is shared by `SCHED_IDLE`, during the last [`FAULTS`] faults at most so many pages
-/// may have been prefetched, or touched after a prefetch, and at least so many must have been read
-/// for a thread that waited for them.
+/// The pager's thread shares the faulting thread's CPU by `SCHED_IDLE` only if, during the last
+/// [`FAULTS`] faults, the cache prefetched at most this number of pages, had at most this number of
+/// prefetch hits, and read at least this number of pages for a thread that waited for them.
 const PAGES: u64 = FAULTS as u64 / 4;
 
-/// Maximum number of pages that are read for a thread that waited for them, during the last
-/// [`FAULTS`] faults: more are read in blocks of a stream, which computes while the pager works.
+/// Maximum number of pages read for waiting threads during the last [`FAULTS`] faults for which a
+/// CPU is shared by `SCHED_IDLE`. More pages per fault are blocks of a stream: the program computes
+/// on one block while the pager reads the next, so both threads need a CPU.
 const READS_MAX: u64 = FAULTS as u64 * 8;
 
-/// Upper limit of the number of consecutive faults before a CPU is shared by `SCHED_IDLE`. These
-/// faults take about a second, and another thread whose fault ends the sharing waits at most some
-/// ten milliseconds for the pager's thread.
+/// Upper limit of `CpuSharing::streak_min`, the number of consecutive faults before a CPU is shared
+/// by `SCHED_IDLE`. These faults take about a second. Another thread whose fault ends the sharing
+/// waits at most some ten milliseconds for the pager's thread.
 const STREAK_MAX: u32 = 1 << 14;
 
 /// Consecutive faults of one thread of the program.
@@ -50,8 +51,8 @@ struct Streak {
 }
 
 /// Decides whether the pager's thread shares a CPU with a thread of the program, and sets the
-/// scheduling policy of the pager's thread. A CPU is shared only if one thread of the program
-/// faults. Only the pager's thread calls the functions.
+/// scheduling policy of the pager's thread. A CPU is shared only while a single thread of the
+/// program faults. Only the pager's thread calls the methods.
 #[derive(Debug, Default)]
 pub(crate) struct CpuSharing {
     /// `None` if the kernel refuses a short time slice, or the thread does not run under
@@ -113,8 +114,8 @@ impl CpuSharing {
             }
             _ => {
                 if self.own.is_some() && self.policy == Some(Policy::Idle) {
-                    // This fault may have waited until the other thread had slept. Share more
-                    // rarely from now on.
+                    // This fault may have waited until the thread on the shared CPU slept. Share
+                    // more rarely from now on.
                     self.streak_min = (self.streak_min * 2).min(STREAK_MAX);
                 }
                 self.separate();

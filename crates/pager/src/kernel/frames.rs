@@ -21,8 +21,9 @@ use std::{mem, ops::Range};
 /// use would be too costly for pages of a stream, which are used only once.
 const COLLAPSED_AT_USE: u8 = 4;
 
-/// Number of frames that keep a page after their content was copied, at which these pages are given
-/// back to the kernel. Until then they take up to 128 KiB in addition to the budget.
+/// Maximum number of frames that still hold their page after its content was copied to the program.
+/// At this number, these pages are given back to the kernel. Until then they take up to 128 KiB in
+/// addition to the budget.
 const COPIED_MAX: usize = 32;
 
 /// All frames of a budget. The DRAM of a frame is either mapped at the address of the frame, or has
@@ -41,8 +42,8 @@ pub(crate) struct Frames {
     untouched: Vec<bool>,
     /// For each frame, true if its DRAM was given back to the kernel (`release`).
     given_back: Vec<bool>,
-    /// Frames of mapped extents that still have a page, because their content was copied and not
-    /// moved: the addresses of each. These pages are not needed.
+    /// The addresses of each frame whose content was copied to the program, and not moved. The page
+    /// of such a frame is not needed any more, because the extent is mapped.
     copied: Vec<Range<usize>>,
     /// True if the frames are bound to nodes of the machine.
     is_bound: bool,

@@ -147,9 +147,9 @@ fn unlock(pages: &Range<usize>) {
 ///
 /// # Safety
 /// The pages are in the address range that the pager reserves for regions, or in memory that only
-/// the caller uses, and no Rust object lies in them. While `protection` lacks an access, no code of
-/// the pager makes this access to the pages: it would raise SIGSEGV. The program makes it to pages
-/// of its regions only if it has chosen the protection itself.
+/// the caller uses, and no Rust object lies in them. No code of the pager makes an access to the
+/// pages that `protection` forbids: it would raise SIGSEGV. The program makes such an access to its
+/// regions only if it has chosen the protection itself.
 pub(crate) unsafe fn protect(pages: &Range<usize>, protection: u32) -> io::Result<()> {
     let flags = MprotectFlags::from_bits_retain(protection);
     // SAFETY: the caller guarantees that no Rust object lies in these pages, and that no code of
@@ -277,8 +277,8 @@ pub(crate) unsafe fn release_pages(pages: &[Range<usize>]) {
     }
     // This kernel has no `process_madvise(2)`, or none for the calling process.
     for page in pages {
-        // SAFETY: as above. The error is ignored: no kernel refuses this advice for memory that is
-        // neither locked nor special.
+        // SAFETY: the caller does not need the content of the pages any more. The error is ignored:
+        // no kernel refuses this advice for memory that is neither locked nor special.
         let _ = unsafe { advise(page, Advice::LinuxDontNeed) };
     }
 }

@@ -310,8 +310,8 @@ impl Searches {
     /// Remembers a search for `bytes` bytes, aligned to `align`. The first free range that it has
     /// found begins at the address `from`.
     fn end(&mut self, bytes: usize, align: usize, from: usize) {
-        // Keep an older search only if it says more than the new one: it was for fewer bytes or
-        // less alignment, or excludes addresses up to a later one.
+        // Keep an older search only if it says more than the new one: it was for fewer bytes or a
+        // smaller alignment, or found no free range up to a later address.
         let says_more =
             |other: &Search| other.bytes < bytes || other.align < align || other.from > from;
         self.0.retain(says_more);

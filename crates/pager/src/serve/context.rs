@@ -85,8 +85,8 @@ pub(crate) enum Request {
 pub(crate) struct Freeze {
     /// Sends the child's initial state to the forking thread when no page is mapped any more.
     pub(crate) frozen: Sender<io::Result<Child>>,
-    /// The end of the fork. The fault server continues when it receives a value here, or when the
-    /// channel is closed.
+    /// Receives the end of the fork. The fault server continues when it receives a value here, or
+    /// when the channel is closed.
     pub(crate) thaw: Receiver<()>,
 }
 

@@ -1,10 +1,10 @@
-//! Divides a budget evenly among processes. What a process cannot use of its even share goes to the
-//! processes that can use more.
+//! Divides a budget evenly among processes. If a process cannot use its whole even share, the rest
+//! of the share goes to the processes that can use more.
 
 /// Returns the share of each process in `budget`, pages. `wanted[n]` is the maximum number of pages
-/// that process n can use. What a process cannot use of its even share is divided among the other
-/// processes (max-min fairness: Bertsekas and Gallager, Data Networks, section 6.5.2). Pages that
-/// no process can use are divided evenly.
+/// that process n can use. The pages of its even share that a process cannot use are divided among
+/// the other processes (max-min fairness: Bertsekas and Gallager, Data Networks, section 6.5.2).
+/// Pages that no process can use are divided evenly.
 pub fn share(budget: u64, wanted: &[u64]) -> Vec<u64> {
     let mut order: Vec<usize> = (0..wanted.len()).collect();
     order.sort_by_key(|at| wanted[*at]);

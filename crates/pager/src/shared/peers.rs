@@ -359,9 +359,9 @@ impl AddressSpace for SharedSpace {
     }
 
     fn drop_pinned(&mut self, frames: &mut Frames, part: &Range<usize>, page: usize) {
-        // The pages are only taken for pinned, because their write protection has failed
-        // ([`Pinned`]). Pages are discarded only when no process maps their file any more, so the
-        // unmap can succeed now.
+        // These pages count as pinned only because their write protection has failed ([`Pinned`]).
+        // Pages are discarded only when no process maps their file any more, so the unmap can
+        // succeed now.
         if self.unmap_out(frames, part, page).is_err() {
             frames.part_mut(part.clone()).fill(0);
         }

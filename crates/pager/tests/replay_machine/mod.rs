@@ -49,13 +49,14 @@ impl Replay {
     }
 }
 
-/// Times of an NVMe drive that reads 2.8 GB/s, us: from the end of a transfer on the drive until
-/// the program sees its result, for each transfer, and in addition for each of its pages.
+/// Times of an NVMe drive that reads 2.8 GB/s, us. `LATENCY` is the time from the end of a transfer
+/// on the drive until the program sees its result. A transfer keeps the drive busy for `TRANSFER`,
+/// and in addition for `PAGE_TRANSFER` for each of its pages.
 const LATENCY: f64 = 30.0;
 const TRANSFER: f64 = 12.0;
 const PAGE_TRANSFER: f64 = 1.45;
 
-/// The time that a program which uses 6.8 GB/s takes for each touch, without waits, us.
+/// Time of the program for each touch, without waits, us. At this rate it uses 6.8 GB/s.
 const TOUCH: f64 = 0.6;
 
 /// Replays `rounds` rounds of the accesses of a workload on `footprint` bytes of memory, with a
@@ -131,8 +132,8 @@ struct Drive {
     now: f64,
     /// The time at which the drive has done all transfers, us.
     free_at: f64,
-    /// The transfers that the program does not see as done yet, oldest first: the time at which it
-    /// does, and the event that it reports to the cache.
+    /// The transfers whose end the program has not seen yet, oldest first. Each has the time at
+    /// which the program sees its end, and the event that reports this end to the cache.
     in_flight: VecDeque<(f64, Event)>,
 }
 
@@ -142,7 +143,7 @@ impl Drive {
         self.in_flight.push_back((self.free_at + LATENCY, event));
     }
 
-    /// Takes the oldest transfer that is done by now; with `waits`, waits for it.
+    /// Takes the oldest transfer if it is done by now. If `waits` is true, waits until it is done.
     fn next_done(&mut self, waits: bool) -> Option<Event> {
         let (at, event) = self.in_flight.pop_front_if(|(at, _)| waits || *at <= self.now)?;
         self.now = self.now.max(at);
@@ -218,8 +219,8 @@ impl ReplayMachine {
         was_mapped
     }
 
-    /// Reports the transfers to the cache that are done by now; with `waits`, at least one.
-    /// Returns false if there was none.
+    /// Reports to the cache the transfers that are done by now. If `waits` is true, first waits
+    /// until the oldest transfer is done. Returns false if no transfer was reported.
     fn finish_transfers(&mut self, mut waits: bool) -> bool {
         let mut any = false;
         while let Some(event) = self.drive.as_mut().and_then(|drive| drive.next_done(waits)) {
