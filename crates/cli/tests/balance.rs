@@ -88,8 +88,8 @@ fn advice_changes_nothing() {
     for document in periods {
         assert_eq!(document["schema"], "interleaf.balance/1");
         assert_eq!(document["gain_is"], "predicted");
-        // The process `solver` has 256 MiB, all on the first node. The advised weights would
-        // migrate to the second node the share of this memory that they give to it.
+        // The process `solver` has 256 MiB, all on the first node. The bytes that would migrate are
+        // the second node's advised share of these 256 MiB.
         let points = document["advised_weights"][1].as_f64().unwrap();
         let moved = document["would_move_bytes"].as_f64().unwrap();
         assert!((moved / f64::from(1 << 28) - points / 100.0).abs() < 0.01, "{document}");

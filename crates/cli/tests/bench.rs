@@ -437,8 +437,8 @@ fn a_recipe_of_a_users_folder_is_run_at_two_footprints() {
 }
 
 /// A signal to `bench run` ends the recipe's command, a shell, and the program that the shell
-/// started. The name of the recipes' folder has a space, so the hint of the failure must quote it:
-/// a user pastes this command.
+/// started. The hint of the failure is a command that a user pastes. It has the name of the
+/// recipes' folder, which has a space, so this name must be quoted.
 #[test]
 fn a_recipe_that_a_signal_stops_leaves_no_process() {
     let folder = tempfile::Builder::new().prefix("with space").tempdir().unwrap();

@@ -231,8 +231,8 @@ fn platform_with(folder: &Path, access: &str) -> String {
     path("platform.toml").to_str().unwrap().into()
 }
 
-/// Returns the predictions for three weights: all pages in DRAM, one page in 65 on the card, and
-/// all pages on the card.
+/// Returns the predictions for three choices of weights: all pages in DRAM, one page in 65 on the
+/// card, and all pages on the card.
 fn predicted(platform: &str) -> Vec<Value> {
     let weights = ["--weights", "1:0,64:1,0:1", "--json"];
     let args = [&["predict", "--platform", platform, "--mix", "R"], &weights[..]].concat();

@@ -15,8 +15,8 @@ use std::{
 
 /// A shell script that prints a metric: the value of COST, with noise below 1 %. The noise depends
 /// on the number of earlier runs, which is in the file COUNT, so it is the same whenever the tests
-/// run. It is not taken from process IDs: their digits may form two groups of values, so that the
-/// first look does not end the comparison.
+/// run. It is not taken from process IDs: their digits may form two groups of values, and the first
+/// evaluation of the results would then be undecided.
 const PRINTS: &str = "n=$(cat $COUNT); echo $((n + 1)) > $COUNT; echo cost=$COST.$((n * 7 % 10))";
 
 /// The regular expression that finds the metric in the output of [`PRINTS`].
@@ -128,8 +128,8 @@ fn configurations_reach_the_command() {
     assert!(results[1]["value"].as_f64() > Some(10.0), "{results}");
 }
 
-/// `compare` sets the environment variables of a configuration itself. The run time of a program
-/// such as `env` would count for that configuration only.
+/// `compare` sets the environment variables of a configuration itself. If a program such as `env`
+/// set them, its run time would count for that configuration only.
 #[test]
 fn variables_are_set_without_another_program() {
     let folder = tempfile::tempdir().unwrap();

@@ -294,8 +294,9 @@ proptest! {
         for (place, change) in places {
             let path = &paths[place.index(paths.len())];
             let before = part(&mut original, path).unwrap();
-            // Change a field only if its value has the original type. A text that became a number,
-            // and then the text "NaN", would be valid in its field.
+            // Change a field only if its value has the original type. Otherwise a text could become
+            // a number, and then this number the text "NaN". Such a text is valid in the field, but
+            // it looks like a number that is not finite.
             let is_same_type = part(&mut value, path)
                 .is_some_and(|now| discriminant(now) == discriminant(before));
             if is_same_type {

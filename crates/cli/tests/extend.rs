@@ -112,8 +112,8 @@ fn the_next_session_removes_leftovers_of_killed_ones() {
     assert_eq!(folders.left(), 0);
 }
 
-/// Freeing the blocks of a store can take minutes, so the releaser process does it. A killed
-/// program exits before the blocks are free.
+/// Freeing the blocks of a store can take minutes, so a process of its own, the releaser, frees
+/// them. A killed program exits before the blocks are free.
 #[test]
 fn the_file_of_a_store_is_released_in_the_background() {
     let folders = TestFolders::new();
@@ -225,9 +225,9 @@ fn processes_in_sequence_each_have_the_whole_budget() {
     assert!((20 << 20..40 << 20).contains(&footprint), "{stats}");
 }
 
-/// The first process of a new PID namespace has the process ID 1, and is extended. With a `/proc`
-/// of this namespace, it cannot see whether other processes of the session still run. So it is not
-/// extended then.
+/// The first process of a new PID namespace has the process ID 1. It is extended if `/proc` is that
+/// of the parent namespace. With a `/proc` of the new namespace, it cannot see whether other
+/// processes of the session still run, so it is not extended.
 #[test]
 fn a_process_in_a_new_pid_namespace_leaves_no_session_behind() {
     for (options, is_extended) in [(vec!["--fork"], true), (vec!["--fork", "--mount-proc"], false)]
@@ -498,8 +498,9 @@ fn a_static_program_gets_swap_that_is_steered() {
     assert_eq!(folders.left(), 0, "its swap file is gone");
 }
 
-/// `interleaf extend` is killed while its static program runs on steered swap. `--restore` then
-/// moves the program out of the control group, and its pages out of swap. The program continues.
+/// A static program has no pager, but swap with hints to the kernel (steered swap). While it runs,
+/// `interleaf extend` is killed. `--restore` then moves the program out of the control group, and
+/// its pages out of swap. The program continues.
 #[test]
 fn restore_undoes_the_swap_and_the_group_of_a_killed_tool() {
     let folders = TestFolders::new();

@@ -21,19 +21,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// For this time, no thread of an idle program may run.
+/// Time for which the test watches an idle program. No thread of the program may run in this time.
 const WHILE: Duration = Duration::from_secs(3);
 
-/// Returns the `/proc` folder of the command that `interleaf extend` runs: its last child. The
-/// releaser of the store's files is started before the command.
+/// Returns the `/proc` folder of the command that `interleaf extend` runs. The command is the last
+/// child: the process that releases the store's files is started before.
 fn command(interleaf: &Child) -> PathBuf {
     let pid = interleaf.id();
     let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
     Path::new("/proc").join(children.split_whitespace().last().unwrap())
 }
 
-/// Returns the number of context switches of each thread. It does not change while a thread is
-/// blocked.
+/// Returns a map from each thread to the number of its context switches, which does not change
+/// while the thread is blocked.
 fn runs(process: &Path) -> BTreeMap<String, u64> {
     // Returns `None` if the thread has ended since the folder was read.
     let of = |thread: PathBuf| {

@@ -9,7 +9,8 @@ use std::{
     process::{Command, Output},
 };
 
-/// The files of a server with DRAM, an expander and two page movers, as Linux 6.17 has them.
+/// The files of a server with DRAM and an expander, as Linux 6.17 has them. NUMA balancing and
+/// `damon_stat` are on.
 const FILES: [(&str, &str); 19] = [
     ("proc/sys/kernel/osrelease", "6.17.13\n"),
     ("proc/sys/kernel/numa_balancing", "1\n"),
@@ -50,7 +51,7 @@ fn write_files(folder: &Path, files: &[(&str, &str)]) {
     }
 }
 
-/// Runs `interleaf doctor` on the machine of [`FILES`], of which `files` replaces some. Returns a
+/// Runs `interleaf doctor` on the machine of [`FILES`], in which `files` replaces files. Returns a
 /// function that maps the name of a capability to the text `status: what -> remedy`.
 fn diagnosed(files: &[(&str, &str)]) -> impl Fn(&str) -> String + use<> {
     let folder = tempfile::tempdir().unwrap();

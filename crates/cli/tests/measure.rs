@@ -150,8 +150,8 @@ fn a_record_is_reported_and_compared() {
     assert_eq!(compared["differences"][0]["what"], "kernel");
     assert_eq!((&row["beyond_spread"], &row["verdict"]), (&true.into(), &"better".into()));
     assert_eq!(output.status.code(), Some(1), "{text}");
-    // A single repetition has no spread. It is unknown then, and not false, that a difference is
-    // significant.
+    // A single repetition has no spread. The comparison must then report that the noise is unknown,
+    // and not that the difference is within the noise.
     for point in other["points"].as_array_mut().unwrap() {
         (point["repeats"], point["spread"]) = (1.into(), 0.0.into());
     }

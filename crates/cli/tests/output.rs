@@ -239,9 +239,9 @@ fn texts_fit_the_terminal() {
     assert!(!braille(&ascii) && ascii.contains("***"), "{ascii}");
 }
 
-/// On a pipe, `predict` draws no charts, and the width is that of `COLUMNS`, which `watch` sets. At
-/// each width, each column of a table is either shown whole or named below the table. Without a
-/// width, all columns are shown.
+/// On a pipe, `predict` draws no charts, and the width is that of the environment variable
+/// `COLUMNS`, which `watch` sets. At each width, each column of a table is either shown whole or
+/// named below the table. Without a width, all columns are shown.
 #[test]
 fn tables_of_predictions_fit_the_width_of_columns() {
     let one = "--platform xeon6-cz122 --workload hpcg --weights 5:2";

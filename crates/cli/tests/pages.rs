@@ -1,5 +1,5 @@
-//! Tests of the commands in the documentation: those of short pages are run, and of all commands
-//! the arguments are checked.
+//! Tests of the commands in the documentation. The commands of short pages are run. The arguments
+//! of all commands are checked.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,8 +14,8 @@ use std::{
     process::Command,
 };
 
-/// A script in place of `interleaf`. It only lets the real `interleaf` check the arguments before
-/// `--`.
+/// A script that replaces `interleaf` in the commands of a page. It only lets the real `interleaf`
+/// check the arguments before `--`.
 const CHECKS_ARGUMENTS: &str = r#"#!/usr/bin/env bash
 own=()
 for argument in "$@"; do

@@ -81,12 +81,13 @@ fn memory_that_is_too_small_is_not_recommended() {
     let cached = row(&document, "rdimm-6400-nvme");
     assert_eq!((&cached["fits"], &cached["bound_by"]), (&true.into(), &"drive nvme-gen5".into()));
     assert!(cached["speed"].as_f64().unwrap() < 0.2, "{cached}");
-    // The drive limits `rdimm-6400-nvme`, so its DRAM has little traffic. The server that holds all
-    // pages saturates its DRAM. So a cache line from DRAM takes less time on the former.
+    // The drive limits the speed of `rdimm-6400-nvme`, so its DRAM has little traffic.
+    // `rdimm-6400-128gb` holds all pages in DRAM, and saturates the DRAM, so its loaded latency is
+    // higher.
     let latency_ns = |name| row(&document, name)["latency_ns"].as_f64().unwrap();
     assert!(latency_ns("rdimm-6400-nvme") < 0.5 * latency_ns("rdimm-6400-128gb"), "{cached}");
-    // Plan for `--goal speed`: the cheapest server, with the drive, is slow. The recommendation
-    // then depends on the memory that the demand needs.
+    // With `--goal speed`, the cheapest server is not recommended, because its drive makes it slow.
+    // The recommendation then depends on the memory that the demand needs.
     let by_speed = plan(&["--demand", "hpcg", "--footprint", "1TiB", "--goal", "speed", names]);
     assert_eq!(by_speed["recommended"], "rdimm-6400-128gb");
     let needs = by_speed["sensitivity"].as_array().unwrap();

@@ -70,8 +70,8 @@ impl Bar {
         Self { scenario, best }
     }
 
-    /// Runs `policy` on the scenario. The curves that the policy believes are wrong by the fraction
-    /// `curve_error`. `seed` is the seed of the counter noise.
+    /// Runs `policy` on the scenario. The curves by which the policy decides have the relative
+    /// error `curve_error`. `seed` is the seed of the counter noise.
     fn play(&self, policy: PolicyKind, curve_error: f64, seed: u64) -> Outcome {
         let scenario = Scenario { seed, ..self.scenario.clone() };
         let believed = with_curve_error(&scenario.platform, curve_error).unwrap();
@@ -123,8 +123,9 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
 fn dmi_settles_near_the_best_static_ratio() {
     for workload in HUNGRY {
         let bar = Bar::new(workload, THREADS, 0.02);
-        // The regret includes the periods of the search, in which the weights are not the best. The
-        // run of lbm is short, so its search may cost a fifth of the runtime.
+        // The regret is the runtime divided by that with the best static weights, minus 1. It
+        // includes the periods in which the policy still searches for these weights. The run of lbm
+        // is short, so its search may cost a fifth of the runtime.
         let most = if workload == "lbm" { 0.2 } else { 0.08 };
         let outcomes = bar.seeds(PolicyKind::Dmi, 1..=12);
         let colloid = bar.seeds(PolicyKind::Colloid, 1..=12);
@@ -160,7 +161,8 @@ fn guided_settles_in_a_few_periods() {
     }
 }
 
-/// Returns the bandwidth, GB/s, that the load `load(shares)` reaches on [`SERVER`].
+/// Returns the bandwidth, GB/s, that a load reaches on [`SERVER`] with the fractions `shares` of
+/// its pages on the tiers. `load` creates the load from the shares.
 fn reaches(load: impl Fn(Vec<f64>) -> Load, shares: &[f64]) -> f64 {
     solve(&SERVER, &[load(shares.to_vec())]).loads[0].bandwidth_gbps
 }

@@ -132,7 +132,8 @@ fn a_process_that_fails_is_an_error_with_its_line() {
     }
 }
 
-/// After the failure of the policy of a socket, `balance` starts no process for the next socket.
+/// Each socket has its own policy process. If the first process fails, `balance` does not start
+/// that of the next socket.
 #[test]
 fn a_failure_ends_the_start_of_the_policies_of_all_sockets() {
     let folder = tempfile::tempdir().unwrap();

@@ -71,9 +71,9 @@ fn is_coverage(row: &Value) -> bool {
 fn intervals_cover_what_they_say() {
     for (name, rows) in [("cxl-interleaving", 1), ("gnr120-interleaving", 2)] {
         let study = study(name);
-        // A row has the coverage of the 90 % intervals: the fraction of the published values that
-        // are within their intervals. Its error is the distance of the coverage from the range 0.86
-        // to 0.94. The coverage with each workload left out in turn is within this range.
+        // The coverage is the fraction of the published values that are within their 90 %
+        // intervals. The error of its row is the distance of the coverage from the range 0.86 to
+        // 0.94. The coverage stays within this range if any one workload is left out.
         let coverage = errors(&study, is_coverage);
         assert!(coverage.1 <= 0.02 && coverage.2 == rows, "{name}: {coverage:?}");
         let left_out = errors(&study, |row| text(row, "what").ends_with("workload left out"));
@@ -182,7 +182,7 @@ fn dmi() {
     let study = study("dmi");
     let section = |name: &'static str| move |row: &Value| text(row, "section") == name;
     // The error of the last period is larger, because the placements differ: DRAM has 62 % of the
-    // pages in the prototype's log, and 60 % in the simulation.
+    // pages in the log of the study's prototype, and 60 % in the simulation.
     let calibrator = errors(&study, section("the calibrator on CloverLeaf"));
     assert!(calibrator.2 == 6 && calibrator.0 <= 0.0262, "{calibrator:?}");
     assert!(calibrator.1 <= 0.063, "{calibrator:?}");

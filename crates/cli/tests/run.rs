@@ -79,8 +79,8 @@ fn every_signal_that_would_end_us_is_passed_on() {
     }
 }
 
-/// The command gets exactly the signal dispositions that `interleaf` had at its start. SIGPIPE too:
-/// in `interleaf` itself, Rust's runtime ignores it.
+/// The command gets exactly the signal dispositions that `interleaf` had at its start. This
+/// includes SIGPIPE, which Rust's runtime ignores in `interleaf` itself.
 #[test]
 fn ignored_signals_stay_ignored_for_the_command() {
     let masks = |ignored: &str, by: &[&str]| {

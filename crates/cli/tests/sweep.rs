@@ -319,8 +319,8 @@ weights = ["3:1"]
     }
 }
 
-/// Without a duration and a seed in the sweep file, those of the scenario are used. Those of the
-/// sweep file override them.
+/// A sweep file without a duration and a seed takes those of its scenario. If it has a duration or
+/// a seed, this value replaces that of the scenario.
 #[test]
 fn a_sweep_takes_duration_and_seed_of_its_scenario() {
     let folder = Folder::new();
@@ -333,7 +333,8 @@ fn a_sweep_takes_duration_and_seed_of_its_scenario() {
         let target = format!("{name}.csv");
         succeeded(&folder.run(name, &target, "2"));
         let text = fs::read_to_string(folder.path(&target)).unwrap();
-        // The last two columns are fingerprints of the sweep file, which differ.
+        // The last two columns are fingerprints: of the sweep file, which differs here, and of the
+        // row.
         let results = |row: &str| row.rsplitn(3, ',').last().unwrap().to_string();
         text.lines().map(results).collect::<Vec<String>>()
     };

@@ -193,11 +193,11 @@ impl BenchCompareDocument {
         }
     }
 
-    /// Adds `rows`, one for each way. All rows have the same pattern and ratio of footprint to
-    /// budget. Computes their results relative to the row on DRAM, such as the efficiency. Removes
-    /// earlier rows of this pattern and ratio, which are from fewer rounds. `moves_bytes` is true
-    /// if the drive's bandwidth limits the pattern, and false if the drive's requests per second
-    /// do.
+    /// Adds `rows`, one for each kind of memory (way). All rows have the same pattern and ratio of
+    /// footprint to budget. Computes their results relative to the row on DRAM, such as the
+    /// efficiency. Removes earlier rows of this pattern and ratio, which are from fewer rounds.
+    /// `moves_bytes` is true if the drive's bandwidth limits the pattern, and false if the drive's
+    /// requests per second do.
     pub fn replace_rows(
         &mut self,
         mut rows: Vec<BenchRow>,

@@ -34,8 +34,8 @@ pub fn invalid(field: impl Into<String>, problem: impl Into<String>) -> Checked 
     Err(InvalidField { field: field.into(), problem: problem.into() })
 }
 
-/// Returns an error unless the list `field` has as many elements as the list `of`. `field` has
-/// `found` elements, and `of` has `wanted`.
+/// Returns an error unless the list `field`, which has `found` elements, is as long as the list
+/// `of`, which has `wanted` elements.
 pub fn same_length(field: impl Into<String>, found: usize, wanted: usize, of: &str) -> Checked {
     if found == wanted {
         return Ok(());

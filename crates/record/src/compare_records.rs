@@ -78,7 +78,7 @@ pub enum Overall {
     Slower,
     /// The second record is better in some points and worse in others.
     Mixed,
-    /// All differences are within the noise.
+    /// All differences with a known noise are within this noise.
     Same,
     /// Only points of noisy quality differ.
     Noisy,
@@ -182,9 +182,10 @@ impl CompareDocument {
 }
 
 /// Returns the points of a record that can be compared, as pairs of (key, point). The key is the
-/// setting of the point, which points of two records must share. Of a loaded-latency curve, only
-/// the point with the lowest load and the point with the highest bandwidth are returned: the delays
-/// of the other points are chosen during the measurement, so these points have no counterpart.
+/// setting of the point: points of two records with equal keys are compared. Of a loaded-latency
+/// curve, only the point with the lowest load and the point with the highest bandwidth are
+/// returned: the delays of the other points are chosen during the measurement, so these points have
+/// no counterpart.
 fn keyed(record: &MeasureDocument) -> Vec<(String, &MeasuredPoint)> {
     let mut found: Vec<(String, &MeasuredPoint)> = vec![];
     for point in record.points.iter().filter(|point| point.kind != PointKind::Loaded) {

@@ -2,9 +2,9 @@
 //!
 //! `interleaf compare --a CONFIG --b CONFIG` writes the document after each round. A speed-up
 //! compares a configuration with the first one. Above 1, the configuration is better than the first
-//! one, for metrics of which higher is better and for those of which lower is better. Between
-//! rounds there are *looks*: evaluations that may end the comparison (`model::paired`). With the
-//! probability `confidence`, the intervals of all looks contain the true speed-up.
+//! one. This holds for metrics of which higher is better, and for those of which lower is better.
+//! Between rounds there are *looks*: evaluations that may end the comparison (`model::paired`).
+//! With the probability `confidence`, the intervals of all looks contain the true speed-up.
 
 use super::{
     check::{Check, Checked, in_order, invalid, not_empty},
@@ -383,7 +383,8 @@ impl CompareRunsDocument {
             .any(|speedup| matches!(speedup.verdict, RunsVerdict::Faster | RunsVerdict::Slower))
     }
 
-    /// Returns a figure of the speed-ups in all workloads, and one of the runs of each workload.
+    /// Returns a figure of the speed-ups in all workloads, and for each workload a figure of its
+    /// runs.
     pub fn figures(&self) -> Vec<Figure> {
         let names: Vec<String> = self.workloads.iter().map(|it| it.name.clone()).collect();
         let speedup = |configuration: usize| {

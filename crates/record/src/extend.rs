@@ -144,8 +144,8 @@ pub struct SessionProcesses(Vec<SeenProcess>);
 #[derive(Debug)]
 struct SeenProcess {
     process: Process,
-    /// True if the process ran at the last sample that found any running process. The counts of
-    /// resident pages of such processes are from the same time.
+    /// True if the process was running at the last sample that found a running process. The
+    /// resident pages of all such processes were counted at the same time.
     was_running: bool,
 }
 
@@ -249,8 +249,8 @@ impl std::ops::Add for CountsDocument {
 impl std::ops::Sub for CountsDocument {
     type Output = Self;
 
-    /// Returns the counts since the reading `earlier`. Only `footprint_bytes` is not a difference:
-    /// it is the value of `self`.
+    /// Returns the counts since the reading `earlier`. Only `footprint_bytes`, a peak, is not a
+    /// difference: it is the value of `self`.
     fn sub(self, earlier: Self) -> Self {
         Self {
             faults: self.faults.saturating_sub(earlier.faults),

@@ -443,7 +443,8 @@ fn unparsable(name: &str, field: &str, why: &serde_json::Error) -> RecordError {
         field => format!("{field}: "),
     };
     let (line, column) = (why.line(), why.column());
-    // The message ends with the place, too.
+    // The message of serde_json ends with the line and the column. Remove them: they are printed
+    // before the message.
     let message = why.to_string();
     let problem = message.trim_end_matches(&format!(" at line {line} column {column}"));
     RecordError::new(

@@ -440,8 +440,9 @@ impl MeasureDocument {
         best
     }
 
-    /// Returns the weights with the lowest latency at each measured load. If some weights were not
-    /// measured at this load, their latency is interpolated between the loads at which they were.
+    /// Returns the weights with the lowest latency at each measured load. The latency of weights
+    /// that were not measured at a load is interpolated between the loads at which they were
+    /// measured.
     fn best_at_loads(&self) -> Vec<LoadDocument> {
         let mut curves: Vec<(Vec<u16>, Line)> = vec![];
         let mut mix = None;

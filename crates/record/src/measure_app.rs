@@ -243,7 +243,7 @@ impl TopdownDocument {
     }
 }
 
-/// The unit in which the kernel reports CPU time, a tick, s.
+/// The length of a tick, s. The kernel reports CPU time in ticks.
 const TICK_S: f64 = 0.01;
 
 /// The maximum error of the CPU time of a command with its descendants, ticks. (The machine's CPU

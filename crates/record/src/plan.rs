@@ -186,7 +186,8 @@ pub struct SensitivityRow {
 }
 
 impl SensitivityRow {
-    /// True if `factors` has a factor, at which the recommendation changes.
+    /// True if `factors` has a factor by which the figure can be multiplied to change the
+    /// recommendation.
     pub fn has_factor(&self) -> bool {
         self.factors.iter().any(Option::is_some)
     }

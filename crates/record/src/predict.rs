@@ -315,8 +315,8 @@ pub fn missed_runs(fits: &[RunFit], unit: Option<&str>) -> Option<String> {
     });
     let list: Vec<String> = list.collect();
     let is_local = fits.iter().filter(missed).any(|fit| fit.weights.one_tier());
-    // The forecast misses a run on one tier only if bandwidth was counted in some runs and not in
-    // others.
+    // A forecast misses a run with all pages on one tier only if bandwidth was counted in some of
+    // the runs and not in others.
     let remedy = if is_local { ". With bandwidth_gbps of every run it meets them" } else { "" };
     Some(format!("the forecast misses measured runs: {}{remedy}", list.join("; ")))
 }

@@ -300,12 +300,11 @@ impl SimulatedPeriod {
 /// The first `FIRST_PERIODS` periods are always shown.
 const FIRST_PERIODS: usize = 3;
 
-/// Decisions that keep the target. They alone are no reason to show a period.
+/// Decisions that keep the target. A report does not show a period only because of one of them.
 const QUIET: [&str; 2] = ["hold", "wait"];
 
-/// Returns the periods that a report shows: the first three, those whose target differs from that
-/// of the period before, and those whose decision differs from that of the period before and is not
-/// in `QUIET`.
+/// Returns the periods that a report shows: the first three, those whose target is new, and those
+/// whose decision is new and not in `QUIET`. New means different from the period before.
 pub fn notable_periods(periods: &[SimulatedPeriod]) -> impl Iterator<Item = &SimulatedPeriod> {
     let is_new = |at: usize| {
         let Some(before) = at.checked_sub(1).map(|before| &periods[before]) else { return true };

@@ -324,8 +324,8 @@ pub struct Spread {
     pub most: f64,
 }
 
-/// The distribution of a metric over the rows of one policy with one value of another property, as
-/// (label of the policy, value, distribution).
+/// The distribution of a metric over the rows that have one policy and one value of another
+/// property, as (label of the policy, value, distribution).
 pub type PolicySpread<K> = (String, K, Spread);
 
 impl Spread {
@@ -413,7 +413,7 @@ impl SweepDocument {
         regret.into_iter().chain(Some(SPEEDUP).filter(has)).collect()
     }
 
-    /// Returns the label of the policy that regret is relative to; `None` if no row has it.
+    /// Returns the label of the best static weights, the reference of regret, if a row has them.
     pub fn reference(&self) -> Option<String> {
         self.rows.iter().find(|row| row.is_reference()).map(SweepRow::policy_label)
     }
@@ -464,8 +464,8 @@ impl SweepDocument {
         figures
     }
 
-    /// Returns the labels of the parts, which have their own figures. The rows of a part have equal
-    /// `names`. If there are too many parts, one empty label stands for all rows.
+    /// Returns the labels of the parts of the sweep, each with its own figures. Rows with equal
+    /// `names` are a part. If there are too many parts, one empty label stands for all rows.
     fn parts(&self, names: &[Name]) -> Vec<String> {
         let mut parts: Vec<String> = vec![];
         for row in &self.rows {
@@ -480,8 +480,8 @@ impl SweepDocument {
         parts
     }
 
-    /// Returns the properties that distinguish the parts: those of platform, workload and threads
-    /// that differ between rows and are not on the horizontal axis; none if no number varies.
+    /// Returns the properties that distinguish the parts of the sweep: platform, workload, threads.
+    /// Leaves out those equal in all rows or on the horizontal axis; all if no number varies.
     fn part_names(&self, varied: Option<&(Number, Vec<f64>)>) -> Vec<Name> {
         let Some((varied, _)) = varied else { return vec![] };
         let first = &self.rows[0];
@@ -555,8 +555,8 @@ fn figure(rows: &[&SweepRow], metric: Metric, varied: Option<&(Number, Vec<f64>)
     }
 }
 
-/// Returns the distribution of a metric for each policy, in the order of the rows, and each value,
-/// ascending, of another property of rows, which `of` returns.
+/// Returns the distribution of a metric for each policy, in the order of the rows, and for each
+/// value of another property, in ascending order. `of` returns this property of a row.
 fn spreads<'a, K: Ord + Clone>(
     rows: impl IntoIterator<Item = &'a &'a SweepRow>,
     metric: Metric,

@@ -157,8 +157,8 @@ fn ceilings(document: &BenchCompareDocument) -> Table {
     table
 }
 
-/// Returns the text that is printed in place of the drive's speed if `ceiling` has no such speed:
-/// the reason why.
+/// Returns the reason why `ceiling` has no speed of the drive. It is printed in place of this
+/// speed.
 fn without_drive(ceiling: &CeilingDocument) -> &'static str {
     match (ceiling.least_read_bytes, ceiling.least_written_bytes) {
         (Some(0), Some(0)) => "nothing has to be carried",

@@ -67,7 +67,7 @@ pub fn title(document: &CardDocument) -> String {
 }
 
 /// Returns the result in one line: the lost and torn writes, if power failures caused any.
-/// Otherwise the number of simulated power failures, if any, and the `comparison`.
+/// Otherwise the number of simulated power failures, if any, and the comparison of the cards.
 pub fn verdict(document: &CardDocument) -> String {
     let Some(sum) = &document.power_failure else { return comparison(document) };
     match sum.lost_writes + sum.torn_writes {
@@ -86,8 +86,8 @@ pub fn verdict(document: &CardDocument) -> String {
     }
 }
 
-/// Returns, for a single card, the point with the most IOPS. For several cards, returns for each
-/// further card the point at which its IOPS differ most from those of the first card.
+/// Describes, for a single card, the point with the most IOPS. For several cards, describes for
+/// each further card the point at which its IOPS differ most from those of the first card.
 fn comparison(document: &CardDocument) -> String {
     let Some(first) = document.cards.first() else { return "no card was simulated".into() };
     let of = |card: &CardSettings| {
@@ -319,8 +319,8 @@ const POWER_COLUMNS: [&str; 4] =
     ["power_failures", "acknowledged_writes", "lost_writes", "torn_writes"];
 
 /// Returns the values of [`POWER_COLUMNS`], which are sums over the power failures of the point's
-/// card and group of jobs. They are empty without a power failure. The document has the power
-/// failures of a card in the order of the groups.
+/// card and group of jobs. They are empty without a power failure. The n-th power-failure result of
+/// a card in the document is that of the card's n-th group.
 fn power_values(document: &CardDocument, point: &CardPoint) -> [String; 4] {
     let points = document.points.iter().filter(|other| other.card == point.card);
     let groups: BTreeSet<u32> = points.map(|other| other.group).collect();

@@ -196,7 +196,7 @@ fn has_extended_nothing(document: &ExtendDocument) -> bool {
     faults == 0 && prefetched_pages == 0 && footprint_bytes == 0
 }
 
-/// Formats the text for a command of which no process used the budget.
+/// Formats the text for a command whose processes did not use the budget.
 fn nothing(document: &ExtendDocument) -> String {
     let least = Bytes::new(document.min_alloc_bytes);
     let (untouched, which) = match document.processes.is_empty() {

@@ -17,7 +17,8 @@ use interleaf_record::{
 
 const GIB: f64 = (1_u64 << 30) as f64;
 
-/// The title of the table that, for several demands, has the results of each demand alone.
+/// The title of the table with the results of each demand alone. Only a plan for several demands
+/// has this table.
 const ALONE: &str = "Each demand alone, with its own best weights";
 
 pub fn title(document: &PlanDocument) -> String {
@@ -523,9 +524,9 @@ fn sensitivity(document: &PlanDocument, only_changes: bool) -> Table {
     table.with_minor(&["lower", "higher"])
 }
 
-/// Returns a text that names the figures whose variation changes the recommendation, and says how
-/// many figures change it at no factor from a tenth to 10. `place` names the output that lists all
-/// figures.
+/// Returns a text that names the figures whose variation changes the recommendation. It also has
+/// the number of figures that do not change it, at any factor from a tenth to 10. `place` names the
+/// output that lists all figures.
 fn unchanged(document: &PlanDocument, place: &str) -> String {
     let of = |row: &&SensitivityRow| !row.changes && !row.has_factor();
     let count = document.sensitivity.iter().filter(of).count();

@@ -96,7 +96,7 @@ fn threads(document: &PredictDocument) -> String {
     }
 }
 
-/// Columns of CSV that only the rows of a sweep of loads fill.
+/// Columns of CSV that have values only in the rows of a sweep of loads.
 const LOAD_COLUMNS: [&str; 3] = ["pause_ns", "first_tier_bandwidth_gbps", "first_tier_latency_ns"];
 
 /// Renders the document as CSV, with a row for each choice of weights, and with every field. If the
@@ -201,7 +201,7 @@ fn shown_rows(document: &PredictDocument, every_row: bool) -> Vec<&PredictRow> {
 
 fn is_shown(document: &PredictDocument, row: &PredictRow) -> bool {
     let is_best = document.best.as_ref().is_some_and(|best| best.weights == row.weights);
-    // The undecided weights are shown, because a warning names them.
+    // Weights whose speed-up is undecided are shown, because a warning names them.
     let is_undecided = document.undecided.as_ref() == Some(&row.weights);
     let shown = |weights: &[u16; 2]| row.weights == weights;
     let one_tier = row.weights.iter().filter(|weight| **weight > 0).count() == 1;

@@ -12,12 +12,12 @@ use interleaf_record::run::{
 };
 use std::collections::BTreeMap;
 
-/// Minimum size of the bypassed allocations, as a fraction of the memory, at which they are shown.
-/// Smaller bypassed allocations occur in every program, because of its libraries.
+/// Allocations that bypassed the placement policy are shown if they are at least this fraction of
+/// the memory. Smaller ones occur in every program, because of its libraries.
 const REPORTED_SHARE: f64 = 0.01;
-/// Minimum size of the bypassed allocations, bytes, at which they are shown; `REPORTED_SHARE` must
-/// be reached as well. Pages of libraries bypass the policy, and are most of the memory of a small
-/// program.
+/// Allocations that bypassed the policy are shown if they have at least this size, bytes, and
+/// `REPORTED_SHARE` is reached as well. Pages of libraries bypass the policy, and are most of the
+/// memory of a small program.
 const REPORTED_BYTES: u64 = 8 << 20;
 
 /// Formats the command's placement (nodes and weights) in one line.

@@ -27,7 +27,7 @@ const MARGIN: f64 = 16.0;
 /// Approximate number of labels along the vertical axis.
 const LABELS: usize = 5;
 
-/// Maximum number of points of a series for which labels and markers are drawn.
+/// Labels and markers are drawn only for a series with at most this number of points.
 const MARKED: usize = 45;
 
 /// Maximum number of points of a series that show their values on hover.
@@ -373,8 +373,8 @@ impl Sheet {
     }
 
     /// Draws invisible circles around points. A circle shows the values of its point on hover.
-    /// `series` has the positions of the points, and `figure` the values, of which those without a
-    /// position are left out.
+    /// `series` has the positions of the points, and `figure` has the values. A value without a
+    /// position, such as 0 on a logarithmic axis, gets no circle.
     fn draw_hints(&self, svg: &mut String, series: &Series, figure: &Series, scale: Scale) {
         if !self.with_hints {
             return;
@@ -448,8 +448,8 @@ fn positions(series: &Series, scale: Scale) -> Series {
     Series { x, y, low: vec![], high: vec![], labels, ..series.clone() }
 }
 
-/// Returns the position of each point of a series along the axes. A point has none if its value has
-/// no logarithm, and the axis is logarithmic.
+/// Returns the position of each point of a series along the axes. On a logarithmic axis, a point
+/// whose value has no logarithm has no position.
 fn placed(series: &Series, scale: Scale) -> impl Iterator<Item = Option<(f64, f64)>> {
     pairs(series).map(move |point| match scale.is_x_log() || scale.is_y_log() {
         true => scale.position(point),

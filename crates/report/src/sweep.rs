@@ -63,8 +63,8 @@ pub fn page(document: &SweepDocument) -> Page {
 }
 
 /// Returns a sentence with the policy whose mean of the first metric is best, and with the means of
-/// the other policies. In a comparison by regret, the best static weights are left out, because
-/// regret is relative to them; but they are not left out if they are the only policy.
+/// the other policies. In a comparison by regret, the policy with the best static weights is left
+/// out, because regret is relative to it. It is not left out if it is the only policy.
 fn answer(document: &SweepDocument) -> String {
     let Some(metric) = document.metrics().into_iter().next() else {
         return "no case has a result: no workload had started when its simulation ended".into();

@@ -23,8 +23,8 @@ const HEIGHT: u16 = 16;
 /// Number of labels along each axis, including the labels at both ends.
 const LABELS: usize = 3;
 
-/// Colours of series: indices of those of the 16 terminal colours that are readable on black and on
-/// white.
+/// Colours of series, as indices of the 16 terminal colours. These colours are readable on black
+/// and on white.
 const COLOURS: [u8; 6] = [4, 1, 2, 5, 6, 3];
 
 /// Draws a figure with numeric axes as text, without the labels of points. The text is empty if an

@@ -28,8 +28,8 @@ const KEYS: [&str; 10] = [
     "wrapper",
 ];
 
-/// Parses a configuration: `plain`, or a list of settings `key=value`. A part of the list without
-/// `=` belongs to the value before it, as in `nodes=0,2`.
+/// Parses a configuration: `plain`, or a list of settings `key=value`, separated by commas. A value
+/// may have commas too: in `nodes=0,2`, the part `2` without `=` belongs to the value of `nodes`.
 pub(super) fn configuration(text: &str) -> Result<Configuration, String> {
     let mut found = Parts::default();
     let (is_plain, list) = match text.split_once(',') {
@@ -53,7 +53,8 @@ fn settings(text: &str) -> Result<Vec<(&str, String)>, String> {
     let mut settings: Vec<(&str, String)> = vec![];
     for part in text.split(',') {
         match (part.split_once('='), settings.last_mut()) {
-            // The parts of nodes: dram=node0=4GiB,node1=4GiB.
+            // In `dram=node0=4GiB,node1=4GiB`, the budget of each node belongs to the value of
+            // `dram`.
             (Some((key, _)), Some(("dram", value)))
                 if key.starts_with("node") && key != "nodes" =>
             {

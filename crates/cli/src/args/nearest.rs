@@ -8,9 +8,9 @@ pub(super) fn is_about_names(tip: &str) -> bool {
     tip.contains("similar") || tip.starts_with("[possible values")
 }
 
-/// True for the tip of clap to write an unknown option behind `--`, as a value. The tip is left
-/// out: the verb may take no further value, and an option is misspelled more often than a value
-/// begins with `-`.
+/// True for the tip of clap that says to write an unknown option after `--`, as a value. This tip
+/// is not printed: the verb may take no further value, and an option is misspelled more often than
+/// a value begins with `-`.
 pub(super) fn is_about_values(tip: &str) -> bool {
     tip.contains("as a value, use")
 }
@@ -76,8 +76,8 @@ pub(super) fn subcommands(verb: &str) -> Vec<String> {
     command_of(verb).get_subcommands().map(|it| it.get_name().to_string()).collect()
 }
 
-/// The hint for a built-in name that was given as an argument without its option: the option that
-/// takes this name.
+/// The hint for an argument that is a built-in name, such as that of a platform, without the option
+/// before it. The hint names the option.
 fn option_of(command: &clap::Command, name: &str) -> Option<String> {
     let lists = [
         ("platform", interleaf_catalog::platform_names()),
@@ -99,7 +99,7 @@ fn nearest_option(command: &clap::Command, wrong: &str, verb: &str) -> Option<St
     (!near.is_empty()).then(|| format!("{near}`{verb} --help` lists the options"))
 }
 
-/// The hint for an option of `run` that was given to `measure app`.
+/// The hint if `--weights` or `--policy`, which are options of `run`, is given to `measure app`.
 fn placement_of(wrong: &str, verb: &str) -> Option<String> {
     let is_placement =
         verb == "interleaf measure app" && ["--weights", "--policy"].contains(&wrong);

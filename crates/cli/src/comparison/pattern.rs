@@ -6,8 +6,9 @@ use interleaf_workload::{
     memory::Memory,
 };
 
-/// The patterns that `interleaf reproduce imdt` runs. The number of a polynomial is its arithmetic
-/// intensity, here 4 to 256 operations per byte.
+/// The patterns that `interleaf reproduce imdt` runs, for the study of Intel Memory Drive
+/// Technology (IMDT). The number in the name of a polynomial is its arithmetic intensity, here 4 to
+/// 256 operations per byte.
 pub(crate) const STUDY_WORKLOADS: [&str; 13] = [
     "stream",
     "gemm-tiled",
@@ -59,15 +60,16 @@ impl Pattern {
         self.kind != Kind::Random
     }
 
-    /// True if the drive's bandwidth limits the pattern's speed; false if the drive's rate of
-    /// requests does.
+    /// True if the drive's bandwidth limits the pattern's speed; false if the drive's requests per
+    /// second limit it.
     pub(crate) fn moves_bytes(&self) -> bool {
         self.is_streaming || self.is_predictable()
     }
 }
 
 const ONE: &[&str] = &["--rounds", "1"];
-/// The write-back of the arrays' initial data ends in the warm-up round, before the counted round.
+/// Options for a warm-up round before the counted round. The write-back of the arrays' initial data
+/// ends in the warm-up round.
 const FILLED: &[&str] = &["--warm-up", "1", "--rounds", "1"];
 const UNIFORM: &[&str] = &["--graph", "uniform", "--warm-up", "1", "--rounds", "1"];
 const SWEEPS: &[&str] = &["--warm-up", "1", "--rounds", "2"];
@@ -108,7 +110,8 @@ pub(crate) const PATTERNS: [Pattern; 37] = [
     pattern("fft-3d", Kind::Fft3d, ONE, EITHER, true),
     pattern("gemm", Kind::Gemm, ONE, EITHER, true),
     pattern("gemm-tiled", Kind::GemmTiled, ONE, EITHER, true),
-    // The number in the name of a polynomial is its arithmetic intensity, operations per byte.
+    // The number in the name of a polynomial is its arithmetic intensity, operations per byte. It
+    // is a quarter of the degree.
     pattern(
         "polynomial-2",
         Kind::Polynomial,

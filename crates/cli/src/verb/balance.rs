@@ -83,7 +83,8 @@ fn policy_command(args: &BalanceArgs) -> Result<Option<PolicyCommand>, Failure> 
     let Some(command) = PolicyCommand::parse(policy) else { return Ok(None) };
     if !args.advise {
         let problem = format!("--policy {policy}: a process as policy moves no pages of a machine");
-        // `--advise` contradicts `--platform`.
+        // `--advise` cannot be combined with `--platform`, so the hint for a platform names another
+        // verb.
         let hint = match &args.platform {
             Some(name) => format!(
                 "simulate it: interleaf simulate machine --platform {} --workload {} --policy {}",

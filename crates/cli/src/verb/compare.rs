@@ -45,7 +45,8 @@ fn records(args: &CompareArgs, paths: [&Path; 2]) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Reads the record of a measurement: of `interleaf measure`, or converted from MLC or Mess.
+/// Reads the record of a measurement: the document of `interleaf measure`, or the output of MLC or
+/// of the Mess benchmark, which is converted.
 fn record(path: &Path) -> Result<MeasureDocument, Failure> {
     let hint = "name a document that `interleaf measure -o FILE` recorded";
     let name = path.display().to_string();

@@ -43,7 +43,8 @@ pub(super) fn run(args: &DoctorArgs, root: Option<&Path>) -> Result<(), Failure>
         }
         // Read the files whose content `interleaf measure` records.
         Hardware::read(&root).map_err(system::read_failure)?;
-        // Read the files of `measure app`, which reports their errors itself.
+        // Read the files of `measure app`. Ignore errors of `plan` and `probe`: `measure app`
+        // reports them itself.
         drop(topdown::plan(&root));
         drop(resctrl::probe(&root));
         Meter::zones(&root).map_err(system::read_failure)?;

@@ -79,7 +79,8 @@ pub(super) fn run(args: &MeasureArgs, root: Option<&Path>) -> Result<ExitCode, F
     }
 }
 
-/// The requested measurement and its groups of options; `None` for a group that it does not have.
+/// The requested measurement and its groups of options. A group that the measurement does not have
+/// is `None`.
 struct Subject<'a> {
     measurement: Measurement,
     chase: Option<&'a ChaseArgs>,

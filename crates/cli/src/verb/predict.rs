@@ -21,7 +21,7 @@ pub(super) fn run(args: &PredictArgs) -> Result<(), Failure> {
             demand = interleaf_catalog::demand(path)?;
             Traffic::Demand(&demand)
         }
-        // clap requires one of the three options, so this case does not occur.
+        // clap requires --mix, --workload or --demand, so this case does not occur.
         (None, None, None) => return Ok(()),
     };
     let job = PredictJob {

@@ -11,8 +11,9 @@ use interleaf_record::{
 };
 use std::process::ExitCode;
 
-/// Rejects the options that only the study of IMDT has, if `args` names a different study.
-/// `--predicted` is accepted for every study: the others have only predictions.
+/// Rejects the options that only the study of IMDT (Intel Memory Drive Technology) has, if `args`
+/// names a different study. `--predicted` is accepted for every study: the others have only
+/// predictions.
 fn check_options(args: &ReproduceArgs) -> Result<(), Failure> {
     let options = [
         (args.quick, "--quick"),

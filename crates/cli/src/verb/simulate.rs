@@ -128,7 +128,7 @@ fn of_workload(args: &MachineArgs) -> Result<Scenario, Failure> {
     let demand = match (&args.workload, &args.demand) {
         (Some(name), _) => interleaf_catalog::workload(name)?,
         (_, Some(path)) => interleaf_catalog::demand(path)?,
-        // clap requires one of the two options, so this case does not occur.
+        // clap requires one of --workload and --demand, so this case does not occur.
         (None, None) => return Err(Failure::new("there is no workload", "give --workload NAME")),
     };
     interleaf_catalog::single_workload(&platform, &demand, args.threads, args.footprint)

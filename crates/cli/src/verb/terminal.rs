@@ -44,7 +44,8 @@ pub(super) fn is_there() -> bool {
 }
 
 /// Draws a view every `tick` until the view ends, or a key or a signal closes it. The hint of an
-/// error names `command`, which prints lines of text instead if its stdout is a pipe.
+/// error names `command`: if its stdout is a pipe, this command prints lines of text and draws no
+/// view.
 ///
 /// # Errors
 /// When drawing on the terminal fails, or the terminal hangs up.

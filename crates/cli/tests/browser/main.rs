@@ -15,15 +15,16 @@ use std::{
 /// Maximum size of a page, bytes.
 const PAGE_MAX: usize = 1_000_000;
 
-/// Number of documents whose pages one start of the browser loads. [`shown`] ends a start after 120
-/// s.
+/// Number of documents whose pages the browser loads before [`shown`] starts it again. Each start
+/// may take at most 120 s.
 const PAGES_AT_ONCE: usize = 6;
 
 /// The media, and the width of a page on each, px. A4 paper with margins of 10 mm has 718 px of
 /// printed width.
 const FRAMES: [(&str, u32); 3] = [("telephone", 390), ("screen", 1280), ("paper", 718)];
 
-/// The browser's options for a reader who prefers light, and one who prefers dark colours.
+/// The browser's options for a reader who prefers light colours, and for one who prefers dark
+/// colours.
 const SCHEMES: [(&str, &str); 2] = [
     ("light", "--blink-settings=preferredColorScheme=1"),
     ("dark", "--blink-settings=preferredColorScheme=0"),

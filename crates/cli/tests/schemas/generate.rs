@@ -15,7 +15,7 @@ use syn::{
     Meta, PathArguments, Token, Type, punctuated::Punctuated,
 };
 
-/// The use that `interleaf` makes of the text that a schema describes: it reads or writes it.
+/// The direction of the text that a schema describes: `interleaf` reads the text, or writes it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Direction {
     Read,
@@ -222,8 +222,8 @@ impl Generator<'_> {
         }
     }
 
-    /// True if serde converts a type with the attributes `own` to a text in the document, or from
-    /// it.
+    /// True if a type with the attributes `own` is a text in the document: serde converts the type
+    /// to this text, or from it.
     fn is_text(&self, own: &Attributes) -> bool {
         let name = if self.direction == Direction::Read { "try_from" } else { "into" };
         own.value(name) == Some("String")

@@ -1,5 +1,5 @@
-//! Tests that the JSON Schemas in `schemas/` are those that are generated from the source code, and
-//! that the files of the source tree are valid under them.
+//! Tests that the JSON Schemas in `schemas/` equal the schemas that are generated from the source
+//! code, and that the files of the source tree are valid under them.
 //!
 //! `INTERLEAF_SCHEMAS=overwrite cargo test -p interleaf --test schemas` rewrites the schemas.
 

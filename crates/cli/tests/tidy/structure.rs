@@ -128,8 +128,8 @@ impl Crate {
         found.filter(|other| !module.starts_with(other)).collect()
     }
 
-    /// Returns the cycles of imports. A cycle is a list of modules each of which reaches all
-    /// others.
+    /// Returns the cycles of imports. A cycle is a list of modules in which each module imports all
+    /// others, directly or through other modules.
     fn circles(&self) -> Vec<Vec<String>> {
         let imports: BTreeMap<&Module, BTreeSet<&Module>> =
             self.modules.keys().map(|module| (module, self.imports(module))).collect();

@@ -33,7 +33,7 @@ fn over_time(id: String, title: &str, y_label: &str) -> Figure {
 }
 
 /// Returns a figure of the target and the reached share of each node over time; `None` without
-/// periods. Of two nodes, only the first is drawn: all other pages are on the second.
+/// periods. Of two nodes, only the first is drawn, because the shares of both sum to 100 %.
 fn shares(periods: &[&BalancePeriod], suffix: &str, of: &str) -> Option<Figure> {
     let nodes = &periods.first()?.nodes;
     let shown = if nodes.len() == 2 { 1 } else { nodes.len() };

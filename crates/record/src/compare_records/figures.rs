@@ -90,8 +90,8 @@ fn names(rows: &[&CompareRow]) -> (Vec<String>, Vec<String>) {
     let name = |row: &&CompareRow| {
         let mut own = words(row);
         own.retain(|word| !shared.contains(word));
-        // In a damaged document, all rows may have the same setting, so that no own word is left.
-        // Then each row has the whole setting as its name.
+        // In a damaged document, all rows may have the same setting, so that they have all words in
+        // common. Then each row has the whole setting as its name.
         if own.is_empty() { row.setting.clone() } else { own.join(", ") }
     };
     (rows.iter().map(name).collect(), shared)

@@ -135,7 +135,8 @@ impl CheckDocument {
         Self { what: what.into(), status, detail, remedy: Some(hint.into()) }
     }
 
-    /// True if the check prevents the start of the command. A waivable check does not with `force`.
+    /// True if the check prevents the start of the command. With `force`, a waivable check does
+    /// not.
     pub fn stands_against(&self, force: bool) -> bool {
         self.status == CheckStatus::No || !force && self.status == CheckStatus::Waivable
     }
@@ -180,7 +181,8 @@ impl DriveSpeed {
 
 impl EstimateDocument {
     /// Computes upper bounds of a program's speed with a budget of `dram_bytes` and the stores
-    /// `drives`. Their footprint is `footprint_bytes`, or else they are for the default footprints.
+    /// `drives`: for the footprint `footprint_bytes`, or if it is `None`, for the default
+    /// footprints.
     pub fn new(dram_bytes: u64, footprint_bytes: Option<u64>, drives: Vec<DriveSpeed>) -> Self {
         let read_gbps = rounded(drives.iter().map(|drive| drive.read_gbps).sum());
         let write_gbps = rounded(drives.iter().map(|drive| drive.write_gbps).sum());

@@ -77,8 +77,8 @@ fn from_mlc(name: &str, mlc: &Mlc) -> MeasureDocument {
         matrices().flat_map(|matrix| matrix.rows.iter().map(|(node, _)| *node)).collect();
     let has_cpu_nodes = !with_cpus.is_empty();
     let with_cpus = if has_cpu_nodes { with_cpus } else { BTreeSet::from([0]) };
-    // MLC reports bandwidths of the whole system, and a point has that of one node's CPUs. So
-    // divide the bandwidth evenly among the nodes with CPUs.
+    // MLC reports the bandwidth of the whole system. A point of a record has the bandwidth of the
+    // CPUs of one node. So divide the bandwidth evenly among the nodes with CPUs.
     let of_system = with_cpus.len() as f64;
     let whole = |kind, mix, mbps: f64| {
         let gbps = mbps / 1000.0 / of_system;
@@ -160,8 +160,8 @@ fn traffic_point(kind: PointKind, place: (u32, u32), mix: Mix, gbps: f64) -> Mea
     }
 }
 
-/// Returns a record of a machine whose nodes are known, but nothing else of it. `nodes` are pairs
-/// of (node, true if it has CPUs).
+/// Returns a record of a machine of which only the nodes are known. `nodes` are pairs of (node,
+/// true if it has CPUs).
 fn record(source: &str, nodes: &[(u32, bool)], points: Vec<MeasuredPoint>) -> MeasureDocument {
     let node = |(node, has_cpus): &(u32, bool)| MachineNode {
         node: *node,

@@ -84,7 +84,7 @@ fn both(a: Option<f64>, b: Option<f64>) -> Option<f64> {
     Some(a? + b?)
 }
 
-/// Returns the sum of those of two counts that are known, or `None` if neither is.
+/// Returns the sum of two counts. An unknown count is taken as 0; `None` if both are unknown.
 fn either<T: std::ops::Add<Output = T>>(a: Option<T>, b: Option<T>) -> Option<T> {
     match (a, b) {
         (Some(a), Some(b)) => Some(a + b),
@@ -194,7 +194,8 @@ impl SampleDocument {
 
     /// Merges this sample with `next`, the sample of the next span.
     pub fn and(self, next: Self) -> Self {
-        // If only one of the samples has counted traffic, the merged sample has its traffic.
+        // If only one of the samples has counted traffic, the merged sample has the traffic of this
+        // one.
         let (tiers, command_bytes, counted_s) = match (self.counts(), next.counts()) {
             (true, false) => (self.tiers, self.command_bytes, self.counted_s),
             (false, true) => (next.tiers, next.command_bytes, next.counted_s),

@@ -83,8 +83,8 @@ fn totals_are_the_sums_of_the_samples() {
     assert_eq!((second.share_of_time, second.bandwidth_gbps), (0.5, 40.0));
 }
 
-/// CPU time within the error of the kernel's ticks must not count as that of other programs: in a
-/// run of 5 ms, a tick (10 ms) would be 2 CPUs.
+/// CPU time within the error of the kernel's ticks must not count as CPU time of other programs: in
+/// a run of 5 ms, a tick (10 ms) would be 2 CPUs.
 #[test]
 fn a_few_ticks_are_no_other_programs() {
     let cpus_of = |runtime_s: f64, time_s: f64| {

@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 
 impl RunDocument {
     /// Returns the figures of the control periods if a policy steered the pages. Otherwise returns
-    /// a figure of the share of pages on each node: the requested share, and those that were found.
+    /// a figure of the share of pages on each node: as requested, as found by the placement audit,
+    /// and before and after a migration.
     pub fn figures(&self) -> Vec<Figure> {
         match &self.balance {
             Some(balance) => balance::figures(&balance.periods),

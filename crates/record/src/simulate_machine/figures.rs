@@ -175,8 +175,8 @@ impl SimulateDocument {
 }
 
 /// Returns the lower end of an axis for percentages, whose smallest value is `lowest`. It is the
-/// largest multiple of ten that is at least 2 below `lowest`, limited to 0 to 90: 50 for 61, and 60
-/// for 62.
+/// largest multiple of ten that is at least 2 below `lowest`, limited to 0 to 90. For example, it
+/// is 50 if `lowest` is 61, and 60 if `lowest` is 62.
 pub fn share_axis_from(lowest: f64) -> f64 {
     10.0 * ((lowest - 2.0) / 10.0).floor().clamp(0.0, 9.0)
 }

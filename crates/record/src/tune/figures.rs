@@ -39,8 +39,8 @@ impl TuneDocument {
         value.filter(|_| trial.exit_code == Some(0))
     }
 
-    /// Returns the results of each choice of weights, in the order of their first runs. That with
-    /// all pages on the first tier comes first.
+    /// Returns the results of each choice of weights, in the order of their first runs. The result
+    /// with all pages on the first tier comes first.
     pub fn results(&self) -> Vec<TuneResult<'_>> {
         let mut results: Vec<TuneResult<'_>> = vec![];
         for trial in &self.runs {

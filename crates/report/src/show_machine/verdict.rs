@@ -12,8 +12,8 @@ struct Use {
     improved_by: &'static [&'static str],
 }
 
-/// The uses of the tool, sorted by gain: of the uses that work on a machine, the first improves it
-/// most. `docs/doctor.md` describes the purpose of each capability.
+/// The uses of the tool, those with the largest gain first. `docs/doctor.md` describes the purpose
+/// of each capability.
 const USES: [Use; 5] = [
     Use {
         name: "static weights (run, tune)",
@@ -113,8 +113,8 @@ fn described((capability, of): &(&CapabilityDocument, &str)) -> String {
     format!("{}, for {of}: {remedy}", capability.name)
 }
 
-/// Returns those of the capabilities `names` whose status is missing or rival. A capability of
-/// unknown status is not among them.
+/// Returns the capabilities among `names` whose status is missing or rival. Leaves out a capability
+/// of unknown status.
 fn lacking<'a>(document: &'a DoctorDocument, names: &[&str]) -> Vec<&'a CapabilityDocument> {
     let is_lacking = |it: &&CapabilityDocument| {
         [CapabilityStatus::Missing, CapabilityStatus::Rival].contains(&it.status)

@@ -60,7 +60,7 @@ fn constants(document: &DimmSweepDocument) -> Option<String> {
 }
 
 /// Returns a sentence with the module that has the highest bandwidth for the first traffic mix and
-/// pattern, and its setting; then with the highest bandwidth of each of the other modules.
+/// pattern, and with its setting. The highest bandwidth of each other module follows.
 fn answer(document: &DimmSweepDocument) -> String {
     let Some(metric) = document.metrics().into_iter().next() else { return String::new() };
     let all = document.by_setting(metric);

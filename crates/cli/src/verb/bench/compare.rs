@@ -57,7 +57,7 @@ pub(super) fn run(args: &BenchCompareArgs) -> Result<ExitCode, Failure> {
     }))
 }
 
-/// Maximum number of attempts at a run, if the OOM killer ends the attempts.
+/// Maximum number of attempts at a run that the OOM killer ends.
 const OOM_TRIES: u32 = 4;
 
 /// The results of the comparisons that a study (`interleaf reproduce`) runs.
@@ -66,8 +66,8 @@ pub(in crate::verb) struct Comparisons {
     /// A document for each comparison that was begun, in the order of the argument `all` of the
     /// function `comparisons`.
     pub(in crate::verb) documents: Vec<BenchCompareDocument>,
-    /// A text for each combination of pattern, footprint and number of threads whose runs were not
-    /// begun before the deadline. It names the combination.
+    /// The names of the combinations of pattern, footprint and number of threads whose runs had not
+    /// begun at the deadline.
     pub(in crate::verb) left_out: Vec<String>,
     /// The signal that ended the comparisons early, if any.
     pub(in crate::verb) signal: Option<i32>,

@@ -312,7 +312,7 @@ fn text_of(mut said: &File) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Prints the output of all commands so far, and returns the failure of the last one.
+/// Prints the output of all commands so far, and returns the failure of the last command.
 fn ended(
     recipe: &Recipe,
     args: &BenchRunArgs,

@@ -68,7 +68,7 @@ pub(super) fn run(args: &AppArgs, root: Option<&Path>) -> Result<ExitCode, Failu
     match demand.transpose() {
         Err(failure) if status.success() => return Err(failure),
         // The command failed too. The exit status of this process must be that of the command, so
-        // the failure of the demand is only printed.
+        // the failure to write the demand is only printed.
         Err(failure) => drop(output::print_failure(failure)),
         Ok(_) => {}
     }

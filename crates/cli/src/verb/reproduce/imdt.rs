@@ -1,5 +1,6 @@
-//! The runs of `interleaf reproduce imdt` on this machine: the study's workloads on DRAM, the
-//! pager, swap and mapped files, at several footprints and numbers of threads.
+//! The runs of `interleaf reproduce imdt` on this machine: the workloads of the study of Intel
+//! Memory Drive Technology (IMDT) on DRAM, the pager, swap and mapped files, at several footprints
+//! and numbers of threads.
 
 use crate::{
     args::{BenchCompareArgs, OutputArgs, ReproduceArgs},

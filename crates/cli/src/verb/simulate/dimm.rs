@@ -40,7 +40,8 @@ pub(crate) fn dimm(args: &DimmArgs) -> Result<(), Failure> {
         return sweep::run(file, &mut DimmSweep::read(file)?.checked()?, &outputs);
     }
     sweep::reject_parquet(args.parquet.as_deref())?;
-    // clap does not reject these options without --trace if another option conflicts with --trace.
+    // These options need --trace. clap does not reject them without --trace if another given option
+    // conflicts with --trace.
     let of_trace = [
         (args.trace_out.is_some(), "--trace-out"),
         (args.trace_format.is_some(), "--trace-format"),

@@ -1,4 +1,5 @@
-//! `interleaf simulate machine --policy exec:COMMAND`: the process of a command is the policy.
+//! `interleaf simulate machine --policy exec:COMMAND`: the policy is a process that runs COMMAND,
+//! reads the counters of each period, and answers with weights.
 
 use crate::{args::MachineArgs, verb::progress::Bar};
 use core::time::Duration;

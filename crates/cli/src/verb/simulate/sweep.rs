@@ -85,8 +85,8 @@ pub(super) fn run(
     page::write(outputs.report, || document)
 }
 
-/// Splits `cases` into at most `count` cases at equal distances, the sample, and the other cases.
-/// The sample is simulated first, to estimate the time of the other cases.
+/// Splits `cases` into a sample, which has at most `count` cases at equal distances, and the other
+/// cases. The sample is simulated first, to estimate the time of the other cases.
 fn sampled(cases: &[usize], count: usize) -> (Vec<usize>, Vec<usize>) {
     let step = cases.len().div_ceil(count.max(1)).max(1);
     let (sample, others): (Vec<_>, Vec<_>) =

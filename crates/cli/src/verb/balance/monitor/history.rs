@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 /// Maximum number of periods that are kept for a domain: 15 minutes if a period is 6 s.
 const KEPT: usize = 150;
 
-/// The last periods of each domain, from oldest to newest. The domains are in the order in which
-/// they were first reported.
+/// The last periods of each domain (a socket or a sub-NUMA cluster), from oldest to newest. The
+/// domains are in the order in which they were first reported.
 #[derive(Debug, Default)]
 pub(super) struct History {
     domains: Vec<VecDeque<BalancePeriod>>,

@@ -287,7 +287,7 @@ mod tests {
         assert!(text.contains('•'), "no dots\n{text}");
     }
 
-    /// The test draws views whose last period has a target weight of node0 of 95 or 20. It asserts
+    /// The test draws views in whose last period the target weight of node0 is 95 or 20. It asserts
     /// that the charts of the two weights differ, and that equal periods give equal charts.
     #[test]
     fn charts_follow_their_numbers() {

@@ -33,8 +33,8 @@ use std::{
 /// command `$@`. `$0` is the path of the group's file `cgroup.procs`.
 const ENTER: &str = "echo $$ > \"$0\" && exec \"$@\"";
 
-/// The value of `extend --min-alloc` for a run on the pager: all arrays of the patterns are at
-/// least as large.
+/// The value of `extend --min-alloc` for a run on the pager. Each array of a pattern is at least
+/// this large, so all arrays are in extended memory.
 const MIN_ALLOC: &str = "2MiB";
 
 /// Interval at which a run is checked for its start and its end.

@@ -14,9 +14,9 @@ use std::{
 };
 
 /// Pairs of (transfer size, number of outstanding transfers) that fio tries for patterns that
-/// stream. They resemble the transfers of the pager, which joins neighbouring pages to transfers of
-/// at most 1 MiB and keeps several outstanding, and of mapped files, which the kernel reads ahead
-/// in pieces of several MiB.
+/// stream. Some resemble the transfers of the pager, which joins neighbouring pages to transfers of
+/// at most 1 MiB and keeps several outstanding. The others resemble those of mapped files, which
+/// the kernel reads ahead in pieces of several MiB.
 const STREAMING: [(&str, u32); 4] = [("256k", 16), ("1m", 8), ("1m", 16), ("4m", 4)];
 
 /// Pairs of (transfer size, number of outstanding transfers) for patterns with predictable pages.

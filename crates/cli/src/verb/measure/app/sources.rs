@@ -34,7 +34,7 @@ pub(super) struct Sources<'a> {
     pub(super) monitor: Option<Monitor<'a>>,
     pub(super) topdown: Option<Topdown>,
     pub(super) energy: Option<Meter>,
-    /// The index in `tiers` of each tier of the source `traffic`.
+    /// For each tier of the source `traffic`, the index of the tier in `tiers`.
     pub(super) tier_of: Vec<usize>,
     pub(super) tiers: Vec<ProfileTier>,
     /// The nodes with memory, as pairs of (node, index of its tier in `tiers`).
@@ -42,8 +42,8 @@ pub(super) struct Sources<'a> {
     pub(super) quantities: Vec<QuantityDocument>,
 }
 
-/// A source for [`Sources::traffic`]. `tier_of` has the index in [`Sources::tiers`] of each tier of
-/// the source. `quantities` are the document's entries for bandwidth and latency.
+/// A source for [`Sources::traffic`]. `tier_of` has, for each tier of the source, the index of the
+/// tier in [`Sources::tiers`]. `quantities` are the document's entries for bandwidth and latency.
 struct Traffic<'a> {
     source: Option<Box<dyn Source + 'a>>,
     tier_of: Vec<usize>,

@@ -19,15 +19,17 @@ use interleaf_record::{
 };
 use std::time::{Duration, Instant};
 
-/// The latest time of the first sample, after the start of the command: a short command is sampled
-/// too.
+/// Maximum time from the start of the command to the first sample. It is short, so that a short
+/// command is sampled too.
 pub(super) const FIRST_SAMPLE: Duration = Duration::from_millis(30);
 
 /// Samples of the placement take at most 1 / `SAMPLE_COST` of the command's run time, because they
-/// can stall the command. So do samples of the command's processes, because they use CPU time.
+/// can stall the command. The same limit holds for samples of the command's processes, because they
+/// use CPU time.
 const SAMPLE_COST: u32 = 20;
 
-/// Interval between writes of the interim record to the file of `-o`.
+/// Interval between writes of the interim record, which has the samples so far, to the file of
+/// `-o`.
 const SAVE: Duration = Duration::from_secs(10);
 
 /// Fractions of the machine's CPU time. A warning reports the CPU time of other programs above
@@ -35,8 +37,8 @@ const SAVE: Duration = Duration::from_secs(10);
 const OTHERS_REPORTED: f64 = 0.05;
 const STOLEN_REPORTED: f64 = 0.01;
 
-/// A fraction of the run time. If pipeline slots were counted for less, a warning says that the
-/// counts are extrapolated to the whole run.
+/// Minimum fraction of the run time in which pipeline slots are counted. Below it, a warning says
+/// that the counts are extrapolated to the whole run.
 const COUNTED_LEAST: f64 = 0.5;
 
 pub(super) struct AppSampler<'a> {
@@ -193,8 +195,8 @@ impl<'a> AppSampler<'a> {
     fn take_usage(&mut self, sample: &mut SampleDocument, pid: u32) -> Result<(), RootError> {
         let now = Usage::of_tree(self.root, pid)?;
         let before = std::mem::replace(&mut self.usage, now);
-        // The CPU time of the tree can fall: a process that is reparented out of the tree takes its
-        // CPU time with it.
+        // The CPU time of the command's process tree can fall: if a process is reparented out of
+        // the tree, its CPU time no longer counts.
         sample.cpu_s = now.cpu.saturating_sub(before.cpu).as_secs_f64();
         sample.major_faults = now.major_faults.saturating_sub(before.major_faults);
         sample.threads = now.threads;

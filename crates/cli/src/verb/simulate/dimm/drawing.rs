@@ -8,8 +8,8 @@ use interleaf_sim::dimm::{
 use std::path::Path;
 
 /// Draws the first commands of each sub-channel of the first channel to the file `target`. `run`
-/// simulates one sub-channel again, given its number. Its commands are the same as the first time,
-/// because the seed is the same.
+/// simulates the sub-channel of a given number again. The seed is the same as in the first
+/// simulation, and so are the commands.
 pub(super) fn write(
     setup: &Setup,
     target: &Path,

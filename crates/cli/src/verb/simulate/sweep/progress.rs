@@ -114,7 +114,8 @@ pub(super) fn say_done(done: usize) {
     }
 }
 
-/// Estimates the time of `left` cases from `elapsed`, that of `done` cases; `None` if `done` is 0.
+/// Estimates the time of `left` cases from the time `elapsed` that `done` cases took. Returns
+/// `None` if `done` is 0.
 fn time_of(elapsed: Duration, done: u64, left: u64) -> Option<Duration> {
     let seconds = elapsed.as_secs_f64() / done as f64 * left as f64;
     (done > 0).then(|| Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX))
@@ -158,7 +159,7 @@ mod tests {
         // Without a completed case it is never known.
         assert_eq!(long(29 * second, 1, 1_000_000), None);
         assert_eq!(long(60 * second, 0, 1_000_000), None);
-        // A rest of 1800 cases of a second each does not exceed [`LONG`].
+        // 1800 further cases of a second each take exactly [`LONG`], so the sweep is not long.
         assert_eq!(long(60 * second, 60, 1800), None);
         let left = long(60 * second, 60, 9000);
         assert_eq!(left, Some(9000 * second));
