@@ -45,7 +45,7 @@ pub struct TuneDocument {
     pub runs: Vec<TrialDocument>,
     /// Best weights so far; null before the first run.
     pub best: Option<TuneBest>,
-    /// True if the best weights gain at least `worth` over all pages on the first tier, and the
+    /// True if the best weights gain more than `worth` over all pages on the first tier, and the
     /// gain exceeds the noise.
     pub is_better: bool,
     /// Relative standard deviation, between runs, of the value by which runs are compared.
