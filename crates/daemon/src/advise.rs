@@ -81,9 +81,9 @@ impl Adviser<'_> {
     }
 }
 
-/// Observes the machine, and prints for each domain the advice of each period and a summary. No
-/// setting of the machine is changed. If `own` is given, its processes are started anew for each
-/// period.
+/// Observes the machine, and prints for each domain (socket) the advice of each period and a
+/// summary. No setting of the machine is changed. If `own` is given, its processes are started anew
+/// for each period.
 ///
 /// # Errors
 /// When the machine cannot be observed, the processes of `own` fail, or no period has counter
@@ -161,8 +161,9 @@ pub fn run(
     missing
 }
 
-/// Returns the error for a captured machine, which has no live counters. If `source` has no remedy,
-/// the error says that the machine from which the files were captured has counters.
+/// Returns the error for a captured machine (a copy of a machine's files), which has no live
+/// counters. If `source` has no remedy, the error says that the machine from which the files were
+/// captured has counters.
 fn nothing_counts(source: &SourceDocument) -> Failure {
     match &source.remedy {
         Some(remedy) => Failure::new(source.what.clone(), remedy.clone()),
@@ -173,7 +174,7 @@ fn nothing_counts(source: &SourceDocument) -> Failure {
     }
 }
 
-/// Returns the documents of a period, each with the index of its domain.
+/// Returns the JSON documents of a period, each with the index of its domain (socket).
 fn documents(
     setup: &Setup,
     adviser: &Adviser<'_>,
@@ -200,8 +201,8 @@ fn documents(
     domains.collect()
 }
 
-/// Returns the advice for the domain with the index `at`; `None` if the period has no counter
-/// readings. `near` has the bytes of the scope's pages on each tier of the domain.
+/// Returns the advice for the domain (socket) with the index `at`; `None` if the period has no
+/// counter readings. `near` has the bytes of the scope's pages on each tier of the domain.
 fn advice(
     setup: &Setup,
     adviser: &Adviser<'_>,
@@ -250,16 +251,16 @@ fn bound(setup: &Setup, tiers: &[usize], shares: &[f64]) -> f64 {
     used.map(|(gbps, share)| gbps / share).fold(f64::INFINITY, f64::min)
 }
 
-/// Returns true if the observation of a domain, whose periods so far are `periods`, may end: the
-/// last [`ALIKE`] periods have equal advice, or the domain has a single tier.
+/// Returns true if the observation of a domain (socket), whose periods so far are `periods`, may
+/// end: the last [`ALIKE`] periods have equal advice, or the domain has a single tier.
 fn is_known(periods: &[BalancePeriod]) -> bool {
     let advised: Vec<&Vec<u16>> = periods
         .iter()
         .filter_map(|period| period.advice.as_ref()?.advised_weights.as_ref())
         .collect();
     let Some(last) = advised.len().checked_sub(ALIKE).map(|from| &advised[from..]) else {
-        // Fewer than `ALIKE` periods have advice. A domain with a single tier never has advice,
-        // because there is nothing to decide.
+        // Fewer than `ALIKE` periods have advice. A domain (socket) with a single tier never has
+        // advice, because there is nothing to decide.
         return periods.iter().all(|period| period.nodes.len() < 2);
     };
     let near = |a: &[u16], b: &[u16]| {
@@ -297,7 +298,8 @@ fn summarize(
     Ok(())
 }
 
-/// Returns the summary of the periods of a domain; `None` if no period has counter readings.
+/// Returns the summary of the periods of a domain (socket); `None` if no period has counter
+/// readings.
 fn summary(
     periods: &[BalancePeriod],
     start_weights: Vec<u16>,

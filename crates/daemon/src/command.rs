@@ -52,13 +52,14 @@ pub struct SteerOptions {
     /// The name of the actuator, such as `vaddr` or `pages`; `None` for the best that the machine
     /// supports.
     pub actuator: Option<String>,
-    /// The name or the file of a platform. The policy takes the curves of this platform as those of
-    /// this machine. With `None`, it uses the firmware's ratings of the nodes.
+    /// The name or the file of a platform (the description of a server). The policy takes the
+    /// latency-bandwidth curves of this platform as those of this machine. With `None`, it uses the
+    /// firmware's ratings of the nodes.
     pub platform: Option<String>,
     /// True if kernel features that move pages or use DAMON are switched off while the command
     /// runs.
     pub stop_rivals: bool,
-    /// The highest migration rate.
+    /// The upper limit of the migration rate.
     pub migration_rate: Bandwidth,
     /// True if the run of the command is only planned.
     pub dry_run: bool,
@@ -161,7 +162,7 @@ fn document(
 }
 
 /// A command that is about to start, with the setup for steering its pages and the source of
-/// bandwidth.
+/// bandwidth figures.
 struct Job<'j, 'a> {
     options: &'j SteerOptions,
     config: &'j Config,

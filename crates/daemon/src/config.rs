@@ -42,31 +42,32 @@ pub struct Config {
     /// is a control group and includes the groups below it; another entry is the name of processes
     /// and includes their descendants. Default: none.
     pub protected: Vec<String>,
-    /// The policy that chooses the shares of the tiers. Default: dmi.
+    /// The policy that chooses the fraction of the pages on each tier. Default: dmi.
     pub policy: PolicyKind,
     /// The weights for the policy `static`. Default: none.
     pub weights: Option<Weights>,
-    /// The error of the weights if the machine has another number of nodes, without the problem.
-    /// `None` without weights in a file.
+    /// The error to return if the number of `weights` does not fit the machine. It has the position
+    /// of the weights in the file; its `problem` is filled in later. `None` if no file has weights.
     pub(super) weights_error: Option<FileError>,
-    /// The name or the file of a platform. The policy takes the curves of this platform as those of
-    /// this machine. Default: none, so the policy uses the firmware's ratings of the nodes.
+    /// The name or the file of a platform (the description of a server). The policy takes the
+    /// latency-bandwidth curves of this platform as those of this machine. Default: none, so the
+    /// policy uses the firmware's ratings of the nodes.
     pub platform: Option<String>,
-    /// The time that a sample covers. Default: 200 ms.
+    /// The time that a sample (a reading of the traffic counts) covers. Default: 200 ms.
     pub sample: Duration,
     /// The time between two decisions of the policy. Default: 6 s.
     pub period: Duration,
-    /// The actuator that migrates pages. Default: auto.
+    /// The actuator, which is the mechanism that migrates pages. Default: auto.
     pub actuator: WantedActuator,
-    /// The highest migration rate. Default: 2 GB/s.
+    /// The upper limit of the migration rate. Default: 2 GB/s.
     pub rate_limit: Bandwidth,
     /// True if the daemon may switch off kernel features that move pages or use DAMON: NUMA
     /// balancing and the kernel's DAMON modules. Default: false.
     pub stop_rivals: bool,
     /// Where the figures of bandwidth come from. Default: counters.
     pub source: SourceChoice,
-    /// The group whose members may write to the feed, by name or number. Default: none, so only the
-    /// daemon's user may write to it.
+    /// The group whose members may write to the feed (the socket for counts of traffic), by name or
+    /// number. Default: none, so only the daemon's user may write to the feed.
     pub feed_group: Option<String>,
     /// The file to which the daemon writes the target weights after each period. Default: none.
     pub target: Option<PathBuf>,

@@ -91,7 +91,8 @@ fn balance<'a>(
         .inspect(|()| manager.ready("observing for the first period"))
         .and_then(|()| steer(&mut host, &mut controller, publish));
     manager.stopping();
-    // If an output lacks periods, print the error, but do not return it.
+    // If an output lacks periods because writes to it failed, print the error, but do not return
+    // it.
     let missing = publisher.close();
     match done {
         Ok(()) | Err(Stop::Machine(HostError::Stopped)) if missing.is_err() => {
@@ -144,7 +145,7 @@ pub(crate) fn place_first(
 }
 
 /// Runs the control loop after [`place_first`] until a signal, the deadline or an error. After each
-/// period, `publish` gets the documents of the period, one for each domain.
+/// period, `publish` gets the JSON documents of the period, one for each domain (socket).
 pub(crate) fn steer(
     host: &mut Host<'_>,
     controller: &mut Controller,

@@ -73,7 +73,8 @@ fn written(root: &Root, since: usize) -> Vec<WriteDocument> {
     let noted = root.noted().into_iter().skip(since);
     let document = |write: interleaf_linux::root::Write| {
         let was = root.peek(&write.path).ok().flatten();
-        // A captured machine has only the names of some files. Their old values are unknown.
+        // A captured machine (a copy of a machine's files) has only the names of some files. Their
+        // old values are unknown.
         let was = was.map(|was| was.trim().to_string()).filter(|was| !was.is_empty());
         WriteDocument { was, path: write.path, text: write.text }
     };

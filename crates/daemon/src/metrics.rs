@@ -37,8 +37,8 @@ type Counters = Family<Labels, Counter>;
 /// The values of the metrics, and the server that publishes them.
 pub(super) struct Metrics {
     numbers: Numbers,
-    /// The name of each domain, with the last known bytes of the scope's pages on each of its
-    /// nodes.
+    /// The name of each domain (socket), with the last known bytes of the steered pages on each of
+    /// its nodes.
     before: Vec<(String, Vec<u64>)>,
     server: Server,
 }
@@ -96,7 +96,7 @@ impl Metrics {
         self.server.address()
     }
 
-    /// Updates the metrics with the document of a period.
+    /// Updates the metrics with the figures in `period`, the JSON document of a period.
     pub(super) fn count(&mut self, period: &BalancePeriod) {
         let domain = || vec![("domain", period.domain.clone())];
         let numbers = &self.numbers;
@@ -123,8 +123,8 @@ impl Metrics {
             let at = self.before.iter().position(|(domain, _)| *domain == period.domain);
             let before = at.map(|at| self.before.swap_remove(at).1).unwrap_or_default();
             let (up, down) = moved(&before, now);
-            // Count at most the migrated bytes: the bytes on a node also change when pages are
-            // allocated or freed.
+            // Count no more than the bytes that migrated in the period: the bytes on a node also
+            // change when pages are allocated or freed.
             let (up, down) = (up.min(period.migrated_bytes), down.min(period.migrated_bytes));
             numbers.promoted.get_or_create(&domain()).inc_by(up);
             numbers.demoted.get_or_create(&domain()).inc_by(down);

@@ -47,7 +47,8 @@ impl Manager {
         let weights = period.target_weights.iter().map(u16::to_string).collect::<Vec<_>>();
         let (decision, reason) = (&period.decision, &period.reason);
         let line = format!("{}: {} {decision}: {reason}", period.domain, weights.join(":"));
-        // Replace newlines: one in the text would begin another variable of the message.
+        // Replace newlines, because text after a newline would begin another variable of the
+        // message.
         send(&[NotifyState::Status(&line.replace(['\n', '\r'], " "))]);
     }
 

@@ -36,7 +36,7 @@ pub(super) struct Publisher<'a> {
     manager: &'a Manager,
 }
 
-/// The file of target weights.
+/// The file to which the target weights of each period are written.
 struct Target {
     path: PathBuf,
     outlet: Outlet,
@@ -89,8 +89,9 @@ impl<'a> Publisher<'a> {
         Ok(Self { target, metrics, watchers, ..outputs })
     }
 
-    /// Publishes the documents of a period, one for each domain. An output to which the write fails
-    /// lacks the period. Of consecutive failed writes to an output, only the first is reported.
+    /// Publishes the JSON documents of a period, one for each domain (socket). An output to which
+    /// the write fails lacks the period. Of consecutive failed writes to an output, only the first
+    /// is reported.
     ///
     /// # Errors
     /// When the reader of stdout has closed the pipe.
@@ -154,7 +155,8 @@ impl Target {
 }
 
 /// Opens the monitor socket at `path`, or at the default path. Another daemon, which steers other
-/// processes, may listen at the default path; therefore a failure is only reported there.
+/// processes, may listen at the default path. Therefore a failure at the default path is printed
+/// and is no error.
 fn watchers(path: Option<&Path>) -> Result<Option<Watchers>, Failure> {
     let unheard = |why: &SocketError| {
         let hint = "name another path, or stop the program that listens there";
@@ -173,8 +175,8 @@ fn watchers(path: Option<&Path>) -> Result<Option<Watchers>, Failure> {
     }
 }
 
-/// Formats the target weights, with one line for each domain, such as `0:65,2:35`. A line has each
-/// node of the domain and its weight.
+/// Formats the target weights, with one line for each domain (socket), such as `0:65,2:35`. A line
+/// has each node of the domain and its weight.
 fn weights(period: &[BalancePeriod]) -> String {
     let line = |document: &BalancePeriod| {
         let nodes = document.nodes.iter().zip(&document.target_weights);
@@ -194,7 +196,7 @@ pub(crate) mod tests {
         os::unix::fs::{PermissionsExt as _, symlink},
     };
 
-    /// Returns the document of a period of a domain, without counter readings.
+    /// Returns the JSON document of a period of a domain (socket), without counter readings.
     pub(crate) fn document(domain: &str, nodes: [u32; 2], weights: [u16; 2]) -> BalancePeriod {
         BalancePeriod {
             schema: SCHEMA.into(),

@@ -1,4 +1,5 @@
-//! The setup of the daemon: the machine's layout, the actuators and the source of bandwidth.
+//! The setup of the daemon: the machine's layout, the actuators, and the source of bandwidth
+//! figures (counters, a feed or a recording).
 
 use crate::config::{Config, Scope as Wanted, SourceChoice, WantedActuator};
 use interleaf_console::{Failure, system};
@@ -56,9 +57,10 @@ use interleaf_record::{
 const SIMULATED: &str = "`interleaf balance --platform gnr120-cz122` shows the same loop on a \
                          simulated machine";
 
-/// The largest fraction (0 to 1) of a scope's pages that may migrate in a quiet sample
-/// (`Settings::placement_floor`). If more pages migrate, the counters do not show the effect of the
-/// new placement. The value is a quarter of 0.02, the smallest step of the default policy `dmi`.
+/// The policies decide by quiet samples. A sample is not quiet if more than this fraction (0 to 1)
+/// of the steered pages migrates in it (`Settings::placement_floor`): its counters do not show the
+/// effect of the new placement yet. The value is a quarter of 0.02, the smallest step of the
+/// default policy `dmi`.
 const PLACEMENT_FLOOR: f64 = 0.005;
 
 /// The machine before the daemon changes a setting, and the scope and the platform that the
@@ -71,15 +73,17 @@ pub(super) struct Setup {
     /// The features of the kernel's DAMON; `None` if they are unknown or the kernel has no DAMON.
     kernel: Option<Probed>,
     /// The reason why DAMON could not be probed on the live machine. `None` if it was probed, and
-    /// for a captured machine.
+    /// for a captured machine (a copy of a machine's files).
     probe_failure: Option<String>,
-    /// The platform whose curves the policies take as those of this machine.
+    /// The platform (the description of a server) whose latency-bandwidth curves the policies take
+    /// as those of this machine.
     pub(super) believed: Platform,
 }
 
 impl Setup {
-    /// Reads the machine and probes the features of DAMON. A captured machine cannot be probed: its
-    /// features follow from the kernel release (`docs/kernels.md`).
+    /// Reads the machine and probes the features of DAMON. A captured machine (a copy of a
+    /// machine's files) cannot be probed: its features follow from the kernel release
+    /// (`docs/kernels.md`).
     pub(super) fn read(config: &Config, root: &Root) -> Result<Self, Failure> {
         let machine = Machine::read(root).map_err(system::read_failure)?;
         let mut host = HostLayout::new(&machine).map_err(|why| {
@@ -135,7 +139,8 @@ impl Setup {
         &self.host.layout.scopes
     }
 
-    /// Opens the source of bandwidth that the configuration names.
+    /// Opens the source of bandwidth figures (counters, a feed or a recording) that the
+    /// configuration names.
     pub(super) fn source(&self, config: &Config, root: &Root) -> Result<Box<dyn Source>, Failure> {
         let layout = &self.host.layout;
         let (domains, tiers) = (layout.domains.len(), layout.tiers.len());
@@ -184,7 +189,7 @@ impl Setup {
         })
     }
 
-    /// Describes the source of bandwidth without opening it.
+    /// Describes the source of bandwidth figures without opening it.
     pub(super) fn counted(&self, config: &Config, root: &Root) -> SourceDocument {
         let available = |kind: SourceKind, what: String| SourceDocument {
             kind,
@@ -265,7 +270,7 @@ impl Setup {
         Some(format!("the kernel's {module} holds DAMON: the daemon needs --stop-rivals"))
     }
 
-    /// Returns the bytes of the scope's unprotected pages on each node; `None` if the pages cannot
+    /// Returns the bytes of the steered, unprotected pages on each node; `None` if the pages cannot
     /// be counted.
     pub(super) fn placement(&self, root: &Root) -> Result<Option<NodeBytes>, Failure> {
         let (scope, protected, stop) = (&self.scope, &self.protected, StopFlag::default());
@@ -303,8 +308,8 @@ impl Setup {
         Ok(divide(whole, setting, &self.host.nodes, near).into_iter().map(Some).collect())
     }
 
-    /// Makes the controller, with a policy for each domain. If `processes` is given, the user's own
-    /// policy runs in these processes; with `None`, the configuration names the policy.
+    /// Makes the controller, with a policy for each domain (socket). If `processes` is given, the
+    /// user's own policy runs in these processes; with `None`, the configuration names the policy.
     pub(super) fn controller(
         &self,
         config: &Config,
@@ -343,13 +348,14 @@ impl Setup {
         }
     }
 
-    /// Returns the goal of a scope's actuator for the target shares `shares`.
+    /// Returns the goal (target placement) of the actuator of a scope for the target shares
+    /// `shares`.
     pub(super) fn goal(&self, config: &Config, scope: usize, shares: Vec<f64>) -> Goal {
         self.host.goal(&self.target(config, scope, shares))
     }
 
-    /// Returns the initial shares of each scope, before any observation. A scope has one share for
-    /// each tier of the machine.
+    /// Returns the initial shares of the tiers for each scope (steered processes), before any
+    /// observation. A scope has one share for each tier of the machine.
     pub(super) fn start(
         &self,
         config: &Config,
@@ -361,15 +367,15 @@ impl Setup {
     }
 
     /// Returns shares for a dry run to show as an example of a later decision. A dry run observes
-    /// no traffic, so the policies cannot decide. The shares of a domain's tiers are in proportion
-    /// to their rated bandwidths.
+    /// no traffic, so the policies cannot decide. The shares of the tiers of a domain (socket) are
+    /// in proportion to their rated bandwidths.
     pub(super) fn by_rating(&self) -> Vec<Vec<f64>> {
         let layout = &self.host.layout;
         self.scopes().iter().map(|scope| rated::shares(layout, scope.domain)).collect()
     }
 
-    /// Returns, for each scope, the percentage of the pages on each node of the scope's domain that
-    /// results from `shares`.
+    /// Returns, for each scope (steered processes), the percentage of its pages that `shares`
+    /// assigns to each node of the scope's domain (socket).
     pub(super) fn points(&self, shares: &[Vec<f64>]) -> Vec<PointsDocument> {
         let scopes = self.scopes().iter().zip(shares);
         let points = scopes.map(|(scope, shares)| {
@@ -387,8 +393,8 @@ impl Setup {
         points.collect()
     }
 
-    /// Returns the document of a dry run. Its fields `start`, `writes`, `next` and `next_writes`
-    /// are empty; the caller fills them.
+    /// Returns the JSON document of a dry run. Its fields `start`, `writes`, `next` and
+    /// `next_writes` are empty; the caller fills them.
     pub(super) fn plan(
         &self,
         config: &Config,

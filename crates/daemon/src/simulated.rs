@@ -17,13 +17,13 @@ const DURATION_S: f64 = 300.0;
 
 #[derive(Clone, Copy, Debug)]
 pub struct Machine<'a> {
-    /// The name or the file of the platform.
+    /// The name or the file of the platform (the description of the simulated server).
     pub platform: &'a str,
     /// The name of the workload; `None` for [`WORKLOAD`].
     pub workload: Option<&'a str>,
     /// The number of threads. With `None`, it is the largest number of threads in those measured
     /// runs of the workload that had all pages on the first tier, but at most one thread per core
-    /// of the first domain.
+    /// of the first domain (socket).
     pub threads: Option<u32>,
 }
 
@@ -64,7 +64,7 @@ pub fn run(options: &Options, config: &Config, machine: &Machine<'_>) -> Result<
     missing
 }
 
-/// Returns the documents of a simulated period, one for each domain.
+/// Returns the JSON documents of a simulated period, one for each domain (socket).
 fn documents(layout: &Layout, period: &Period, record: &PeriodRecord) -> Vec<BalancePeriod> {
     let nodes: Vec<u32> = (0..layout.tiers.len() as u32).collect();
     let domains = period.domains.iter().enumerate().map(|(at, domain)| {

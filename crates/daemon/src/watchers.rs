@@ -22,7 +22,7 @@ use std::{
 pub const SOCKET: &str = "/run/interleaf/balance.sock";
 
 /// Maximum number of stored lines. The most recent lines are stored, and a new client receives them
-/// first. With one domain, 600 lines are an hour of periods of 6 s.
+/// first. With one domain (socket), 600 lines are an hour of periods of 6 s.
 const KEPT: usize = 600;
 
 /// Maximum number of bytes that a client has not read. A line takes about 500 bytes, so this is

@@ -1,4 +1,5 @@
-//! Opens files whose names come from a user or a captured machine.
+//! Opens files whose names come from a user or from a captured machine (a copy of a machine's
+//! files).
 //!
 //! Such a name can be that of a FIFO, whose `open` waits for a writer; of a device, whose content
 //! has no end; or of a symlink that leads out of the captured machine. Therefore only regular files
@@ -90,7 +91,8 @@ fn without_byte_order_mark(mut content: Vec<u8>) -> Vec<u8> {
 }
 
 /// Reads the whole of `file`; fails if it has more than `limit` bytes. Reads nothing if the inode's
-/// size exceeds `limit`. It is 0 for pipes and procfs, which are read up to the limit.
+/// size exceeds `limit`. This size is 0 for pipes and files in procfs, which are read up to the
+/// limit.
 pub(crate) fn content(file: File, limit: u64) -> io::Result<Vec<u8>> {
     if file.metadata()?.len() > limit {
         return Err(Refused::Size(limit).into());
@@ -124,7 +126,8 @@ pub(crate) fn read_kernel_file(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     content(file.into(), limit)
 }
 
-/// Opens the regular file or anonymous pipe `path` below `folder`. No symlink may lead out of it.
+/// Opens the regular file or anonymous pipe `path` below `folder`. Fails if a symlink leads out of
+/// `folder`.
 pub(crate) fn open_below(folder: &Path, path: &str) -> io::Result<File> {
     regular(|flags| below(folder, path, flags))
 }

@@ -1,5 +1,5 @@
-//! The start of commands, with what it needs: signals, swap files, memory limits, drives, and
-//! sockets for other programs.
+//! Starts commands, and provides their signal handling, swap files, memory limits and drives. Also
+//! opens Unix sockets for other programs.
 
 pub mod command;
 

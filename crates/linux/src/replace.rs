@@ -572,8 +572,8 @@ impl Folder {
         }
     }
 
-    /// Fails if another user may have planted the entry `found`, which is a `name` (such as "file")
-    /// in this folder.
+    /// Fails if another user may have planted the entry `found` of this folder. In the error
+    /// message, `name` is the word for the entry, such as "file".
     ///
     /// In a sticky folder that all users can write, the owner of the entry must be root, this user
     /// or the folder's owner. The kernel's `fs.protected_symlinks` and `fs.protected_regular` have

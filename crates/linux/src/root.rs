@@ -20,16 +20,16 @@ use interleaf_procfs::files::is_absent;
 /// process with a million mappings, 700 MB.
 const KERNEL_FILE_MAX: u64 = 1 << 30;
 
-/// Maximum size of a captured machine's file that is read, bytes. Such a file may come from another
-/// user.
+/// Maximum size of a file that is read from a captured machine (a copy of a machine's files),
+/// bytes. The copy may come from another user.
 const CAPTURED_FILE_MAX: u64 = 64 << 20;
 
 /// The folder below which the files of a machine are.
 #[derive(Debug)]
 pub struct Root {
     path: PathBuf,
-    /// True when symlinks may not lead out of the root. This is so for captured machines, whose
-    /// files another user may have made.
+    /// True when symlinks may not lead out of the root. This is so for captured machines (copies of
+    /// a machine's files), which another user may have made.
     is_confined: bool,
     writes: Writes,
     /// For [`Root::capture`], each path that was read since the call of [`Root::recording`], with
@@ -153,7 +153,8 @@ impl Root {
         Self::new(path.into(), false, Writes::Simulated(Box::new(answer)))
     }
 
-    /// Returns the root of a captured machine below `path`. Writes are only recorded.
+    /// Returns the root of a captured machine, a copy of a machine's files below `path`. Writes are
+    /// only recorded.
     pub fn captured(path: impl Into<PathBuf>) -> Self {
         let path = path.into();
         // Do not confine the root `/`, which is the running machine in a dry run: its `/proc` has
@@ -373,9 +374,9 @@ impl Root {
         Ok(())
     }
 
-    /// Writes `text` to a file of the machine. On a captured machine, only records the write. In
-    /// this crate, only this function, [`Self::make_folder`] and [`Self::remove_folder`] change the
-    /// kernel's files.
+    /// Writes `text` to a file of the machine. On a captured machine (a copy of a machine's files),
+    /// only records the write. In this crate, only this function, [`Self::make_folder`] and
+    /// [`Self::remove_folder`] change the kernel's files.
     ///
     /// # Errors
     /// When the system refuses.

@@ -10,7 +10,7 @@ use std::sync::{
 pub struct StopFlag(Arc<AtomicBool>);
 
 impl StopFlag {
-    /// Asks for the stop.
+    /// Requests that the operation ends early.
     pub fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }

@@ -111,9 +111,9 @@ fn a_capture_reads_as_the_machine_does() {
     assert!(root.capture(&target).is_err(), "it is there already");
 }
 
-/// In a captured machine, `/proc/meminfo` is in turn a FIFO, a symlink to a file or device outside
-/// the machine, and a file of 1 TiB. Each read fails with a message: it neither blocks, nor fills
-/// the memory, nor shows the file outside.
+/// In a captured machine (a copy of a machine's files), `/proc/meminfo` is in turn a FIFO, a
+/// symlink to a file or device outside the machine, and a file of 1 TiB. Each read fails with a
+/// message: it neither blocks, nor fills the memory, nor shows the file outside.
 #[test]
 fn a_captured_machine_has_only_regular_files_of_its_own() {
     let folder = machine();

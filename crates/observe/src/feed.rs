@@ -1,8 +1,8 @@
 //! A feed is a traffic source that programs fill through a Unix socket. It is for machines without
 //! counters, and for simulators and other tools that have better counts.
 //!
-//! A program connects and writes lines of JSON. Each line has the traffic of a domain to a tier
-//! since the program's previous line for this domain and tier:
+//! A program connects and writes lines of JSON. Each line has the traffic of a domain (a socket) to
+//! a tier since the program's previous line for this domain and tier:
 //!
 //! ```json
 //! {"domain":0,"tier":1,"read_bytes":64000,"written_bytes":0,"inserts":1000,"occupancy_ns":250000}
@@ -41,7 +41,7 @@ use std::{
 /// bytes.
 const LINE_MAX: usize = 4096;
 
-/// Maximum number of programs that are connected at once; further programs wait.
+/// Maximum number of programs that are connected to the feed at once; further programs wait.
 const CLIENTS_MAX: usize = 64;
 
 /// Maximum number of characters of a wrong line that a report quotes.
@@ -57,20 +57,20 @@ pub struct Feed {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct State {
-    /// The number of connected programs.
+    /// The number of programs that are connected to the feed.
     pub clients: usize,
-    /// The number of valid lines so far.
+    /// The number of valid lines that programs have written so far.
     pub lines: u64,
-    /// The number of wrong lines so far.
+    /// The number of wrong lines that programs have written so far.
     pub wrong: u64,
-    /// The last wrong line, and what is wrong with it.
+    /// The last wrong line of a program, and the error in this line.
     pub last_wrong: Option<String>,
 }
 
 #[derive(Debug)]
 struct Shared {
-    /// The traffic that was counted since the last reading: for each domain, the traffic of each
-    /// tier.
+    /// The traffic that was counted since the last reading: for each domain (socket), the traffic
+    /// of each tier.
     traffic: Vec<Vec<Traffic>>,
     /// The time at which `traffic` begins, by the clock of [`now`]: the end of the last line of the
     /// previous reading. Before the first line is counted, it is the time at which the first
@@ -88,7 +88,7 @@ struct Shared {
     state: State,
 }
 
-/// A line that a program writes to the feed.
+/// A line that a program writes to the feed: the traffic of a domain (socket) to a tier.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line {
@@ -102,9 +102,9 @@ struct Line {
 }
 
 impl Feed {
-    /// Listens at `path` for the traffic of `domains` domains with `tiers` tiers each. If `path` is
-    /// a socket at which no process listens any more, the socket is replaced. The socket is removed
-    /// when the feed is dropped.
+    /// Listens at `path` for the traffic of `domains` domains (sockets) with `tiers` tiers each. If
+    /// `path` is a socket at which no process listens any more, the socket is replaced. The socket
+    /// is removed when the feed is dropped.
     ///
     /// # Errors
     /// When another process listens at `path`, the path is not a socket, or the system refuses.
@@ -177,7 +177,7 @@ fn lock(shared: &Mutex<Shared>) -> MutexGuard<'_, Shared> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A program that is connected.
+/// A program that is connected to the feed.
 struct Client {
     stream: UnixStream,
     /// The bytes of an unfinished line that have arrived so far.

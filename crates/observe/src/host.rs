@@ -33,7 +33,8 @@ pub trait Clock {
     fn wait(&mut self, span: Duration) -> bool;
 }
 
-/// A machine that is observed, and whose scopes are steered.
+/// A machine whose traffic is observed. For each scope (the machine, a control group or some
+/// processes), an actuator can migrate the pages.
 pub struct Host<'a> {
     root: &'a Root,
     host: HostLayout,
@@ -108,7 +109,7 @@ impl<'a> Host<'a> {
         })
     }
 
-    /// Returns the last state of each scope's actuator.
+    /// Returns the last state of the actuator of each scope (steered processes).
     pub fn states(&self) -> &[ActuatorState] {
         &self.states
     }
@@ -118,7 +119,8 @@ impl<'a> Host<'a> {
         mem::take(&mut self.notes)
     }
 
-    /// Returns the goal that was set last for each scope; `None` if none was set yet.
+    /// Returns the goal (target placement) that was set last for each scope; `None` if none was set
+    /// yet.
     pub fn goals(&self) -> &[Option<Goal>] {
         &self.goals
     }
@@ -154,7 +156,7 @@ impl<'a> Host<'a> {
     /// Returns the used and free bytes of each tier. The kernel counts migrated pages only for the
     /// whole machine, not for each node. The count of the whole machine is therefore reported for
     /// the first tier of each domain, as pages that migrated to this tier. The control loop uses
-    /// only the sum over the tiers of a domain.
+    /// only the sum over the tiers of a domain (socket).
     fn tier_memory(&mut self) -> Result<Vec<TierMemory>, HostError> {
         let now = vmstat::of_machine(self.root)?;
         let moved = match (&now, &self.counters) {

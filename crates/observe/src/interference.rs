@@ -44,7 +44,8 @@ impl CpuCounters {
     /// # Errors
     /// When an existing file cannot be read. Malformed CPU times read as 0.
     pub fn read(root: &Root) -> Result<Self, RootError> {
-        // `peek` does not add the file to a capture: a single reading of counters is useless.
+        // `peek` leaves the file out of a capture (`doctor --capture` copies the machine's files),
+        // in which a single reading of counters is useless.
         let text = root.peek(STAT)?.unwrap_or_default();
         let (worked, stolen) = machine(&text).unwrap_or_default();
         let own = own(&root.peek(OWN)?.unwrap_or_default()).unwrap_or(0);

@@ -119,7 +119,8 @@ fn metered(root: &Root) -> Result<Vec<(String, String)>, RootError> {
 
 fn energy(root: &Root, zone: &str) -> Result<Option<u64>, RootError> {
     let path = format!("{zone}/energy_uj");
-    // `peek` does not add the file to a capture: a single reading of a counter is useless.
+    // `peek` leaves the file out of a capture (`doctor --capture` copies the machine's files), in
+    // which a single reading of a counter is useless.
     match root.peek(&path) {
         Err(why) if why.is_permission() => Ok(None),
         Err(why) => Err(why),

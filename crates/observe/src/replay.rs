@@ -30,7 +30,8 @@ const COLUMNS: &str = "time_s,domain,tier,read_bytes,written_bytes,inserts,occup
 /// of up to 100 bytes, so this size is enough for a week with one reading per second.
 const RECORDING_MAX: u64 = 256 << 20;
 
-/// The highest index of a domain or tier that a recording may have: more than any machine has.
+/// The highest index of a domain (socket) or tier that a recording may have: more than any machine
+/// has.
 const INDEX_MAX: usize = 255;
 
 /// Descriptions of a valid line, and of the allowed values of its fields.
@@ -137,7 +138,7 @@ impl Replay {
         Ok(Self { path: path.into(), readings: readings(&rows), next: 0 })
     }
 
-    /// Returns the number of domains of each reading.
+    /// Returns the number of domains (sockets) of each reading.
     pub fn domains(&self) -> usize {
         self.readings.first().map_or(0, |reading| reading.traffic.len())
     }

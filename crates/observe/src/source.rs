@@ -43,13 +43,13 @@ pub struct Reading {
     pub domain_counts: DomainCounts,
 }
 
-/// Counts of whole domains and of the whole machine, in addition to the traffic of tiers.
+/// Counts of whole domains (sockets) and of the whole machine, in addition to the traffic of tiers.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct DomainCounts {
     /// Bytes that each domain sent to the other domains over the links between sockets (UPI, xGMI);
     /// empty if they are not counted.
     pub link_bytes: Vec<Option<f64>>,
-    /// Issue slots of the cores of each domain; empty if they are not counted.
+    /// Issue slots of the cores of each domain (socket); empty if they are not counted.
     pub slots: Vec<Option<Slots>>,
     /// Energy of all metered packages and memory, J; `None` if it is not metered.
     pub energy_j: Option<f64>,
@@ -60,7 +60,7 @@ pub struct DomainCounts {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Slots {
     pub all: f64,
-    /// Slots in which nothing was issued because the core waited for memory.
+    /// Issue slots that stayed empty because the core waited for memory.
     pub memory: f64,
 }
 
@@ -79,7 +79,7 @@ pub enum SourceError {
     Stopped(String),
 }
 
-/// Returns traffic by domain and tier in which every count is unknown.
+/// Returns traffic by domain (socket) and tier, in which every count is unknown.
 pub fn nothing(domains: usize, tiers: usize) -> Vec<Vec<Traffic>> {
     vec![vec![Traffic::default(); tiers]; domains]
 }

@@ -1,5 +1,5 @@
-//! Tests counter plans for captured machines against golden files and values computed by hand, and
-//! tests energy meters.
+//! Tests counter plans for captured machines (copies of the files of machines) against golden files
+//! and values computed by hand, and tests energy meters.
 //!
 //! `PLANS=overwrite cargo test -p interleaf-observe --test counters` overwrites the golden files.
 
@@ -34,7 +34,7 @@ fn planned(folder: &Path) -> Result<Plan, PlanError> {
     plan(&root, &machine, &rough_layout(&machine))
 }
 
-/// Makes a copy of a captured machine, which a test can modify.
+/// Copies the files of a captured machine to a temporary folder, where a test can modify them.
 fn copy(name: &str) -> tempfile::TempDir {
     fn all(from: &Path, to: &Path) {
         fs::create_dir_all(to).unwrap();

@@ -1,5 +1,5 @@
-//! Tests that commands refuse or ignore odd values in any file of a captured machine, without a
-//! panic.
+//! Tests that commands refuse or ignore odd values in any file of a captured machine (a copy of a
+//! machine's files), without a panic.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -45,8 +45,8 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Reads all files that commands read from a captured machine, and builds a layout and a platform
-/// from them.
+/// Reads all files that commands read from a captured machine (a copy of a machine's files), and
+/// builds a layout and a platform from them.
 fn read(folder: &Path) {
     let root = Root::captured(folder);
     let _ = Hardware::read(&root);

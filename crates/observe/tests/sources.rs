@@ -150,7 +150,7 @@ fn invalid_recordings_are_refused() {
     assert!(why.starts_with("/nowhere/a.csv: cannot be read: "), "{why}");
 }
 
-/// Returns a feed of two domains with two tiers each, and the folder of its socket.
+/// Returns a feed of two domains (sockets) with two tiers each, and the folder of its socket.
 fn feed() -> (tempfile::TempDir, Feed) {
     let folder = tempfile::tempdir().unwrap();
     let feed = Feed::listen(&folder.path().join("feed"), Access::default(), 2, 2).unwrap();

@@ -35,7 +35,7 @@ pub(crate) struct Child {
     /// The stdin of the process; `None` once it was closed.
     stdin: Option<ChildStdin>,
     lines: Receiver<io::Result<Vec<u8>>>,
-    /// Number of valid answers so far. Errors state the next line number.
+    /// Number of valid answers so far. An error states the number of the line after these answers.
     answers: u64,
     is_failed: bool,
 }

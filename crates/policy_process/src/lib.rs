@@ -3,7 +3,7 @@
 //!
 //! The command, which may be written in any language, reads lines of JSON from its stdin and
 //! answers each line with a line on its stdout (docs/policies.md). The first line describes the
-//! tiers of a domain. Each later line has the observation of a period:
+//! memory tiers of a domain (a socket). Each later line has the observation of a period:
 //!
 //! ```text
 //! {"schema":"interleaf.policy/1","message":"start","domain":0,"tiers":[{"name":"dram",...},...]}
@@ -57,7 +57,7 @@ impl PolicyCommand {
     }
 }
 
-/// The processes that run a policy command, one for each domain.
+/// The processes that run the user's policy command, one for each domain (socket).
 #[derive(Clone, Debug)]
 pub struct PolicyProcesses {
     command: PolicyCommand,
@@ -73,10 +73,10 @@ impl PolicyProcesses {
         Self { command, limit, stop, failure: Arc::default() }
     }
 
-    /// Starts the process of the domain with the index `domain`, whose tiers are `tiers`, and waits
-    /// for its first answer. Returns the policy of the domain. If there is no valid first answer,
-    /// this policy keeps all pages on the first tier. No process is started after the failure of
-    /// another one.
+    /// Starts the process of the domain (socket) with the index `domain`, whose tiers are `tiers`,
+    /// and waits for its first answer. Returns the policy of the domain. If there is no valid first
+    /// answer, this policy keeps all pages on the first tier. No process is started after the
+    /// failure of another one.
     pub fn policy(&self, domain: usize, tiers: &[TierLayout]) -> Box<dyn Policy> {
         let first = (0..tiers.len()).map(|tier| if tier == 0 { 1.0 } else { 0.0 }).collect();
         if self.has_failed() {
@@ -120,7 +120,7 @@ impl PolicyProcesses {
     }
 }
 
-/// The policy of one domain, whose decisions are the answers of a process.
+/// The policy of one domain (socket). Its decisions are the answers of a process.
 struct ProcessPolicy {
     /// The process; `None` after a failure, or if a stop was requested before the first answer.
     child: Option<Child>,

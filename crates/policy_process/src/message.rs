@@ -13,7 +13,8 @@ const SCHEMA: &str = "interleaf.policy/1";
 /// quotes.
 const TEXT_MAX: usize = 200;
 
-/// The first line that a policy's process gets on its stdin: the domain and its tiers.
+/// The first line that a policy's process gets on its stdin: the domain (socket) and its memory
+/// tiers.
 #[derive(Debug, Serialize)]
 pub(crate) struct StartMessage<'a> {
     schema: &'static str,
@@ -108,8 +109,8 @@ impl<'a> PeriodMessage<'a> {
 }
 
 impl Answer {
-    /// Parses an answer, which is one line of JSON, from the process of a domain with `tiers`
-    /// tiers. The error is a text about the problem.
+    /// Parses an answer, which is one line of JSON, from the process of a domain (socket) with
+    /// `tiers` tiers. The error is a text about the problem.
     pub(crate) fn parse(line: &str, tiers: usize) -> Result<Self, String> {
         let AnswerMessage { weights, reason } = serde_json::from_str(line).map_err(|why| {
             // The answer is a single line, so the error should name only the column, not "line 1".

@@ -27,7 +27,7 @@ impl Files {
         Self { root: Cow::Borrowed(Path::new("/")) }
     }
 
-    /// The files below the folder `root`, such as a captured machine.
+    /// The files below the folder `root`, such as a captured machine (a copy of a machine's files).
     pub fn below(root: impl Into<PathBuf>) -> Self {
         Self { root: Cow::Owned(root.into()) }
     }

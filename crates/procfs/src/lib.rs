@@ -2,9 +2,9 @@
 //! the kernel.
 //!
 //! Reading and parsing are separate. A parser borrows its text and allocates nothing. The same
-//! parser therefore works for captured machines, in tests, and in a library under `LD_PRELOAD`.
-//! [`files::Files`] reads files below a root folder, and allocates; [`files::read_into`] and
-//! [`files::names`] read into a buffer of the caller.
+//! parser therefore works for captured machines (copies of the files of machines), in tests, and in
+//! a library under `LD_PRELOAD`. [`files::Files`] reads files below a root folder, and allocates;
+//! [`files::read_into`] and [`files::names`] read into a buffer of the caller.
 //!
 //! ```text
 //! preload, pager:  Files::live().of_process(7, "stat")? -> text -> Stat::parse(&text)

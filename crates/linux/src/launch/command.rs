@@ -84,9 +84,9 @@ pub struct Signals {
 /// For each signal number, how many signals have arrived. All numbers in `SIGNALS` are below 32.
 type Arrived = [AtomicU32; 32];
 
-/// Maximum time for which the end of a command that a signal ended is reported later, so that the
-/// same signal to this process is reported first. The kernel sends a signal to all processes of a
-/// group at once, but the thread that receives the signal may have to wait for a CPU.
+/// Maximum delay of the report that a signal has ended the command. The delay lets the same signal
+/// to this process be reported first. The kernel sends a signal to all processes of a group at
+/// once, but the thread that receives the signal may have to wait for a CPU.
 const GROUP_SIGNAL_MAX: Duration = Duration::from_millis(500);
 
 /// A signal to this process, or the end of the command that this process runs.
@@ -99,8 +99,9 @@ pub enum Event {
         /// did not get it.
         is_for_us: bool,
     },
-    /// A command ended: its process ID, and the time of its end. The event of a command that was
-    /// reaped early stays in the channel, and may be received while the next command runs.
+    /// A command ended: its process ID, and the time of its end. If the command was reaped before
+    /// this event was received, the event stays in the channel, and may be received while the next
+    /// command runs.
     Ended(Pid, Instant),
 }
 
@@ -348,10 +349,11 @@ impl Signals {
     }
 }
 
-/// Returns the signal by which a command has ended, if the whole process group may have got it,
-/// this process among it: by a key of the terminal, a hang-up, or the end of a service. `signal` is
-/// the signal that ended the command, and `status` the exit status of a command that ended by
-/// itself. Shells and handlers of signals report a signal as the status 128 + N.
+/// Returns the signal by which a command has ended, if it may be a signal to the whole process
+/// group, and so to this process: from a key of the terminal, a hang-up, or the end of a service.
+/// `signal` is the signal that ended the command, and `status` the exit status of a command that
+/// ended by itself. Shells and handlers of signals report the signal number N as the status 128 +
+/// N.
 fn group_signal(signal: Option<i32>, status: Option<i32>) -> Option<i32> {
     let number = signal.or(status.map(|status| status - 128));
     number.filter(|number| [SIGHUP, SIGINT, SIGQUIT, SIGTERM].contains(number))

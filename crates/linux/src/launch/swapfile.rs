@@ -28,10 +28,11 @@ use std::{
 /// Number of bytes in each write that fills a new swap file with zeros.
 const CHUNK: usize = 1 << 20;
 
-/// Maximum number of names tried for a new swap file; the counter in each name is lower.
+/// Maximum number of names tried for a new swap file; the counter in a name is below this number.
 const NAMES: u32 = 1000;
 
-/// A swap file that is in use. Closing the journal that records it switches it off and removes it.
+/// A swap file that is in use. Closing the journal that records the file switches it off and
+/// removes it.
 #[derive(Debug)]
 pub struct SwapFile {
     /// The swap file, locked while this descriptor is open, so that no other process removes it.

@@ -43,7 +43,7 @@ pub struct Socket {
 /// The users that may connect to a socket besides this user and root.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// Members of this group may connect; `None` for no group.
+    /// The ID of the group of users whose members may connect; `None` for no group.
     pub group: Option<u32>,
 }
 

@@ -29,11 +29,14 @@ pub(crate) const MODULES: [(&str, &str); 3] = [
 pub struct Damon {
     /// The DAMON threads that are set up, started or not.
     pub kdamonds: Vec<KdamondSettings>,
-    /// The kernel's DAMON modules that are enabled. Interleaf's DAMON thread cannot run beside one.
+    /// The kernel's DAMON modules that are enabled. Interleaf's DAMON thread cannot run while such
+    /// a module is enabled.
     pub modules: Vec<String>,
-    /// Operations sets of the kernel, such as `vaddr` and `paddr`; empty without a context.
+    /// Operations sets of the kernel, such as `vaddr` and `paddr`, as the files of a context list
+    /// them; empty if no thread has a context.
     pub operations: Vec<String>,
-    /// True when a scheme can have several destinations (folder `dests`); `None` without a scheme.
+    /// True when a scheme can have several destinations (folder `dests`); `None` if no thread has a
+    /// scheme that shows it.
     pub destinations: Option<bool>,
     /// True when this user may not read a file of DAMON. Other fields may then be incomplete.
     pub hidden: bool,
@@ -67,7 +70,8 @@ pub fn damon(root: &Root) -> Result<Option<Damon>, RootError> {
     }
     for (module, path) in MODULES {
         let enabled = root.text_if_allowed(path)?.unwrap_or_default();
-        // On a captured machine, a file that could not be read is empty, so it counts as hidden.
+        // In a captured machine (a copy of a machine's files), a file that could not be read is
+        // empty, so it counts as hidden.
         damon.hidden |= enabled.is_empty() && root.has(path);
         if matches!(enabled.trim(), "Y" | "1" | "true") {
             damon.modules.push(module.into());

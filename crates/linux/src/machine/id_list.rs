@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeSet, fmt};
 
-/// The highest accepted ID of a CPU or node; no machine has so many.
+/// The highest accepted ID of a CPU or node; no machine has so many CPUs.
 const NUMBER_MAX: u32 = 65_535;
 
 /// A set of IDs of CPUs or nodes.

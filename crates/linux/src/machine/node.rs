@@ -34,7 +34,7 @@ pub struct Node {
 /// [`interleaf_model::rated`] counts as unrated.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rated {
-    /// The nodes with the nearest initiators.
+    /// The nodes that have the initiators (CPUs or devices) nearest to this node.
     pub initiators: IdList,
     /// Read bandwidth, MiB/s, the kernel's unit.
     pub read_mibps: Option<u64>,

@@ -154,7 +154,8 @@ pub fn of_machine(root: &Root) -> Result<Option<Counters>, RootError> {
 /// When a file cannot be read, or a counter is not a number.
 pub fn of_node(root: &Root, node: u32) -> Result<Option<Counters>, RootError> {
     let mut counters = None;
-    // Both count the same allocations. `vmstat` has more counters, but the oldest kernels lack it.
+    // Both files count the same allocations. `vmstat` has more counters, but the oldest kernels
+    // lack it.
     for file in ["numastat", "vmstat"] {
         let path = format!("{NODES}/node{node}/{file}");
         if let Some(text) = root.text(&path)? {

@@ -1,5 +1,6 @@
-//! An actuator migrates the pages of a scope to the nodes of a goal, in the ratio of the goal's
-//! weights, and keeps this ratio while processes start and end.
+//! An actuator migrates the pages of a scope (the machine, a control group or some processes) to
+//! the nodes of a goal, in the ratio of the goal's weights. It keeps this ratio while processes
+//! start and end.
 //!
 //! [`mod@choose`] ranks the four kinds of actuators. A kernel or a scope may support only some of
 //! them:
@@ -63,7 +64,7 @@ use std::{cell::RefCell, collections::BTreeMap, rc::Rc};
 /// The journal of the settings that this process has changed, shared by all actuators.
 pub type SharedJournal<'a> = Rc<RefCell<Journal<'a>>>;
 
-/// The placement of a scope's pages that an actuator has to reach.
+/// The placement that an actuator has to reach for the pages of a scope (the steered processes).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Goal {
     /// The nodes with their weights, the fastest node first. Pages are divided in proportion to the
@@ -72,8 +73,9 @@ pub struct Goal {
     pub nodes: Vec<(u32, u32)>,
     /// The order in which pages are assigned to nodes.
     pub order: Order,
-    /// The demotions, one for each socket: the fastest and the second fastest node near the socket.
-    /// When the first node of a pair is nearly full, its cold pages migrate to the second.
+    /// The demotions, one pair of nodes for each socket: the fastest and the second fastest node
+    /// near the socket. When the first node of a pair is nearly full, its cold pages migrate to the
+    /// second.
     pub demotions: Vec<(u32, u32)>,
     /// The upper limit of the migration rate, bytes per second; `None` for no limit. The schemes of
     /// DAMON together keep it ([`context::Context::limit_rate`]).
@@ -83,25 +85,28 @@ pub struct Goal {
 /// The state of an actuator, which [`Actuator::update`] returns.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ActuatorState {
-    /// Anonymous memory of the scope by node. `None` if the scope has no memory, or if no sample
-    /// was taken in this period: a large scope is not sampled in each period.
+    /// Anonymous memory of the scope (the steered processes) by node. `None` if the scope has no
+    /// memory, or if no sample was taken in this period: a large scope is not sampled in each
+    /// period.
     pub on: Option<NodeBytes>,
     /// Distance to the goal, percentage points: the largest difference, among all nodes, between a
     /// node's share of the pages and the node's target share.
     pub off_points: Option<f64>,
     /// Number of steered processes; `None` on physical memory, where processes are not tracked.
     pub processes: Option<usize>,
-    /// Processes that joined the scope since the last call.
+    /// IDs of the processes that joined the scope since the last call of [`Actuator::update`].
     pub joined: Vec<u32>,
-    /// Processes that left the scope or ended since the last call.
+    /// IDs of the processes that left the scope or ended since the last call of
+    /// [`Actuator::update`].
     pub left: Vec<u32>,
-    /// Bytes of all attempts at migration since the first goal; of DAMON, since its thread started
-    /// last. A page counts at each attempt, even if it is on its target node already. `None` if
-    /// neither the kernel nor [`Migrator`](crate::place::migrate::Migrator) counts attempts.
+    /// Bytes of all attempts at migration since the first goal; with DAMON, since the last start of
+    /// its thread. A page counts at each attempt, even if it is on its target node already. `None`
+    /// if neither the kernel nor [`Migrator`](crate::place::migrate::Migrator) counts attempts.
     pub tried_bytes: Option<u64>,
-    /// Bytes migrated in the same time, as counted by the kernel or the migrator.
+    /// Bytes migrated in the same time as `tried_bytes`, as counted by the kernel or the migrator.
     pub applied_bytes: Option<u64>,
-    /// Bytes migrated on the whole machine since the last call, for any reason.
+    /// Bytes migrated on the whole machine since the last call of [`Actuator::update`], for any
+    /// reason.
     pub moved_bytes: Option<u64>,
     /// True while cold pages are demoted because the fastest node is nearly full.
     pub demotes: bool,
@@ -109,8 +114,9 @@ pub struct ActuatorState {
     pub notes: Vec<String>,
 }
 
-/// A mechanism that migrates the pages of a scope until their placement is that of a goal. Dropping
-/// an actuator restores the settings that it has changed.
+/// A mechanism that migrates the pages of a scope (the machine, a control group or some processes)
+/// until their placement is that of a goal. Dropping an actuator restores the settings that it has
+/// changed.
 pub trait Actuator {
     fn kind(&self) -> ActuatorKind;
 
@@ -139,11 +145,11 @@ pub trait Actuator {
 pub struct Setting<'a> {
     pub root: &'a Root,
     pub journal: SharedJournal<'a>,
-    /// The scope whose pages are steered.
+    /// The machine, the control group or the processes whose pages are migrated.
     pub scope: Scope,
-    /// Scopes whose pages are not migrated, even if they are in `scope`.
+    /// Processes and control groups whose pages are not migrated, even if they are in `scope`.
     pub protected: Vec<Scope>,
-    /// True when steering may switch off the kernel's DAMON modules and NUMA balancing meanwhile.
+    /// True when the actuator may switch off the kernel's DAMON modules and NUMA balancing.
     pub leave: bool,
     /// When this flag is set, long scans end early.
     pub stop: StopFlag,
@@ -172,9 +178,9 @@ impl<'a> Setting<'a> {
         if self.stop.is_set() { Err(ActuatorError::Stopped) } else { Ok(()) }
     }
 
-    /// Returns the anonymous memory of the scope by node, without the memory of protected scopes.
-    /// `processes` are the steered processes, without protected processes. Returns `None` if the
-    /// kernel does not count memory by node.
+    /// Returns the anonymous memory of the scope (the steered processes) by node, without the
+    /// memory of protected scopes. `processes` are the steered processes, without protected
+    /// processes. Returns `None` if the kernel does not count memory by node.
     ///
     /// # Errors
     /// The errors of [`Scope::placement`], and when the stop flag is set.
@@ -232,7 +238,8 @@ pub enum ActuatorError {
 }
 
 impl ActuatorError {
-    /// True when the kernel refused a value (`EINVAL`), as for a process or group that is gone.
+    /// True when the kernel refused a value (`EINVAL`), such as an ended process or a removed
+    /// control group.
     fn is_value_refused(&self) -> bool {
         match self {
             Self::Refused(why) | Self::Root(why) | Self::Journal(JournalError::Root(why)) => {

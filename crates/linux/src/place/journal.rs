@@ -113,7 +113,8 @@ pub enum JournalError {
     /// Users besides this user and root can write to the folder, so its journals are not trusted.
     #[error("{path}: is not used for journals: {why}")]
     Untrusted { path: String, why: String },
-    /// The table of settings lacks the path or value. Nothing is written: it could not be restored.
+    /// The table of settings lacks the path or value. Nothing is written, because the journal
+    /// restores only settings and values of this table.
     #[error("{0}")]
     Unknown(String),
     /// Another process of Interleaf holds the setting at another value.
@@ -154,9 +155,9 @@ impl JournalError {
 
 impl<'a> Journal<'a> {
     /// Opens the journal of this process. First undoes older changes: those of processes that have
-    /// ended, and those that an earlier journal of this process failed to undo. A change of the
-    /// latter kind that cannot be undone now either is kept in the new journal. Returns the journal
-    /// and the outcomes of undoing.
+    /// ended, and those that an earlier journal of this process failed to undo. If this fails again
+    /// for a change of this process, the new journal keeps the change. Returns the journal and the
+    /// outcomes of undoing.
     ///
     /// # Errors
     /// When the journals cannot be read or written.
@@ -177,8 +178,9 @@ impl<'a> Journal<'a> {
         Ok((Self { root, document, undone: vec![], is_closed: false }, undone))
     }
 
-    /// Writes `text` to a setting, unless the setting has this value already. Others may hold it at
-    /// the same value; the last holder then restores the value that the first found.
+    /// Writes `text` to a setting, unless the setting has this value already. Other processes of
+    /// Interleaf may hold the setting at the same value. The last holder then restores the value
+    /// that the first holder found.
     ///
     /// # Errors
     /// When the table of settings lacks the path or a value, another process holds another value,
@@ -213,7 +215,8 @@ impl<'a> Journal<'a> {
             None => now.to_string(),
         };
         // Save the journal first. If the process is killed before the write, the journal lists a
-        // change that was not made, which is harmless; a change missing from it would not be.
+        // change that was not made, which is harmless. In the opposite order, the old value could
+        // be lost.
         self.document.changes.push(Change { path: path.into(), was, set: text.into() });
         if let Err(why) = self.document.save(self.root) {
             self.document.changes.pop();
@@ -350,20 +353,21 @@ impl Document {
         format!("{}-{}.json", self.pid, self.start_ticks)
     }
 
-    /// True while the process of the document runs.
+    /// True while the process that wrote this journal runs.
     fn is_alive(&self) -> Result<bool, RootError> {
-        // Look the process up on this machine, even if the root is a captured machine.
+        // Look the process up on this machine, even if the journal is from a captured machine (a
+        // copy of files).
         let found = process(&Root::live(), self.pid)?;
         Ok(found.is_some_and(|found| found.start_ticks == self.start_ticks && !found.is_zombie))
     }
 
-    /// True when the document has neither a change nor a claim.
+    /// True when the journal has neither a change of a setting nor a claim to pages.
     fn is_empty(&self) -> bool {
         self.changes.is_empty() && self.claim.is_none()
     }
 
     /// Replaces the journal file atomically by this document, or removes the file if the document
-    /// is empty. On a captured machine nothing is written.
+    /// is empty. On a captured machine (a copy of a machine's files) nothing is written.
     fn save(&self, root: &Root) -> Result<(), JournalError> {
         if !root.is_live() {
             return Ok(());

@@ -23,10 +23,11 @@ use interleaf_model::{
 /// requires a value, but policies that depend on latency use the measured latency instead.
 const UNRATED_NS: [f64; 2] = [100.0, 250.0];
 
-/// The domains and tiers of a machine.
+/// The domains (sockets) and the tiers (nodes with memory) of a machine.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HostLayout {
-    /// The domains and tiers. `layout.scopes` is empty; the caller adds the scopes.
+    /// The domains (sockets) and tiers. `layout.scopes`, which lists the steered processes, is
+    /// empty; the caller adds the scopes.
     pub layout: Layout,
     /// The node of each tier, in the order of the tiers.
     pub nodes: Vec<u32>,
@@ -45,7 +46,7 @@ pub enum LayoutError {
 }
 
 impl HostLayout {
-    /// Finds the domains and tiers of `machine`.
+    /// Finds the domains (sockets) and tiers (nodes with memory) of `machine`.
     ///
     /// # Errors
     /// When the machine has fewer than two tiers, or no domain.
@@ -73,8 +74,8 @@ impl HostLayout {
     }
 
     /// Converts `target` to the goal of an actuator. The goal has a whole percentage for each node
-    /// near the domain of the target's scope. Nodes of other domains get no pages, because a target
-    /// covers only the traffic of one domain.
+    /// near the domain (socket) of the target's scope. Nodes of other domains get no pages, because
+    /// a target covers only the traffic of one domain.
     pub fn goal(&self, target: &Target) -> Goal {
         let near = &self.layout.domains[self.layout.scopes[target.scope].domain].tiers;
         let shares: Vec<f64> = near.iter().map(|tier| target.shares[*tier]).collect();
@@ -107,7 +108,8 @@ fn tier(node: &Node, rated_gbps: f64) -> TierLayout {
     }
 }
 
-/// Returns the domain of `socket` with `cpus`. Its tiers are near nodes, as indices into `nodes`.
+/// Returns the domain of the socket `socket`, which has the CPUs `cpus`. The tiers of the domain
+/// are the nodes near the socket, as indices into `nodes`.
 fn domain(machine: &Machine, socket: u32, cpus: &IdList, nodes: &[&Node]) -> DomainLayout {
     let is_of_socket = |id: u32| {
         let node = machine.nodes.iter().find(|node| node.id == id);
@@ -135,7 +137,7 @@ mod tests {
         HostLayout::new(&Machine::read(&Root::captured(machines.join(name))).unwrap())
     }
 
-    /// Returns the domains and their tiers as a text such as `socket0: node0 node2; ...`.
+    /// Returns the domains (sockets) and their tiers as a text such as `socket0: node0 node2; ...`.
     fn text(host: &HostLayout) -> String {
         let tier = |at: &usize| host.layout.tiers[*at].name.clone();
         let domains = host.layout.domains.iter().map(|domain| {

@@ -304,8 +304,8 @@ impl<M: Memory> Passes<'_, M> {
         failed.map_or(Ok(()), |refusal| Err(refusal.into()))
     }
 
-    /// Makes a pass over `areas`, the memory of one process. Returns the tally of the pass, and the
-    /// reason if the work on this process ended early.
+    /// Makes a pass over `areas`, the mappings of one process. Returns the results of the pass, and
+    /// the reason if the work on this process ended early.
     fn one(
         &mut self,
         areas: Result<Option<Vec<area::Area>>, RootError>,
@@ -409,7 +409,8 @@ impl ProcessOutcome {
         }
     }
 
-    /// Adds `tally`, a pass over this process. `is_whole` is false if the pass ended early.
+    /// Adds `tally`, the results of a pass over this process. `is_whole` is false if the pass ended
+    /// early.
     fn add_tally(&mut self, tally: Tally, pass: u32, is_whole: bool) {
         if pass == 1 || self.before == NodeBytes::default() {
             self.before = tally.before.clone();

@@ -50,7 +50,7 @@ pub enum PlacementError {
     /// The machine has only one node with memory, so weights have no effect.
     #[error("all memory is on node {node}: {weights} has nothing to interleave")]
     OneNode {
-        /// The only node.
+        /// The only node with memory.
         node: String,
         weights: String,
     },

@@ -18,9 +18,9 @@ use crate::{
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlacementAudit {
-    /// Memory that follows the placement, by node.
+    /// Memory that follows the requested placement, bytes by node.
     pub placed: NodeBytes,
-    /// The memory that bypassed the placement, the largest amount first.
+    /// The memory that bypassed the requested placement, the largest amount first.
     pub bypasses: Vec<Bypass>,
     /// Number of audited processes.
     pub processes: usize,
@@ -168,7 +168,8 @@ fn own_policy(mappings: &[Mapping]) -> Option<&str> {
     stack.map(|stack| stack.policy.as_str())
 }
 
-/// True when `shown` in `numa_maps` is `wanted`. The kernel may append flags such as `=static`.
+/// True when `shown`, a policy in `numa_maps`, is the policy `wanted`. The kernel may append flags
+/// to the mode, such as `=static`.
 fn is_policy(shown: &str, wanted: &Policy) -> bool {
     let wanted = wanted.to_string();
     let (mode, nodes) = wanted.split_once(':').unwrap_or((&wanted, ""));

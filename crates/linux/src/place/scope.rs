@@ -205,7 +205,8 @@ impl fmt::Display for Scope {
     }
 }
 
-/// Returns a group's anonymous memory by node, with descendants; `None` if it is not counted.
+/// Returns the anonymous memory of a group and its descendants by node; `None` if the kernel does
+/// not count it by node.
 fn of_group(root: &Root, group: &Group) -> Result<Option<NodeBytes>, RootError> {
     let on = group.on_nodes(root)?;
     Ok(on.map(|on| NodeBytes(on.iter().map(|on| (on.node, on.anon_bytes)).collect())))

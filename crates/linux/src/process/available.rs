@@ -1,6 +1,6 @@
 //! The memory that the calling process can still allocate: on the machine or on some nodes, and
 //! within the limits of its control groups. Every large allocation of Interleaf is checked against
-//! it.
+//! this amount.
 
 use crate::{
     machine::{
@@ -15,11 +15,13 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Available {
     pub bytes: u64,
-    /// The limit of a control group, if it leaves less than the machine or its nodes do.
+    /// The limit of a control group, if the group has less unused memory below its limit than the
+    /// machine or the nodes have available.
     pub limit: Option<Headroom>,
 }
 
-/// This process may request this many sixteenths of the available memory; others keep the rest.
+/// The number of sixteenths of the available memory that this process may request. The last
+/// sixteenth is left for other programs.
 const SIXTEENTHS: u64 = 15;
 
 impl Available {

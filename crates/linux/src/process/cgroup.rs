@@ -118,9 +118,9 @@ impl Headroom {
     }
 }
 
-/// Returns the smallest headroom among the calling process's group and its ancestors. If several
-/// groups have the same headroom, returns that of the group nearest to the process. Returns `None`
-/// if no group limits memory.
+/// Returns the smallest headroom (unused part of a memory limit) among the calling process's group
+/// and its ancestors. If several groups have the same headroom, returns that of the group nearest
+/// to the process. Returns `None` if no group limits memory.
 ///
 /// # Errors
 /// When an existing file cannot be read or parsed.
@@ -307,7 +307,8 @@ impl Group {
         std::iter::successors(Some(self.clone()), Self::parent)
     }
 
-    /// Returns the smallest headroom among this group and its ancestors; `None` without a limit.
+    /// Returns the smallest headroom (unused part of a memory limit) among this group and its
+    /// ancestors; `None` without a limit.
     ///
     /// # Errors
     /// When a file cannot be read, or is not a number.

@@ -57,8 +57,8 @@ pub fn anonymous(root: &Root, pid: u32, processes: usize) -> Result<Option<NodeB
     Ok(estimate(&status, anonymous_pages(&statm) * page_bytes))
 }
 
-/// Returns the private anonymous mappings that are accessible. Example of such a line:
-/// `7f00-8000 rw-p 00000000 00:00 0 [heap]`.
+/// Returns the address ranges of the accessible private anonymous mappings in `maps`, the text of
+/// `/proc/PID/maps`. Example of such a mapping: `7f00-8000 rw-p 00000000 00:00 0 [heap]`.
 fn areas(maps: &str) -> Vec<Range<u64>> {
     let is_usable = |mapping: &Mapping<'_>| {
         mapping.is_private_anonymous() && mapping.protection() != 0 && !mapping.addresses.is_empty()

@@ -168,7 +168,8 @@ fn linked(path: &Path) -> io::Result<(Linked, Option<PathBuf>, Vec<String>)> {
     Ok((linked, Some(loader), needs))
 }
 
-/// True if Go's linker made the program: it adds a section with the versions of its modules.
+/// True if Go's linker made the program. The linker adds a section (`.go.buildinfo`) with the
+/// versions of the program's modules.
 fn is_go(path: &Path) -> io::Result<bool> {
     let elf = ElfStream::<AnyEndian, _>::open_stream(File::open(path)?);
     let mut elf = elf.map_err(io::Error::other)?;

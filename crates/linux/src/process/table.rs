@@ -169,7 +169,8 @@ impl ProcessTable {
 
     fn tree_of(&self, pid: u32) -> Vec<&Process> {
         let mut found: Vec<&Process> = self.processes.get(&pid).into_iter().collect();
-        // A captured machine may have a cycle of parents, so visit each process only once.
+        // In the files of a captured machine, parents may form a cycle, so visit each process only
+        // once.
         let mut seen = BTreeSet::from([pid]);
         let mut at = 0;
         while let Some(parent) = found.get(at) {
@@ -220,7 +221,8 @@ impl<'a> Snapshot<'a> {
         Ok(self.table.get_or_init(|| table))
     }
 
-    /// Returns the process `pid`. Reads only its file, or no file if the table was already read.
+    /// Returns the process `pid`. Reads only the file `stat` of the process, or no file if the
+    /// table was already read.
     ///
     /// # Errors
     /// When the process's file cannot be read.
@@ -248,7 +250,8 @@ pub fn own_resident_max(root: &Root) -> Option<u64> {
     size(&status, "VmHWM")
 }
 
-/// Returns the nodes on which a process may allocate; `None` without the process or cpusets.
+/// Returns the nodes on which a process may allocate; `None` if the process does not exist, or the
+/// kernel has no cpusets.
 ///
 /// # Errors
 /// When its `status` cannot be read or parsed.

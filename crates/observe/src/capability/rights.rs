@@ -22,8 +22,8 @@ pub(super) struct Rights {
 }
 
 impl Rights {
-    /// Reads the rights from the file [`STATUS`]. Returns `None` if a captured machine lacks this
-    /// file.
+    /// Reads the rights from the file [`STATUS`]. Returns `None` if a captured machine (a copy of a
+    /// machine's files) lacks this file.
     pub(super) fn read(root: &Root) -> Result<Option<Self>, RootError> {
         let Some(text) = root.text(STATUS)? else { return Ok(None) };
         let mut user = None;

@@ -113,7 +113,7 @@ fn of_damon(damon: &Damon) -> Vec<Rival> {
 
 /// Returns those of the [`PROGRAMS`] that are running. The names of all other processes are
 /// private. The `comm` files are therefore read with `peek`, which does not add them to a capture
-/// (`doctor --capture`).
+/// (the copy of the machine's files that `doctor --capture` makes).
 fn programs(root: &Root) -> Result<Vec<Rival>, RootError> {
     let mut found: Vec<Rival> = vec![];
     for process in root.peek_names("/proc")? {
@@ -125,8 +125,9 @@ fn programs(root: &Root) -> Result<Vec<Rival>, RootError> {
         let Some((_, text, remedy)) = PROGRAMS.iter().find(|(program, ..)| *program == name) else {
             continue;
         };
-        // A capture must have the name of a rival. The file is therefore read again with `text`,
-        // which, unlike `peek`, adds the file to a capture (`doctor --capture`).
+        // A capture (a copy of the machine's files, `doctor --capture`) must have the name of a
+        // rival. The file is therefore read again with `text`, which, unlike `peek`, adds the file
+        // to the capture.
         root.text(&path)?;
         if !found.iter().any(|rival| rival.text == *text) {
             found.push(rival(*text, *remedy));

@@ -1,4 +1,4 @@
-//! Opens the hardware counters of a plan, and reads them.
+//! Opens the hardware counters for the events of a [`Plan`], and reads their counts.
 
 use super::{
     plan::{Plan, Planned},
@@ -21,7 +21,7 @@ const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
 /// Number of files for which a raised limit on open files leaves room in addition to the counters.
 const OTHER_FILES: u64 = 128;
 
-/// The open counters of a plan.
+/// The open counters of a plan, which is the list of events to count.
 #[derive(Debug)]
 pub struct Counters {
     plan: Plan,
@@ -252,8 +252,8 @@ impl Grown {
     }
 }
 
-/// Sums the growth of the groups' counts by domain and tier. If a group had no hardware counter at
-/// any time since the last reading, the quantities that this group counts are unknown.
+/// Sums the growth of the groups' counts by domain (socket) and tier. If a group had no hardware
+/// counter at any time since the last reading, the quantities that this group counts are unknown.
 fn sum(plan: &Plan, grown: &[(&[usize], Grown)]) -> Reading {
     let mut reading = Reading { traffic: nothing(plan.domains, plan.tiers), ..Reading::default() };
     let mut unknown = vec![];

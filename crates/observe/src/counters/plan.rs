@@ -19,18 +19,18 @@ use std::{collections::BTreeSet, fmt};
 /// The events to open on a machine, and the meaning of their counts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
-    /// The names of the tables that the plan uses, the CPU's table first.
+    /// The names of the tables of events that the plan uses, the CPU's table first.
     pub tables: Vec<String>,
-    /// The number of domains in a reading of these events.
+    /// The number of domains (sockets) in a reading of these events.
     pub domains: usize,
-    /// The number of tiers in a reading of these events.
+    /// The number of tiers (nodes of equal speed) in a reading of these events.
     pub tiers: usize,
     /// The events to open. The events of a group are adjacent.
     pub events: Vec<Planned>,
     /// Remarks for the user.
     pub notes: Vec<String>,
-    /// Traffic of a domain to one of its tiers ([`DomainLayout::tiers`]) that no planned event
-    /// counts, such as `socket 0 to node 1: bytes`.
+    /// Traffic of a domain (socket) to one of its tiers ([`DomainLayout::tiers`]) that no planned
+    /// event counts, such as `socket 0 to node 1: bytes`.
     pub missing: Vec<String>,
 }
 
@@ -47,7 +47,7 @@ pub struct Planned {
     /// The configuration words `config`, `config1` and `config2` of `perf_event_attr`.
     pub config: [u64; 3],
     pub quantity: Quantity,
-    /// The domain of the counted traffic, as an index into [`Layout::domains`].
+    /// The domain (socket) of the counted traffic, as an index into [`Layout::domains`].
     pub domain: usize,
     /// The tier, as an index into [`Layout::tiers`]; `None` for events that belong to no tier.
     pub tier: Option<usize>,
@@ -318,9 +318,9 @@ impl Making<'_> {
         unit.cpus.clone().unwrap_or_else(sockets)
     }
 
-    /// Returns the domain of a CPU. If the layout has a single domain, it is 0, otherwise the
-    /// socket of the CPU. If no socket lists the CPU, it is the socket of another CPU of the same
-    /// node, or 0 if there is no such CPU.
+    /// Returns the index of the domain of a CPU: 0 if the layout has a single domain, otherwise the
+    /// index of the CPU's socket. If no socket lists the CPU, the socket of another CPU of the same
+    /// node counts as its socket, or socket 0 if there is no such CPU.
     fn domain(&self, cpu: u32) -> usize {
         let sockets = &self.machine.sockets;
         if self.layout.domains.len() == 1 {
@@ -332,8 +332,8 @@ impl Making<'_> {
         socket(cpu).or_else(beside).unwrap_or(0)
     }
 
-    /// Returns the fastest tier of a kind in a domain, which is the first tier of this kind in the
-    /// domain's list; `None` if the domain has no tier of this kind.
+    /// Returns the fastest tier of a kind in a domain (socket), which is the first tier of this
+    /// kind in the domain's list; `None` if the domain has no tier of this kind.
     fn tier(&self, domain: usize, kind: TierKind) -> Option<usize> {
         let tiers = &self.layout.domains[domain].tiers;
         tiers.iter().copied().find(|tier| self.layout.tiers[*tier].kind == kind)
@@ -345,8 +345,8 @@ impl Making<'_> {
         }
     }
 
-    /// Adds to the plan's list `missing`, for each domain and each of its tiers, the traffic that
-    /// no event counts.
+    /// Adds to the plan's list `missing`, for each domain (socket) and each of its tiers, the
+    /// traffic that no event counts.
     fn note_missing(&mut self) {
         let layout = self.layout;
         for (domain, near) in layout.domains.iter().enumerate() {

@@ -41,7 +41,7 @@ pub struct Cpus {
     pub vendor: String,
     /// `cpu family` in `/proc/cpuinfo`.
     pub family: u32,
-    /// Ranges of `model`, both ends included.
+    /// Ranges of `model` in `/proc/cpuinfo`, both ends included.
     pub models: Vec<(u32, u32)>,
 }
 
@@ -76,10 +76,11 @@ pub struct Event {
     /// Example: 8 for an event that counts the cycles of a core with 8 issue slots. For requests
     /// and cycles, it is 1.
     pub per_count: f64,
-    /// The lane of the event. A unit of the PMU counts the events of at most one lane (of several
-    /// lanes if there are more lanes than units). `None` if all units count the event. Ticks
-    /// ([`Quantity::Ticks`]) have no lane, but only units that also count an occupancy in cycles
-    /// count ticks. Core events of the same lane are counted at the same time.
+    /// The number of the event's lane. Lanes divide the events of a PMU whose units have too few
+    /// hardware counters for all of them. A unit of the PMU counts the events of at most one lane
+    /// (of several lanes if there are more lanes than units). `None` if all units count the event.
+    /// Ticks ([`Quantity::Ticks`]) have no lane, but only units that also count an occupancy in
+    /// cycles count ticks. Core events of the same lane are counted at the same time.
     #[serde(default)]
     pub lane: Option<u32>,
     /// The source from which the row of the table was taken.
@@ -112,32 +113,32 @@ pub enum Quantity {
     /// All issue slots of a core, on CPUs that do not count [`Self::MemorySlots`]. Only
     /// [`super::topdown`] uses this quantity.
     DispatchSlots,
-    /// Slots whose operations retired.
+    /// Issue slots whose operations retired.
     RetiringSlots,
-    /// Slots whose operations were discarded.
+    /// Issue slots whose operations were discarded.
     BadSlots,
-    /// Slots for which the front end supplied no operation.
+    /// Issue slots for which the front end supplied no operation.
     FrontendSlots,
-    /// Slots whose operations the back end stalled.
+    /// Issue slots whose operations the back end stalled.
     BackendSlots,
-    /// Slots that were given to the core's other hardware thread.
+    /// Issue slots that were given to the core's other hardware thread.
     ContentionSlots,
-    /// Slots with an operation, whether it retired later or was discarded.
+    /// Issue slots with an operation, whether the operation retired later or was discarded.
     FilledSlots,
-    /// Slots of retired instructions that consist of many operations.
+    /// Issue slots of retired instructions that consist of many operations.
     HeavySlots,
-    /// Slots whose operations were discarded after a mispredicted branch.
+    /// Issue slots whose operations were discarded after a mispredicted branch.
     MispredictSlots,
-    /// Empty slots while the front end waited for instructions.
+    /// Issue slots that the front end left empty while it waited for instructions.
     FetchLatencySlots,
-    /// Cycles in which nothing retired because the oldest operation had not completed.
+    /// Cycles in which a core retired nothing because the oldest operation had not completed.
     StalledCycles,
     /// Like [`Self::StalledCycles`], but only cycles in which the oldest operation was a load.
     LoadStalledCycles,
 }
 
 impl Quantity {
-    /// True for events of a core that only [`super::topdown`] counts.
+    /// True for quantities of a core that only [`super::topdown`] counts.
     pub fn is_of_core(self) -> bool {
         self >= Self::DispatchSlots
     }

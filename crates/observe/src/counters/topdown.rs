@@ -42,7 +42,7 @@ const CORES: &str = "cpu";
 /// The plan of the events that count the slots of a command.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TopdownPlan {
-    /// The name of the table that has the events.
+    /// The name of the table that has the events of the plan.
     pub table: String,
     /// The type number of the cores' PMU.
     pub kind: u32,
@@ -59,7 +59,7 @@ pub struct CoreEvent {
     /// The configuration words `config`, `config1` and `config2` of `perf_event_attr`.
     pub config: [u64; 3],
     pub quantity: Quantity,
-    /// The number of slots or cycles that one count stands for.
+    /// The number of issue slots or cycles that one count of the event stands for.
     pub scale: f64,
 }
 
@@ -189,7 +189,7 @@ impl Topdown {
         Ok(Self { plan, groups, user_only })
     }
 
-    /// Describes the counted slots in one line.
+    /// Describes in one line which issue slots are counted.
     pub fn describe(&self) -> String {
         let whose = if self.user_only { ", without its kernel code" } else { "" };
         let mut text = format!(
@@ -275,23 +275,23 @@ fn refused(event: &CoreEvent, why: io::Error, root: &Root) -> OpenError {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct CoreSlots {
     pub all: Option<f64>,
-    /// Slots whose operations retired.
+    /// Issue slots whose operations retired.
     pub retiring: Option<f64>,
-    /// Slots whose operations were discarded.
+    /// Issue slots whose operations were discarded.
     pub bad_speculation: Option<f64>,
-    /// Slots for which the front end supplied no operation.
+    /// Issue slots for which the front end supplied no operation.
     pub frontend: Option<f64>,
-    /// Slots whose operations the back end stalled.
+    /// Issue slots whose operations the back end stalled.
     pub backend: Option<f64>,
-    /// Slots that were given to the core's other hardware thread (AMD).
+    /// Issue slots that were given to the core's other hardware thread (AMD).
     pub contention: Option<f64>,
-    /// Slots of retired instructions that consist of many operations.
+    /// Issue slots of retired instructions that consist of many operations.
     pub heavy: Option<f64>,
-    /// Slots whose operations were discarded after a mispredicted branch.
+    /// Issue slots whose operations were discarded after a mispredicted branch.
     pub mispredicts: Option<f64>,
-    /// Slots that the front end left empty while it waited for instructions.
+    /// Issue slots that the front end left empty while it waited for instructions.
     pub fetch_latency: Option<f64>,
-    /// Backend-bound slots that waited for memory.
+    /// Issue slots that waited for memory: a part of `backend`.
     pub memory: Option<f64>,
     /// Time for which the counting was enabled, ns, summed over the threads and the groups of
     /// events.
@@ -302,8 +302,8 @@ pub struct CoreSlots {
 }
 
 impl CoreSlots {
-    /// Adds the slots of two spans of time. A kind of slot that is unknown (`None`) in one span is
-    /// unknown in the sum. A span in which no thread ran is ignored.
+    /// Adds the issue slots of two spans of time. A kind of slot that is unknown (`None`) in one
+    /// span is unknown in the sum. A span in which no thread ran is ignored.
     pub fn plus(self, other: Self) -> Self {
         if self.enabled_ns == 0.0 {
             return other;

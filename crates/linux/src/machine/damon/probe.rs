@@ -58,9 +58,9 @@ const OLD_FILTER_FOLDER: &str = "filters";
 /// The features of a kernel's DAMON.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Probed {
-    /// Operations sets: `vaddr`, `fvaddr`, `paddr`.
+    /// Operations sets that the kernel supports: `vaddr`, `fvaddr`, `paddr`.
     pub operations: Vec<String>,
-    /// Actions of schemes: `pageout`, `migrate_hot`, ...
+    /// Actions of schemes that the kernel supports: `pageout`, `migrate_hot`, ...
     pub actions: Vec<String>,
     /// True when a scheme may have several weighted destinations, which interleave resident pages.
     pub destinations: bool,
@@ -68,7 +68,7 @@ pub struct Probed {
     pub goals: Vec<String>,
     /// The algorithms that adjust a quota to its goal (tuners); empty if the kernel has only one.
     pub tuners: Vec<String>,
-    /// Types of filters: `anon`, `young`, ...
+    /// Types of filters of schemes that the kernel supports: `anon`, `young`, ...
     pub filters: Vec<String>,
     /// True when DAMON can adjust its own monitoring intervals.
     pub interval_goal: bool,

@@ -1,5 +1,6 @@
-//! The memory modules of a machine. The firmware describes them (SMBIOS, structure 17), but only
-//! root may read that. The driver of the memory controller counts them (EDAC).
+//! The memory modules of a machine. The firmware describes the modules (SMBIOS, structure 17), but
+//! only root may read this description. The driver of the memory controller counts the modules
+//! (EDAC).
 
 use super::Known;
 use crate::root::{Root, RootError};

@@ -1,4 +1,5 @@
-//! Ranks the kinds of actuators for the features of a kernel and a scope.
+//! Ranks the kinds of actuators by the features of a kernel, and by the scope, whose pages are to
+//! be migrated: the machine, a control group or some processes.
 
 use super::{
     Actuator, Scope, Setting, context::ELIGIBLE, pages::Pages, physical::Physical, vaddr::Vaddr,
@@ -11,7 +12,8 @@ use std::fmt;
 pub enum ActuatorKind {
     /// DAMON on the addresses of processes; the address of a page selects its destination.
     Vaddr,
-    /// DAMON on physical memory, with Interleaf's quotas and a quota goal, which reduces them.
+    /// DAMON on physical memory, with quotas that Interleaf computes, and a quota goal by which the
+    /// kernel reduces them near the target.
     Paddr,
     /// DAMON on physical memory, with quotas that Interleaf computes, and without a quota goal.
     Quota,
@@ -29,14 +31,14 @@ pub struct Choice {
 /// All kinds of actuators, as ranked for one kernel, one scope and one [`Order`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Ranked {
-    /// Available kinds, the best first.
+    /// Available kinds of actuators, the best first.
     pub available: Vec<Choice>,
-    /// Unavailable kinds, each with the reason.
+    /// Unavailable kinds of actuators, each with the reason.
     pub missing: Vec<Choice>,
 }
 
 impl ActuatorKind {
-    /// Returns the name of this kind in configuration files and output.
+    /// Returns the name of this kind of actuator in configuration files and output.
     pub fn name(self) -> &'static str {
         match self {
             Self::Vaddr => "vaddr",
@@ -46,7 +48,7 @@ impl ActuatorKind {
         }
     }
 
-    /// Returns the kind with the name `name`; `None` if no kind has this name.
+    /// Returns the kind of actuator with the name `name`; `None` if no kind has this name.
     pub fn named(name: &str) -> Option<Self> {
         [Self::Vaddr, Self::Paddr, Self::Quota, Self::Pages]
             .into_iter()
@@ -64,8 +66,8 @@ impl ActuatorKind {
         }
     }
 
-    /// Decides whether the kernel and the scope support this kind. Returns the reason: as `Ok` if
-    /// both do, as `Err` if one does not.
+    /// Decides whether the kernel and the scope support this kind of actuator. Returns the reason:
+    /// as `Ok` if both support it, as `Err` if one does not.
     fn judge(
         self,
         kernel: Option<&Probed>,
@@ -103,7 +105,8 @@ impl ActuatorKind {
                 Err("it watches processes, and the scope is the machine".into())
             }
             Self::Vaddr if !has(&kernel.operations, "vaddr") => lacks("operations vaddr", "5.18"),
-            // Without destinations, kernels accept `migrate_hot` on `vaddr` to no effect.
+            // A kernel without destinations of schemes accepts `migrate_hot` on `vaddr`, but
+            // migrates no page.
             Self::Vaddr if !kernel.destinations => {
                 lacks("destinations, nor migration by virtual addresses", "6.17")
             }

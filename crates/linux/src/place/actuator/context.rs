@@ -33,7 +33,8 @@ const REGIONS_OF_TARGET: usize = 20;
 /// Linux 7.2). Eligible memory is the memory that matches the access pattern of the scheme.
 pub const ELIGIBLE: &str = "node_eligible_mem_bp";
 
-/// The usual length of a window of a quota (`reset_interval_ms`), ms.
+/// The usual length of a window of a quota, ms (`reset_interval_ms`). In each window, a scheme may
+/// try to migrate the bytes of its quota.
 pub const RESET_MS: u64 = 1000;
 
 /// The folder of the first context of the first thread, below [`ADMIN`].
@@ -67,7 +68,8 @@ pub struct Scheme {
     pub age_min: u32,
     /// The limit of the bytes that the scheme may try; `None` for no limit.
     pub quota: Option<Quota>,
-    /// The goal to which the kernel tunes the quota, up to the field `quota`; `None` for no goal.
+    /// The goal by which the kernel tunes the quota, with the field `quota` as the upper limit;
+    /// `None` for no goal.
     pub goal: Option<EligibleGoal>,
     /// The filters, which reject pages. The scheme acts only on pages that no filter rejects.
     pub filters: Vec<PageFilter>,
@@ -265,10 +267,9 @@ impl Scheme {
 ///
 /// The first filter that matches a page decides about the page. A rejecting filter rejects the
 /// pages that it matches; an allowing filter (since Linux 6.14) allows them. A page that no filter
-/// matches gets the opposite of the last filter: an allowing last filter rejects it, a rejecting
-/// one allows it. Therefore several groups are selected by an allowing filter for each of them,
-/// after all other filters. If `can_allow` is false, filters only reject, and only a single group
-/// can be selected.
+/// matches is rejected if the last filter allows, and allowed if the last filter rejects. Therefore
+/// several groups are selected by an allowing filter for each of them, after all other filters. If
+/// `can_allow` is false, filters only reject, and only a single group can be selected.
 fn filters(folder: &str, all: &[&PageFilter], can_allow: bool, out: &mut WriteList) {
     if all.is_empty() {
         return;

@@ -81,7 +81,8 @@ impl Guards {
         Ok(())
     }
 
-    /// Returns each demotion's source node and scheme. A demotion that is off matches no region.
+    /// Returns each demotion's source node and scheme. The scheme of a demotion that is off matches
+    /// no region of memory.
     pub(super) fn schemes(&self, goal: &Goal) -> Vec<(u32, Scheme)> {
         let scheme = |(at, (from, to)): (usize, &(u32, u32))| {
             let wanted_bytes = self.0.get(at).and_then(|guard| guard.wanted_bytes);
@@ -102,7 +103,8 @@ impl Guards {
 }
 
 impl Guard {
-    /// Begins or ends a node's demotion by its `free_bytes`; updates the bytes that it has to free.
+    /// Begins or ends the demotion from a node that has `free_bytes` of free memory. Updates the
+    /// number of bytes that the demotion has to free.
     fn step(&mut self, free_bytes: u64, total_bytes: u64) {
         let begin = ((total_bytes as f64 * BEGIN) as u64).max(BEGIN_BYTES);
         let end = begin * END;

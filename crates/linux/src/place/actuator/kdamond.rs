@@ -31,19 +31,21 @@ pub struct Kdamond<'a> {
 /// than any quota window (at most 2 s).
 const WARM_UP: Duration = Duration::from_millis(4500);
 
-/// `apply` fails when an unchanged context was refused this number of times. A single refusal can
-/// come from a thread that has just ended: the next attempt then starts the thread again.
+/// [`Kdamond::apply`] fails when the kernel has refused the same context this number of times. A
+/// single refusal can come from a DAMON thread that has just ended: the next attempt then starts
+/// the thread again.
 const SAME_MAX: u32 = 2;
 
-/// One call of `apply` fails after this number of refusals. After each refusal the context is built
-/// again without the processes that have ended by then. A commit takes one aggregation interval, so
-/// short-lived processes are gone after two or three attempts.
+/// A call of [`Kdamond::apply`] fails after this number of refusals by the kernel. After each
+/// refusal the context is built again without the processes that have ended by then. A commit takes
+/// one aggregation interval, so short-lived processes are gone after two or three attempts.
 const TRIES_MAX: u32 = 50;
 
 /// The statistics of a scheme since its set-up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
-    /// Memory on which the scheme's action was tried, even if on its destination already.
+    /// Memory that the scheme tried to migrate, including pages that were on the destination
+    /// already.
     pub tried_bytes: u64,
     /// Memory that the kernel reports as migrated.
     pub applied_bytes: u64,
@@ -71,7 +73,8 @@ impl<'a> Kdamond<'a> {
     }
 
     /// True while the DAMON thread runs. The thread ends when the last monitored process has ended.
-    /// On a captured machine, a thread that was set up counts as running.
+    /// On a captured machine (a copy of a machine's files), a thread that was set up counts as
+    /// running.
     ///
     /// # Errors
     /// When the state cannot be read.
@@ -113,7 +116,7 @@ impl<'a> Kdamond<'a> {
     }
 
     /// Builds a context and gives it to the DAMON thread, again after each refusal by the kernel.
-    /// Returns true when the thread has one, false when `build` has returned `None`.
+    /// Returns true when the thread has the context, false when `build` has returned `None`.
     fn build_and_apply(
         &mut self,
         build: &mut dyn FnMut() -> Result<Option<Context>, ActuatorError>,
@@ -143,8 +146,9 @@ impl<'a> Kdamond<'a> {
         let runs = self.runs()? && !self.written.is_empty();
         let is_warm = runs && self.is_warm();
         let mut context = context.clone();
-        // Until the warm-up is over, make schemes with a quota match nothing. A captured machine
-        // has no warm-up, so that the recorded writes show the final context.
+        // Until the warm-up is over, make schemes with a quota match nothing. A captured machine (a
+        // copy of a machine's files) has no warm-up, so that the recorded writes show the final
+        // context.
         for scheme in context.schemes.iter_mut().filter(|_| self.setting.root.is_live()) {
             if scheme.quota.is_some() && !is_warm {
                 scheme.accesses = None;

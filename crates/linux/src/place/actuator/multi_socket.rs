@@ -5,9 +5,10 @@
 //! one goal. Pages should not move to another socket, so the combined goal leaves the fraction of
 //! the scope's pages that are near a socket as it is.
 //!
-//! Example: 3/4 of the pages are near socket 0 and 1/4 near socket 1. The sockets' goals 80:20 and
-//! 60:40 combine to 60:15 on the nodes of socket 0 and 15:10 on the nodes of socket 1. Individual
-//! pages may still be exchanged between sockets.
+//! Example: 3/4 of the pages are near socket 0 and 1/4 near socket 1. The sockets' goals are 80:20
+//! and 60:40 percent. The combined goal has 60 and 15 percent of all pages on the nodes of socket
+//! 0, and 15 and 10 percent on the nodes of socket 1. Individual pages may still be exchanged
+//! between sockets.
 
 use super::{Actuator, ActuatorError, ActuatorKind, ActuatorState, Goal, Setting};
 use crate::process::numa_maps::NodeBytes;
@@ -23,7 +24,7 @@ struct SharedActuator<'a> {
     /// For each socket, the nodes near it, and its goal; `None` until the goal is set.
     sockets: Vec<(Vec<u32>, Option<Goal>)>,
     state: ActuatorState,
-    /// The last sample of the scope's placement.
+    /// The last sample of the placement of the steered processes' memory.
     on: Option<NodeBytes>,
 }
 
@@ -97,7 +98,8 @@ impl SharedActuator<'_> {
 }
 
 /// Returns, for each socket, the fraction of the scope's pages that are on nodes near the socket.
-/// Without pages they are equal. Pages of a node near several sockets are divided evenly.
+/// If the scope has no pages, the fractions are equal. Pages of a node near several sockets are
+/// divided evenly.
 fn parts<'n>(on: &NodeBytes, sockets: impl Iterator<Item = &'n [u32]> + Clone) -> Vec<f64> {
     let near = |node: u32| sockets.clone().filter(|nodes| nodes.contains(&node)).count() as f64;
     let of = |nodes: &[u32]| nodes.iter().map(|node| on.on(*node) as f64 / near(*node)).sum();
@@ -194,7 +196,8 @@ mod tests {
         }
     }
 
-    /// Makes a captured machine whose node N has `kib[N]` KiB of anonymous memory.
+    /// Makes a captured machine (a folder with the files of a machine) whose node N has `kib[N]`
+    /// KiB of anonymous memory.
     fn machine(folder: &Path, kib: &[u64]) -> Root {
         let nodes = folder.join("sys/devices/system/node");
         for (node, kib) in kib.iter().enumerate() {

@@ -26,7 +26,8 @@ use std::{
 /// second after the last call has returned.
 const PORTION: Duration = Duration::from_millis(500);
 
-/// The time over which the rate limit is kept on average. Longer pauses do not enlarge a portion.
+/// The time over which the rate limit is kept on average. After a longer pause, a portion has at
+/// most the bytes that the limit allows in this time.
 const AVERAGED: Duration = Duration::from_secs(2);
 
 /// The minimum size of a portion, bytes, unless the rate limit allows less.
@@ -72,7 +73,8 @@ impl Allowance {
 }
 
 impl<'a> Pages<'a> {
-    /// Returns an actuator for processes. No page migrates before [`Actuator::update`] with a goal.
+    /// Returns an actuator for processes. No page migrates until a goal is set and
+    /// [`Actuator::update`] is called.
     pub fn new(setting: Setting<'a>) -> Self {
         Self {
             held: SettingsGuard::new(setting.clone()),
@@ -218,7 +220,7 @@ mod tests {
             allowance.refill(1000, start + Duration::from_secs_f64(seconds))
         };
         assert_eq!(refill(&mut allowance, 0.0), Some(1000));
-        // The portion moved 1500 bytes more than was allowed.
+        // The portion moved 1500 bytes, 500 more than was allowed.
         allowance.bytes -= 1500.0;
         assert_eq!(refill(&mut allowance, 0.25), None);
         assert_eq!(refill(&mut allowance, 1.75), Some(1250));

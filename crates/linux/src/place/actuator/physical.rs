@@ -33,7 +33,8 @@ use std::{collections::BTreeMap, mem, ops::Range};
 /// The file that lists the zones of each node with their physical addresses.
 pub const ZONEINFO: &str = "/proc/zoneinfo";
 
-/// The length of a quota window, ms: two aggregation intervals, so each window sees earlier moves.
+/// The length of a quota window, ms: two aggregation intervals, so that the pages migrated in one
+/// window are seen in the next.
 const RESET_MS: u64 = 2000;
 
 /// The actuators `paddr` and `quota`, which migrate pages with DAMON on physical memory.
@@ -92,7 +93,8 @@ impl<'a> Physical<'a> {
         state.applied_bytes = Some(stats.iter().map(|it| it.applied_bytes).sum());
         let on = self.sampler.sample_placement(&self.setting, &[])?;
         if let Some(on) = &on {
-            // In the warm-up no page can move. Reset the controller, because this is no failure.
+            // During the warm-up of DAMON's thread no page migrates. Reset the controller, so that
+            // it does not count these samples as samples without effect.
             if !self.kdamond.is_warm() {
                 self.quota = QuotaController::default();
             }

@@ -62,7 +62,8 @@ const IDLE_MAX: u32 = 8;
 /// The highest [`Push::level`], at which pages with any access count may migrate.
 const LEVEL_MAX: u32 = 2;
 
-/// Minimum access count of hot pages ([`Order::HottestFirst`]): half an aggregation's samples.
+/// Minimum access count of hot pages ([`Order::HottestFirst`]): half of the samples in an
+/// aggregation interval.
 const HOT: u32 = ACCESSES_MAX / 2;
 
 /// The range of access counts of cold pages, for [`Order::HottestFirst`].
@@ -80,7 +81,7 @@ pub struct QuotaController {
     /// Bytes tried by DAMON since the last sample in which at least [`STALL_BYTES`] migrated.
     failed_bytes: u64,
     level: u32,
-    /// `Push::age_min` of the last push.
+    /// The minimum age of a region ([`Push::age_min`]) in the last push.
     age_min: u32,
     last: Option<(u32, u32, Stats)>,
 }
@@ -92,7 +93,7 @@ pub struct Push {
     pub from: u32,
     /// The destination node.
     pub to: u32,
-    /// The quota of a window, bytes.
+    /// The bytes that DAMON may try to migrate in a window of the quota.
     pub bytes: u64,
     /// True to migrate hot pages (`migrate_hot`), false to migrate cold pages (`migrate_cold`).
     pub is_hot: bool,

@@ -24,8 +24,8 @@ const PAUSE_AT_REST: Duration = Duration::from_secs(400);
 /// Pages count as at rest if their placement is at most this far from the goal, percentage points.
 const REST_POINTS: f64 = 2.0;
 
-/// Takes samples of the placement of a scope. If the scope is slow to sample, the pause after a
-/// sample is proportional to the duration of the sample.
+/// Takes samples of the placement of a scope (the steered processes). If the scope is slow to
+/// sample, the pause after a sample is proportional to the duration of the sample.
 #[derive(Debug, Default)]
 pub(super) struct PlacementSampler {
     /// The time at which the last sample ended, and its duration.

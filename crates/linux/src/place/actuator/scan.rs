@@ -26,15 +26,16 @@ use std::{
 /// Scans take at most 1 / `ONE_IN` of the CPU time of one core.
 const ONE_IN: u32 = 1000;
 
-/// The longest pause between scans. It makes scans of more than about 4000 processes, which take
-/// more than 60 ms, exceed 1 / [`ONE_IN`] of the CPU time.
+/// The longest pause between scans. A scan of more than about 4000 processes takes more than 60 ms.
+/// With this pause, such scans take more than 1 / [`ONE_IN`] of the CPU time.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// The time at which the next scan is due, and the processes that the last scan found.
 #[derive(Debug, Default)]
 pub(super) struct Scan {
     next: Option<Instant>,
-    /// The last scan's processes, by ID and start time; `None` before the first, in which all join.
+    /// The last scan's processes, by ID and start time; `None` before the first scan, whose
+    /// processes all join.
     found: Option<BTreeSet<(u32, u64)>>,
 }
 

@@ -8,7 +8,7 @@ use crate::machine::sysctl::NUMA_BALANCING;
 pub(super) struct SettingsGuard<'a> {
     setting: Setting<'a>,
     paths: Vec<String>,
-    /// True if the last check found NUMA balancing on; the next one then adds no message.
+    /// True if the last check found NUMA balancing on; the next check then adds no message.
     is_held: bool,
 }
 
@@ -25,13 +25,14 @@ impl<'a> SettingsGuard<'a> {
         self.paths.iter().any(|held| held == path)
     }
 
-    /// Changes a setting through the journal; on a captured machine, only records the write.
+    /// Changes a setting through the journal; on a captured machine (a copy of a machine's files),
+    /// only records the write.
     pub(super) fn set(&mut self, path: &str, text: &str) -> Result<(), ActuatorError> {
         if self.setting.root.is_live() {
             self.setting.journal.borrow_mut().set(path, text)?;
         } else {
-            // Do not use the journal, which first reads the old value: on a captured machine most
-            // files of DAMON do not exist, because DAMON was not set up.
+            // Do not use the journal, which first reads the old value: in a copy of a machine's
+            // files, most files of DAMON do not exist, because DAMON was not set up.
             self.setting.root.write(path, text)?;
         }
         self.paths.push(path.into());

@@ -160,7 +160,8 @@ mod tests {
         ClaimedScope::Cgroup(name.into())
     }
 
-    /// Makes a captured machine with `solver` (ID 10), its child `helper` (11), and `java` (12).
+    /// Makes the files of a machine with three processes: `solver` (ID 10), its child `helper`
+    /// (11), and `java` (12).
     fn machine() -> (tempfile::TempDir, Root) {
         let folder = tempfile::tempdir().unwrap();
         let all = [(1, 0, "init"), (10, 1, "solver"), (11, 10, "helper"), (12, 1, "java")];

@@ -139,7 +139,8 @@ pub(super) fn update(root: &Root, name: &str, text: Option<&str>) -> Result<(), 
     }
 }
 
-/// Locks the folder until the returned file is closed. On a captured machine nothing is locked.
+/// Locks the folder until the returned file is closed. On a captured machine (a copy of a machine's
+/// files) nothing is locked.
 pub(super) fn lock(root: &Root) -> Result<Option<File>, JournalError> {
     if !root.is_live() {
         return Ok(None);
@@ -147,7 +148,7 @@ pub(super) fn lock(root: &Root) -> Result<Option<File>, JournalError> {
     create_folder(root).map_err(|why| unusable(root, why))?;
     let failed = |why| JournalError::Keep { path: format!("{FOLDER}/{LOCK}"), why };
     let Some(folder) = folder(root)? else { return Err(failed(io::ErrorKind::NotFound.into())) };
-    // Another user who could open the lock file could hold its lock.
+    // Make the lock file private: another user who could open it could hold its lock forever.
     let file = folder.private_file(LOCK).map_err(failed)?;
     file.lock().map_err(failed)?;
     Ok(Some(file))

@@ -1,4 +1,4 @@
-//! A batch of pages, and its division into units that migrate as one.
+//! A batch of pages of a process, and its division into units, whose pages migrate together.
 
 use super::{
     area::Area,
@@ -9,7 +9,8 @@ use crate::process::numa_maps::NodeBytes;
 use interleaf_procfs::pagemap::ResidentPage;
 use std::{io, ops::Range};
 
-/// Maximum number of addresses in a locating call, whose fixed cost is then negligible.
+/// Maximum number of addresses in a call that locates pages. With so many addresses, the fixed cost
+/// of a call is negligible.
 const LOCATE_PAGES: usize = 1 << 14;
 
 /// A page that was resident when `pagemap` was read.
@@ -18,7 +19,7 @@ pub(super) struct Page {
     pub(super) address: u64,
     /// The node of the page; `None` if the page is not located yet or is not resident any more.
     pub(super) node: Option<u32>,
-    /// The index of the area that contains the page.
+    /// The index of the area (mapping) that contains the page.
     pub(super) area: usize,
     /// True when other processes map the page too.
     pub(super) is_shared: bool,
@@ -39,8 +40,8 @@ pub(super) struct Units {
 }
 
 impl Batch {
-    /// Appends the pages `found`, which are in the area with the index `area`. Their addresses must
-    /// be above all addresses that the batch has.
+    /// Appends the pages `found`, which are in the area (mapping) with the index `area`. Their
+    /// addresses must be above all addresses that the batch has.
     pub(super) fn add(&mut self, area: usize, found: &[ResidentPage]) {
         let page = |found: &ResidentPage| {
             let ResidentPage { address, is_shared } = *found;
@@ -127,7 +128,7 @@ impl Batch {
     }
 
     /// Returns the indices of the pages in the aligned block of `bytes` bytes that contains the
-    /// page at the index `at`. Pages of other areas are left out.
+    /// page at the index `at`. Pages of other areas (mappings) are left out.
     pub(super) fn block_around(&self, at: usize, bytes: u64) -> Range<usize> {
         let Page { address, area, .. } = self.pages[at];
         let block = address / bytes;

@@ -54,7 +54,7 @@ pub(super) struct Fake {
     pub(super) ends: Option<(u32, u32)>,
     /// True when the process in `ends` still exists, without memory, after its end.
     pub(super) ends_slowly: bool,
-    /// The ID of a process that releases its memory as soon as its areas are read.
+    /// The ID of a process that releases its memory as soon as its areas (mappings) are read.
     pub(super) ends_when_read: Option<u32>,
     pub(super) clock: Duration,
     pub(super) paused: Duration,

@@ -48,13 +48,13 @@ pub(super) trait Memory {
     /// Returns the nodes on which a process may allocate; `None` if there is no limit.
     fn allowed(&mut self, pid: u32) -> Result<Option<IdList>, RootError>;
 
-    /// Returns the memory of a process that can be migrated; `None` if the process has ended.
+    /// Returns those mappings of a process that can be migrated; `None` if the process has ended.
     fn areas(&mut self, pid: u32) -> Result<Option<Vec<Area>>, RootError>;
 
     /// False if the process has released its memory, because it has ended or is about to end.
     fn has_memory(&mut self, pid: u32) -> Result<bool, RootError>;
 
-    /// Appends to `to` the pages of an area that are resident in the range `addresses`.
+    /// Appends to `to` the pages of an area (a mapping) that are resident in the range `addresses`.
     fn resident(
         &mut self,
         pid: u32,

@@ -15,7 +15,8 @@ pub struct Outcome {
     pub refused: Vec<Refusal>,
     /// True when the caller stopped the migration early.
     pub stopped: bool,
-    /// Number of passes over all memory, at least 1. [`ProcessOutcome::after`] is from the last.
+    /// Number of passes over all memory, at least 1. [`ProcessOutcome::after`] is from the last
+    /// pass.
     pub passes: u32,
 }
 

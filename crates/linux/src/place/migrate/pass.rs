@@ -30,9 +30,9 @@ use std::{
     time::Duration,
 };
 
-/// Memory is read in slices, which are ranges of addresses in one area, and a batch is processed
-/// once it has at least this many resident pages. A slice also has at least this many base pages,
-/// except the first and the last slice of an area.
+/// Memory is read in slices, which are ranges of addresses in one area (mapping), and a batch is
+/// processed once it has at least this many resident pages. A slice also has at least this many
+/// base pages, except the first and the last slice of an area.
 const BATCH_PAGES: u64 = 1 << 16;
 
 /// The planner's window has this number of units (pages or huge pages) if a unit is larger than 32
@@ -57,7 +57,8 @@ const IDLE_ROUNDS_MAX: u32 = 3;
 /// plans, so the last plan can exceed the limit.
 const MOVES_MAX_FACTOR: u64 = 3;
 
-/// Maximum number of calls for the same pages, until a call has reported something about each.
+/// Maximum number of calls of `move_pages` for the same pages. The calls end when the status of
+/// each page is known.
 const CALLS_MAX: u32 = 64;
 
 /// The longest wait before the stop request is checked again.
@@ -81,7 +82,8 @@ pub(super) enum Halt {
 pub(super) struct Memo {
     /// The reasons why pages did not migrate, by the addresses of the pages.
     pub(super) stuck: HashMap<u64, Reason>,
-    /// The folio size, in pages, of each area with a tried page, by the area's first address.
+    /// The folio size, in pages, of each area (mapping) in which a migration was tried, by the
+    /// area's first address.
     learned: HashMap<u64, u32>,
 }
 
@@ -150,9 +152,9 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         self.settle(batch)
     }
 
-    /// Returns the slices of the areas: ranges of addresses, each with the index of its area.
-    /// Within an area the slices begin and end at borders of the planner's windows, so that no
-    /// window is divided.
+    /// Returns the slices of the areas (mappings): ranges of addresses, each with the index of its
+    /// area. Within an area the slices begin and end at borders of the planner's windows, so that
+    /// no window is divided.
     fn slices(&self) -> Vec<(usize, Range<u64>)> {
         let mut slices = vec![];
         for (at, area) in self.areas.iter().enumerate() {
@@ -177,7 +179,8 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         self.tally.before.add(&before);
         self.progress.scanned_bytes += before.total();
         let done = self.rounds(&mut batch);
-        // Add the placement even if a stop was requested, because some pages have migrated.
+        // Add the placement of the batch even if a stop was requested, because some pages have
+        // migrated.
         self.tally.after.add(&batch.bytes(&self.areas));
         done?;
         self.report()
@@ -227,7 +230,8 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         batch.units(&self.areas, page_bytes, |address| self.memo.stuck.contains_key(&address))
     }
 
-    /// Returns why the page with the index `at` is not tried. A page that `stuck` lacks is shared.
+    /// Returns the reason why the page with the index `at` is not tried. Without a recorded reason,
+    /// other processes map the page too.
     fn reason(&self, batch: &Batch, at: usize) -> Reason {
         let stuck = self.memo.stuck.get(&batch.pages[at].address);
         stuck.copied().unwrap_or(Reason::Shared)
@@ -237,8 +241,8 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         self.areas[batch.pages[pages.start].area].page_bytes * pages.len() as u64
     }
 
-    /// Keeps only one of the `moves` in each area whose folio size is not known yet, as a trial.
-    /// The pages that migrate together with the page of this move show the folio size.
+    /// Keeps only one of the `moves` in each area (mapping) whose folio size is not known yet, as a
+    /// trial. The pages that migrate together with the page of this move show the folio size.
     fn keep_to_trials(&mut self, batch: &Batch, units: &Units, moves: &mut Vec<Move>) {
         let mut trying = BTreeSet::new();
         moves.retain(|found| {
@@ -375,10 +379,10 @@ impl<M: Memory> ProcessPass<'_, '_, M> {
         Ok((statuses, false))
     }
 
-    /// Learns the folio size of areas. A page that was not requested, but migrated together with a
-    /// requested page, belongs to the same folio. `before` has the node of each page of the batch
-    /// before the moves. `requested` has the index and the target node of each page of the units
-    /// that were to move, in order of the indices.
+    /// Learns the folio size of areas (mappings). A page that was not requested, but migrated
+    /// together with a requested page, belongs to the same folio. `before` has the node of each
+    /// page of the batch before the moves. `requested` has the index and the target node of each
+    /// page of the units that were to move, in order of the indices.
     fn learn(&mut self, batch: &Batch, before: &[Option<u32>], requested: &[(usize, u32)]) {
         for (at, was) in before.iter().enumerate() {
             let page = &batch.pages[at];

@@ -17,10 +17,12 @@ use super::sequence::Sequence;
 use crate::machine::id_list::IdList;
 use std::collections::BTreeMap;
 
-/// Size of a window in bytes, if a unit is at most a 64th of this size.
+/// Size of a window, bytes: the range of addresses within which the ratio is reached. If a unit (a
+/// page or a huge page) is larger than a 64th of this size, a window has [`WINDOW_UNITS`] units.
 const WINDOW_BYTES: u64 = 2 << 20;
 
-/// Minimum number of units in a window: fewer units approximate a ratio badly.
+/// Minimum number of units (pages or huge pages) in a window: fewer units approximate a ratio
+/// badly.
 const WINDOW_UNITS: u64 = 64;
 
 /// The weight of each node. The weights give the share of the pages that each node should have.
@@ -96,37 +98,40 @@ impl Target {
 /// A page or a huge page, which migrates as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unit {
-    /// The address of the unit's first byte.
+    /// The address of the first byte of the page or huge page.
     pub address: u64,
-    /// The size of the unit in base pages, at least 1.
+    /// The size of the page or huge page in base pages, at least 1.
     pub pages: u32,
     pub location: PageLocation,
 }
 
-/// The location of a unit, and whether the unit can migrate.
+/// The location of a unit (a page or a huge page), and whether the unit can migrate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageLocation {
-    /// The unit is not resident: never touched, or swapped out.
+    /// The page or huge page is not resident: it was never touched, or is swapped out.
     NotResident,
     OnNode(u32),
-    /// The unit is on this node, unmovable: an attempt failed, or other processes map it too.
+    /// The page or huge page is on this node and cannot migrate: an attempt failed, or other
+    /// processes map it too.
     Unmovable(u32),
 }
 
-/// The planned moves, the smallest units first; units of the same size in order of addresses.
+/// The planned moves of units (pages and huge pages), the smallest units first; units of the same
+/// size in order of addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     pub moves: Vec<Move>,
-    /// The unmovable units that should move, as indices into the list given to [`Planner::plan`].
+    /// The unmovable units (pages or huge pages) that should move, as indices into the list given
+    /// to [`Planner::plan`].
     pub unmovable: Vec<usize>,
 }
 
-/// A planned move of a unit to another node.
+/// A planned move of a unit (a page or a huge page) to another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
-    /// The index of the unit in the list given to [`Planner::plan`].
+    /// The index of the page or huge page in the list of units given to [`Planner::plan`].
     pub unit: usize,
-    /// The node that the unit is on.
+    /// The node that the page or huge page is on.
     pub from: u32,
     /// The target node.
     pub to: u32,
@@ -149,21 +154,21 @@ pub struct Planner {
     turns: BTreeMap<u32, Sequence>,
 }
 
-/// Numbers of a node's units in a window.
+/// Numbers of a node's units (pages or huge pages of one size) in a window of addresses.
 #[derive(Clone, Copy, Debug, Default)]
 struct NodeUnits {
-    /// Units on the node.
+    /// Units (pages or huge pages) on the node.
     has: u64,
-    /// Movable units on the node.
+    /// Movable units (pages or huge pages) on the node.
     movable: u64,
-    /// Units that the node should have after the moves.
+    /// Units (pages or huge pages) that the node should have after the moves.
     wanted: u64,
-    /// Movable units that will leave the node.
+    /// Movable units (pages or huge pages) that will leave the node.
     leaving: u64,
-    /// Unmovable units that should leave the node.
+    /// Unmovable units (pages or huge pages) that should leave the node.
     unmovable: u64,
-    /// Error accumulator, as in Bresenham's algorithm. It spreads the leaving units evenly over the
-    /// movable units.
+    /// Error accumulator, as in Bresenham's algorithm. It spreads the units that leave the node
+    /// evenly over the movable units (pages or huge pages).
     spread: u64,
 }
 
@@ -176,8 +181,9 @@ impl Planner {
         Self { page_bytes: page_bytes.max(1), nodes, fresh, turns: BTreeMap::new() }
     }
 
-    /// Plans moves for units, which must be in the order of their addresses. The units should fill
-    /// whole windows: a window whose units are divided between two calls is planned as two windows.
+    /// Plans moves for units (pages and huge pages), which must be in the order of their addresses.
+    /// The units should fill whole windows: a window whose units are divided between two calls is
+    /// planned as two windows.
     pub fn plan(&mut self, units: &[Unit]) -> Plan {
         let mut sizes: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
         let (mut size, mut of_size) = (0, vec![]);

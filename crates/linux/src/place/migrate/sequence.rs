@@ -10,16 +10,17 @@
 
 use interleaf_model::weights::gcd;
 
-/// A sequence of turns in the ratio of some weights. It is deterministic and periodic.
+/// A sequence that gives turns to members (the nodes of a plan) in the ratio of their weights. It
+/// is deterministic and periodic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Sequence {
-    /// The weights, divided by their greatest common divisor.
+    /// The weights of the members, divided by their greatest common divisor.
     weights: Vec<u64>,
     /// The sum of `weights`, which is the period; below 2^32.
     period: u64,
-    /// The number of turns since the period began.
+    /// The number of turns since the period of the sequence began.
     turns: u64,
-    /// The number of turns that each member has had in this period.
+    /// The number of turns that each member (node) has had in this period.
     had: Vec<u64>,
 }
 
@@ -34,7 +35,7 @@ impl Sequence {
         Self { had: vec![0; weights.len()], weights, period, turns: 0 }
     }
 
-    /// Advances by one turn, and returns the index of the member whose turn it is.
+    /// Advances by one turn, and returns the index of the member (node) whose turn it is.
     pub(crate) fn next_member(&mut self) -> usize {
         let turn = self.turns + 1;
         let waiting = self.weights.iter().zip(&self.had).enumerate();
@@ -102,7 +103,8 @@ mod tests {
             }
         }
 
-        /// Many turns at once give each member as many turns as advancing turn by turn.
+        /// Advancing by many turns at once gives each member as many turns as advancing turn by
+        /// turn.
         #[test]
         fn many_turns_are_turns(
             weights in weights(),

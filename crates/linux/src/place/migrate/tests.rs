@@ -51,7 +51,8 @@ fn pages_go_where_they_should_and_no_others() {
 fn huge_pages_are_asked_for_once() {
     let mut fake = Fake::new(&[PLENTY, PLENTY]);
     fake.start(ONE, 1);
-    // One mapping: 100 base pages of a huge page, 100 huge pages, and 100 base pages of another.
+    // One mapping: the last 100 base pages of a huge page, 100 huge pages, and the first 100 base
+    // pages of another huge page.
     fake.map(ONE, START - 100 * PAGE, 512, &[0; 100 + 512 * 100 + 100]);
     fake.folio = 512;
     let outcome = all(&mut fake, &[1, 1]);
@@ -333,7 +334,8 @@ proptest! {
         let off: f64 = fake.counts().iter().zip(0..).map(|(has, node)| {
             (*has as f64 - target.share(node) * all).max(0.0)
         }).sum();
-        // By rounding, each of three nodes has at most one unit too many of 1 and of 512 pages.
+        // By rounding, each of three nodes has at most one base page and one huge page (512 base
+        // pages) more than its share.
         prop_assert!(off <= short as f64 + 3.0 * (1.0 + 512.0), "{off} off, {short} left");
     }
 }

@@ -29,7 +29,7 @@ fn node(unit: &Unit) -> Option<u32> {
     }
 }
 
-/// Counts the units that satisfy `wanted` on each node.
+/// Counts the units (pages and huge pages) on each node for which `wanted` is true.
 fn count(units: &[Unit], wanted: impl Fn(&Unit) -> bool) -> BTreeMap<u32, u64> {
     let mut counts = BTreeMap::new();
     for found in units.iter().filter(|unit| wanted(unit)).filter_map(node) {
@@ -194,9 +194,9 @@ proptest! {
         prop_assert_eq!(Planner::new(&target, PAGE).plan(&units), Plan::default());
     }
 
-    /// In each window, the number of moves of units of one size equals the total decrease of the
-    /// nodes that lose such units. A plan with fewer moves could not give the nodes these numbers
-    /// of units.
+    /// In each window of addresses, the number of moves of units of one size (base pages or huge
+    /// pages) equals the total decrease of the nodes that lose such units. A plan with fewer moves
+    /// could not give the nodes these numbers of units.
     #[test]
     fn no_page_moves_in_vain(target in any_target(), units in any_units()) {
         let plan = Planner::new(&target, PAGE).plan(&units);
