@@ -62,12 +62,12 @@ pub struct LinkSpec {
     pub read_completion_boundary: u32,
     /// Delay of a packet from one end of the link to the other, without its transmission time, fs.
     pub delay_fs: u64,
-    /// Mean number of ACK DLLPs per TLP.
+    /// Mean number of ACK DLLPs (data link layer packets) per TLP (transaction layer packet).
     pub acknowledgements: f64,
-    /// Mean number of UpdateFC DLLPs per TLP.
+    /// Mean number of UpdateFC DLLPs, which return flow control credits, per TLP.
     pub credit_updates: f64,
-    /// Maximum number of outstanding read requests for the data of writes. Reads of commands and of
-    /// PRP lists need no tag in the model.
+    /// Maximum number of outstanding reads of host memory for the data of write commands; each
+    /// takes a tag. Reads of commands and of PRP lists take no tag in the model.
     pub read_tags: u32,
     /// Posted header credits (PH) of the host's port, one for each packet.
     pub posted_headers: u32,

@@ -132,7 +132,8 @@ pub struct Timeline {
     /// Element `i` is the latest end of the damage intervals `0..=i`. The elements are in ascending
     /// order, so a binary search finds the intervals that have not ended.
     latest_ends: Vec<u64>,
-    /// For each write, the moment from which FLUSH or FUA promises it, fs; `u64::MAX` for never.
+    /// For each write, the moment (fs) from which a completed FLUSH or FUA promises that the write
+    /// is durable; `u64::MAX` for never.
     promised: Vec<u64>,
     submissions: Vec<u64>,
     acknowledgements: Vec<u64>,
@@ -269,7 +270,8 @@ impl Timeline {
     }
 
     /// Returns the end of the run, fs: the latest of the acknowledgements and of the times from
-    /// which pieces survive as a whole; at most the limit of [`TimelineBuilder::end_at`].
+    /// which a power failure leaves pieces of writes whole; at most the limit of
+    /// [`TimelineBuilder::end_at`].
     pub fn end(&self) -> u64 {
         self.end
     }

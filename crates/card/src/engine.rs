@@ -250,11 +250,11 @@ pub struct Engine {
     commands: Pool,
     dma: Pool,
     waiting_dma: VecDeque<u32>,
-    /// The slots of the commands whose DMA engines have chunks left to request: reads and Write
-    /// Zeroes, which need no read tags; then writes. Each queue is served in round robin.
+    /// The commands whose DMA engines have chunks left to request, by slot. Queue 0 has the reads
+    /// and Write Zeroes, which need no read tags; queue 1 has the writes.
     active: [VecDeque<u32>; 2],
     /// The index in `active` of the queue that used the last turn. `request_data` serves the other
-    /// queue first. That queue has used its turn when it got a burst, or when it is empty.
+    /// queue first; the turn of the other queue ends when it gets a burst or is empty.
     turn: usize,
     buffers: Pool,
     tags: Pool,

@@ -196,10 +196,10 @@ impl FioOptions {
         }
     }
 
-    /// Returns the options without those that fio ignores because of `rw`: `rwmixread` of a job
-    /// with one direction, and `norandommap` of a sequential job. `is_inherited` is true for an
-    /// option of a section `[global]`. In the section of the job, the same options stay, and are an
-    /// error.
+    /// Removes the options that fio ignores because of `rw`: `rwmixread` of a job with one
+    /// direction, and `norandommap` of a sequential job. Only options from a section `[global]`
+    /// are removed (`is_inherited` returns true). The same options in the section of the job stay,
+    /// and [`Self::job`] refuses them.
     fn without_ignored(self, is_inherited: impl Fn(&str) -> bool) -> Self {
         let Some(rw) = self.rw else { return self };
         let keeps = |option, has_effect: bool| has_effect || !is_inherited(option);

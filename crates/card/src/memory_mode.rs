@@ -47,7 +47,7 @@ pub enum Initiator {
 }
 
 impl Initiator {
-    /// Returns the name of the initiator as an access mode in records: `memory` or `peer`.
+    /// Returns the name of the initiator as an access mode in JSON records: `memory` or `peer`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Processor => "memory",

@@ -81,7 +81,7 @@ impl Component {
         Self::Memory,
     ];
 
-    /// Returns the name of the component in records, such as `link up` or `memory`.
+    /// Returns the name of the component in JSON records, such as `link up` or `memory`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Host => "host",

@@ -73,8 +73,8 @@ pub struct Device {
     memory: GuestMemory,
     /// Decides when commands complete. Without a pacer, commands complete at once.
     pacer: Option<Pacer>,
-    /// The value of the controller's count of resets when the pacer was last reset. If the
-    /// controller's count is larger, the pacer still has commands from before a reset.
+    /// The number of resets of the controller when the pacer was last reset. If the controller has
+    /// been reset since then, the pacer still has commands from before that reset.
     resets: u64,
     config: ConfigSpace,
     /// The configuration space after power-on, which a reset of the device restores.
@@ -189,8 +189,8 @@ impl Device {
         self.pacer.as_ref().is_some_and(|pacer| pacer.clock() == Clock::Guest)
     }
 
-    /// Completes the commands that are due at the guest's time `guest`, and fetches new commands.
-    /// Returns the answer to the plugin, which has reported this time.
+    /// Sets the guest's time to `guest`, which QEMU's plugin has reported. Completes the commands
+    /// that are due, and fetches new commands. Returns the answer to the plugin.
     pub(crate) fn tell(&mut self, guest: Duration) -> Answer {
         self.pacer.iter_mut().for_each(|pacer| pacer.tell(guest));
         self.advance();
@@ -294,8 +294,8 @@ const ADMIN_DOORBELL: u64 = 0x1000;
 /// Offset in BAR 0 at which the registers and doorbells end, and the MSI-X table begins.
 const REGISTERS_END: u64 = 0x2000;
 
-/// Maximum size of a read of a region that returns data, bytes. Larger reads return ones. Accesses
-/// of a guest have at most 8 bytes.
+/// Maximum size of a read that the server answers with the contents of registers, bytes. Larger
+/// reads return ones. Accesses of a guest have at most 8 bytes.
 const ACCESS_MAX: usize = 4096;
 
 /// A device that is shared with the thread that completes its commands.

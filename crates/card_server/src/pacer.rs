@@ -53,8 +53,8 @@ const NANOSECOND: u128 = 1_000_000;
 /// all outstanding commands after four hours, and is then reset.
 const HOUR: u64 = 3_600_000_000_000_000_000;
 
-/// The clock that a card follows. The value of `Host` and `start` of `Guest` are the readings of
-/// the clock at which the engine's time was 0.
+/// The clock that a card follows. The value of `Host`, and the field `start` of `Guest`, are the
+/// readings of the clock when the engine's time was 0.
 enum Time {
     Host(Instant),
     Guest {

@@ -29,7 +29,7 @@ const PATIENCE: Duration = Duration::from_millis(50);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Fed {
-    /// Index of the domain that causes the traffic.
+    /// Index of the domain (socket or sub-NUMA cluster) that causes the traffic.
     pub domain: usize,
     /// Index of the tier that serves the traffic.
     pub tier: usize,

@@ -244,8 +244,8 @@ fn checked(
     let mut round = 0;
     while !stop.load(Ordering::Relaxed) {
         let begun = Instant::now();
-        // Verifies line 0, which has the number of the round, and one further line, which differs
-        // from round to round.
+        // Verifies cache line 0, which has the number of the sweep (`round`), and one further cache
+        // line, another one in each sweep.
         let line = 1 + round as usize % (LINES - 1);
         for (page, bytes) in memory.chunks_exact_mut(PAGE_BYTES).enumerate() {
             if read(bytes, 0) != round || read(bytes, line) != stamp(page, line) {
@@ -317,10 +317,10 @@ const NEAR: f64 = 3.0;
 /// Weights such as `60:40` of node 0, node 1 and so on, which are reported when they are reached.
 struct Awaited<'a> {
     weights: &'a [String],
-    /// True if in the first sample the share of the pages on node 0 was above the share that the
-    /// awaited weights, the first entry of `weights`, give to node 0; `None` before the first
-    /// sample. If a later sample is on the other side, the placement has passed the awaited
-    /// weights, which then count as reached.
+    /// True if, in the first sample, node 0 had more pages than the awaited weights (the first
+    /// entry of `weights`) give to node 0; `None` before the first sample. If this comparison has
+    /// another result in a later sample, the placement has passed the awaited weights between the
+    /// samples, and they count as reached.
     above: Option<bool>,
     /// Time of the last sample of the placement.
     sampled: Option<Instant>,
@@ -429,8 +429,8 @@ mod tests {
         let weights = ["60:40", "45:55", "20:80"].map(String::from);
         let mut awaited = Awaited::new(&weights);
         // Each pair is a sample of a placement of 100 pages: the number of pages on node 0, and the
-        // number of weights that are reached after the sample. With 40 and 17 pages on node 0, the
-        // placement has passed the weights.
+        // number of weights that are reached after the sample. At 40 and 17 pages on node 0, the
+        // placement has passed 45:55 and 20:80 since the previous sample.
         for (pages, reached) in [(100, 0), (64, 0), (62, 1), (62, 1), (40, 2), (30, 2), (17, 3)] {
             let on = NodeBytes([(0, pages), (1, 100 - pages)].into_iter().collect());
             let (first, others) = awaited.weights.split_first().unwrap();

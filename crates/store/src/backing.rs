@@ -23,8 +23,8 @@ use std::{
     sync::Arc,
 };
 
-/// The mark that a store writes at the start of its block device. It means that all content of the
-/// device behind it is disposable.
+/// The mark that a store writes at the start of its block device. All content behind the mark is
+/// disposable, so a later store may use a device that begins with the mark.
 const MARK: &[u8] = b"interleaf: pages of a program\n";
 
 /// Offset of the pages on a device, bytes. [`MARK`] is in front of the pages. An offset of 1 MiB
@@ -36,7 +36,7 @@ const DEVICE_OFFSET: u64 = 1 << 20;
 /// in the first or last 128 KiB.
 const PROBED_BYTES: usize = 128 << 10;
 
-/// Length of a sparse store file, which is also the most that a store uses of one file, bytes.
+/// Length of a sparse store file, bytes: the maximum capacity of one file of a store.
 const FILE_BYTES: u64 = 8 << 40;
 
 /// A file or device that holds pages.

@@ -20,8 +20,9 @@ use std::{
 /// descriptors, which has an entry for each number up to the highest.
 const END: usize = 4096;
 
-/// Largest size of the range of numbers for protected descriptors. The range ends at the limit of
-/// descriptors (`RLIMIT_NOFILE`, at most [`END`]), and has at most half of the numbers below it.
+/// Maximum number of descriptor numbers that are used for protected descriptors. These are the
+/// highest numbers below `RLIMIT_NOFILE` or [`END`], whichever is lower, and at most half of the
+/// numbers below that limit.
 const NUMBERS: u64 = 256;
 
 /// A bit for each descriptor number below [`END`]: 1 if the descriptor is protected.

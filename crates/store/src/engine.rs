@@ -68,7 +68,7 @@ pub struct Ring {
     /// Entries that did not fit into the submission queue; the next `submit` queues them.
     waiting: VecDeque<squeue::Entry>,
     /// The I/O vectors of each job, keyed by the token of the job. The kernel reads the vectors
-    /// when it takes the job's entry from the queue, but they are kept until the job is done.
+    /// when it takes the job's entry from the queue; the vectors are dropped when the job is done.
     pieces: HashMap<u64, IoVectors>,
     /// The time of each running timer, keyed by the timer's token. The kernel reads the time in
     /// this memory.

@@ -338,7 +338,7 @@ impl FileStore {
         Some((token, lost.map_or(Ok(()), Err)))
     }
 
-    /// The byte range of an allocation unit in each file of the unit's layer.
+    /// The byte range of an allocation unit in each file of the unit's copy-on-write layer.
     fn unit_bytes(&self, unit: AllocationUnit) -> Range<u64> {
         let bytes = UNIT_PAGES * BLOCK;
         unit.index * bytes..(unit.index + 1) * bytes
@@ -357,8 +357,8 @@ impl FileStore {
         }
     }
 
-    /// Makes frozen layers writable again once no other process uses their files, and removes
-    /// frozen layers without pages.
+    /// Makes frozen layers (shared with forked processes, and not changed in place) writable again
+    /// once no other process uses their files. Removes frozen layers without pages.
     fn thaw(&mut self) {
         for (layer, has_pages) in self.layers.frozen() {
             if !has_pages {
@@ -375,8 +375,9 @@ impl FileStore {
         }
     }
 
-    /// Freezes all stored pages, for a child that is about to be forked. Returns the child's layers
-    /// and files, among them a new layer for the child's own writes.
+    /// Freezes all stored pages, for a child that is about to be forked: later writes of parent and
+    /// child go to other layers. Returns the child's layers and files, among them a new layer for
+    /// the child's own writes.
     fn share(&mut self) -> io::Result<(Layers, ChildFiles)> {
         if self.pending.values().any(|transfer| transfer.is_write) {
             return Err(io::ErrorKind::ResourceBusy.into());
@@ -408,8 +409,8 @@ impl FileStore {
         Ok(Self::build(self.stripes, layers, files.take(), self.options)?)
     }
 
-    /// Makes the files of a new layer: another file beside each file of the first layer
-    /// ([`BackingFile::open_another`]).
+    /// Makes the files of a new copy-on-write layer: another file beside each file of the first
+    /// layer ([`BackingFile::open_another`]).
     fn open_more(&self) -> Result<Vec<BackingFile>, StoreRefused> {
         let first = self.files.values().next();
         let open = |file: &BackingFile| {
@@ -534,8 +535,8 @@ impl Store for FileStore {
     }
 }
 
-/// Returns the pieces of memory for one part of a transfer. `part` is a byte range of the transfer:
-/// of all `pieces` one after the other.
+/// Returns the pieces of memory for one part of a transfer. `part` is a range of byte offsets in
+/// the transfer, in which the `pieces` follow each other without gaps.
 fn cut(pieces: &[Piece], part: Range<u64>) -> Vec<Piece> {
     let (mut at, mut cut) = (0, vec![]);
     for piece in pieces {

@@ -138,8 +138,8 @@ pub trait Store: Send {
     /// A descriptor that is readable while finished transfers wait for [`Store::done`].
     fn ready(&self) -> BorrowedFd<'_>;
 
-    /// Announces a fork. Before the fork, the caller writes dirty pages back and then calls
-    /// [`Store::fork`].
+    /// Announces a fork, so that the store can prepare for writes. The caller then writes its dirty
+    /// pages back, calls [`Store::fork`], and forks.
     fn before_fork(&mut self) {}
 
     /// Prepares the store for a child that is about to be forked. The child begins with the same

@@ -339,10 +339,10 @@ impl<'a> Boot<'a> {
         initramfs.archive()
     }
 
-    /// Returns the QEMU arguments for the device behind `socket`, and for the plugin that follows
-    /// the guest's clock. QEMU closes the connection if a reply takes longer than `x-msg-timeout`.
-    /// If the device follows the guest's clock, writes are not
-    /// posted: the vCPU waits for the device's reply to each write.
+    /// Returns the QEMU arguments for the device that is served on `socket`, and for the plugin
+    /// that reports the guest's clock. QEMU closes the connection if a reply takes longer than
+    /// `x-msg-timeout`. If the device follows the guest's clock, writes are not posted: the vCPU
+    /// waits for the device's reply to each write.
     fn vfio_user(&self, socket: &Path) -> Vec<String> {
         let path = socket.display();
         let is_waiting = self.clock.is_some();

@@ -72,7 +72,7 @@ pub fn build(folder: &Path) -> io::Result<StaticPrograms> {
         .arg(folder)
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
-        // In the profile, `strip` does not hold for packages that have a level of their own.
+        // The profile's `strip` does not apply to packages that have their own `opt-level`.
         .env("RUSTFLAGS", "-C target-feature=+crt-static -C strip=symbols")
         .output()?;
     if !output.status.success() {

@@ -1,5 +1,6 @@
-//! Tests actuators under real kernels. The actuators of each kernel reach the target weights, keep
-//! pages at the target, follow new targets and processes, and restore all settings.
+//! Tests actuators, the mechanisms that migrate pages to target weights, under real kernels. The
+//! actuators of each kernel reach the target, keep pages at the target, follow new targets and
+//! processes, and restore all settings.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -65,8 +66,8 @@ fn stayed(record: &Record, step: &str) -> f64 {
 }
 
 /// The pages of the steered programs are on node 0 at first. A first run of the actuator `vaddr`
-/// brings the pages to 60:40, even those of a program that starts during the run. A second run
-/// brings the pages from 60:40 to 20:80. All settings are restored.
+/// (DAMON on virtual addresses) migrates the pages to 60:40, even those of a program that starts
+/// during the run. A second run migrates the pages from 60:40 to 20:80. All settings are restored.
 #[test]
 fn vaddr_reaches_and_keeps() {
     // The argument 1 is the process ID of the guest's init. Init starts all programs, so the
@@ -94,8 +95,8 @@ fn vaddr_reaches_and_keeps() {
     });
 }
 
-/// The actuator `paddr` steers the whole machine. The placement reaches each target, and stays near
-/// the last target for 15 s.
+/// The actuator `paddr` (DAMON on physical addresses) migrates pages of the whole machine. The
+/// placement reaches each target, and stays near the last target for 15 s.
 #[test]
 fn paddr_reaches_and_keeps() {
     let actuate = "run actuate --way paddr --weights 60:40 --then 30:70 --within 4 --leave \
@@ -108,8 +109,9 @@ fn paddr_reaches_and_keeps() {
 }
 
 /// The actuator `paddr` needs the DAMOS quota goal `node_eligible_mem_bp` (the share of a node in
-/// the steered memory), which Linux has since 7.2. On older kernels, the actuator `quota` steers
-/// the whole machine. The placement reaches the target, and stays near the target for 15 s.
+/// the steered memory), which Linux has since 7.2. On older kernels, the actuator `quota`, which
+/// sets the quotas of DAMON itself, migrates pages of the whole machine. The placement reaches the
+/// target, and stays near the target for 15 s.
 #[test]
 fn quotas_reach_and_keep() {
     let actuate = "run actuate --way quota --weights 60:40 --within 4 --leave --stay 15";

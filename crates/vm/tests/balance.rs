@@ -25,8 +25,8 @@ const THREADS: u32 = 119;
 /// time.
 const HOT_BYTES: u64 = 32 << 20;
 
-/// Fraction of the threads that are active in the second phase. So few threads are fastest with all
-/// pages on the first tier.
+/// Fraction of the threads that are active in the second phase. These few threads do not saturate
+/// the first tier, so they are fastest with all pages on this tier.
 const FEW: f64 = 0.1;
 
 /// The daemon's period: the shortest that suits DAMON, which takes up to two seconds to migrate
@@ -106,9 +106,9 @@ const MACHINE: &str = "kind = \"machine\"";
 /// The step that waits for the end of a period of the daemon.
 const PERIOD_ENDS: &str = "await daemon {";
 
-/// Runs the program `load` and the daemon in a guest. Waits for a period whose reason contains
-/// `rests`, samples the placement several times, then executes the steps `more`. Returns the
-/// guest's record.
+/// Runs the program `load` and the daemon in a guest. Waits until the daemon reports a period whose
+/// reason (the explanation of its decision) contains the text `rests`, samples the placement
+/// several times, then executes the steps `more`. Returns the guest's record.
 fn guest_record(series: Series, config: String, rests: &str, more: &[&str]) -> Option<Record> {
     let load = format!(
         "start load load --platform {PLATFORM} --demand {DEMAND} --threads {THREADS} --hot {}MiB \
@@ -230,9 +230,9 @@ fn agrees_with_the_simulation(record: &Record, policy: PolicyKind, rests: &str) 
     assert!((at.target - simulated).abs() <= NEAR, "{at:?}, simulated {simulated}\n{record}");
 }
 
-/// With high demand, the policy `dmi` approaches the best weights step by step and keeps them. At
-/// low demand `dmi` returns to the first tier step by step. When the demand is high again, `dmi`
-/// searches again.
+/// With high demand, the policy `dmi` (hill climbing by the measured bandwidth) approaches the best
+/// weights step by step and keeps them. At low demand `dmi` returns to the first tier step by step.
+/// When the demand is high again, `dmi` searches again.
 fn dmi(series: Series) {
     let rests = "GB/s is as before";
     let more = [
@@ -256,9 +256,9 @@ fn dmi(series: Series) {
     nothing_is_left(&record);
 }
 
-/// With high demand, the policy `guided` sets the weights that it computes from the curves,
-/// verifies the result and keeps the weights. At low demand all pages return to the first tier.
-/// When the demand is high again, the pages return to the weights that the policy proposed first.
+/// With high demand, the policy `guided` sets the weights that it computes from the tiers' latency
+/// curves, verifies the result and keeps the weights. At low demand all pages return to the first
+/// tier. When the demand is high again, the pages return to the weights that `guided` set first.
 fn guided(series: Series) {
     let rests = "as when it settled";
     let more = [

@@ -13,10 +13,10 @@ const WITH_MOVES: [Series; 3] = [Series::Of(6, 12), Series::Of(6, 17), Series::N
 /// Minimum fraction of a thread's resident pages that must be on the thread's node.
 const LOCAL_MIN: f64 = 0.99;
 
-/// Minimum number of resident pages of a thread: half of the minimum share of its node. The thread
-/// that ends its sweep first loses frames to the other thread, until its node has only the minimum
-/// share: 128 frames, an eighth of the even share of 1,024 frames. Less than a third of the minimum
-/// share is the pager's reserve of free frames, which may hold no pages.
+/// Minimum number of resident pages of a thread. The thread that ends its sweep first loses frames
+/// to the other thread, until its node has only the minimum share of the budget: 128 frames, an
+/// eighth of the even share of 1,024 frames. Less than a third of these 128 frames are the pager's
+/// reserve of free frames, so at least 64 of them hold pages.
 const RESIDENT_MIN: f64 = 64.0;
 
 /// Returns, for each thread of the program `extend`, its node and the numbers of its resident pages

@@ -233,10 +233,11 @@ fn other_users_of_damon_are_reported() {
     });
 }
 
-/// New programs with the name `touch` join the daemon's scope. Programs that exit or are OOM-killed
-/// leave the scope. After all programs have exited, the next program is steered. The daemon reports
-/// which programs joined and left, even for a period that is cut short. The group `hog` has its own
-/// memory limit, because without a limit the kernel may kill other programs too.
+/// New programs with the name `touch` join the daemon's scope, the set of programs whose pages it
+/// migrates. Programs that exit or are OOM-killed leave the scope. After all programs have exited,
+/// the next program is steered. The daemon reports which programs joined and left, even for a
+/// period that is cut short. The control group `hog` has its own memory limit, because without a
+/// limit the kernel may kill other programs too.
 #[test]
 fn programs_come_and_go() {
     let config = CONFIG.replace("\"1s\"", "\"15s\"\nsample = \"1s\"");
@@ -264,8 +265,8 @@ fn programs_come_and_go() {
     });
 }
 
-/// Another program starts five children per second, and kills each after 1.5 s. Exited processes
-/// leave the scope, and the pages of `sweep` reach the target.
+/// Another program starts five children per second, and kills each after 1.5 s. The daemon drops
+/// the exited processes, and the pages of `sweep` reach the target.
 #[test]
 fn children_that_exit_all_the_time_are_dropped() {
     let steps = format!(
@@ -283,8 +284,8 @@ fn children_that_exit_all_the_time_are_dropped() {
     });
 }
 
-/// Pages of a protected control group and of its child groups are not migrated, whether the scope
-/// is some processes or the whole machine. A control group can also be the scope.
+/// Pages of a protected control group and of its child groups are not migrated, whether the daemon
+/// steers some processes or the whole machine. The daemon can also steer a single control group.
 #[test]
 fn the_protected_are_left_alone() {
     let config = |scope: &str, weights: &str| {

@@ -1,5 +1,5 @@
-//! Tests the program `load` in a guest: the traffic that `load` feeds agrees with the model for the
-//! present placement of its pages.
+//! Tests the guest's program `load`, which emulates a server's workload: the memory traffic that
+//! `load` reports agrees with the model for the present placement of its pages.
 //!
 //! NUMA balancing is off, because it would migrate pages to the node with the processors.
 
@@ -66,7 +66,7 @@ fn fed(lines: &[String]) -> Vec<(f64, Fed)> {
     fed.iter().map(|text| line(text)).collect()
 }
 
-/// Returns the share of each tier in the bytes of the feed.
+/// Returns the share of each tier in the bytes of the reported traffic.
 fn shares(fed: &[(f64, Fed)]) -> Vec<f64> {
     let all: u64 = fed.iter().map(|(_, fed)| fed.bytes()).sum();
     fed.iter().map(|(_, fed)| fed.bytes() as f64 / all as f64).collect()
@@ -78,8 +78,8 @@ fn gbps(fed: &[(f64, Fed)]) -> f64 {
     fed.iter().map(gbps).sum()
 }
 
-/// Checks that the feed agrees with the model in `phase` for the observed shares, and that the
-/// first tier's share is `first`.
+/// Checks that the reported traffic `fed` agrees with the model in `phase` for the observed shares
+/// of the tiers, and that the first tier's share is `first`.
 fn is_modelled(fed: &[(f64, Fed)], emulated: &Emulated, phase: usize, first: f64, record: &Record) {
     let shares = shares(fed);
     assert!((shares[0] - first).abs() <= SHARE, "{shares:?}, not {first}\n{record}");

@@ -230,8 +230,9 @@ fn the_balancer_leaves_it_alone() {
     });
 }
 
-/// A policy steers the pages of the command only, with DAMON or, with `--way pages`, with
-/// `move_pages`. The settings of NUMA balancing and of DAMON's modules are restored.
+/// With `--policy`, `interleaf run` migrates the pages of its command only: with DAMON or, with
+/// `--way pages`, with `move_pages`. The settings of NUMA balancing and of DAMON's modules are
+/// restored.
 #[test]
 fn a_policy_steers_a_command() {
     let damon = "/sys/kernel/mm/damon/admin/kdamonds/nr_kdamonds";

@@ -83,8 +83,8 @@ impl Piece {
         if covered < range.end - range.start {
             whole = u64::MAX;
         }
-        // In the hold-up time the controller begins no further piece. A piece that has not begun
-        // when the power fails is therefore lost, so `whole` must not be before `begun`.
+        // In the hold-up time the controller begins no further piece (atomic part of a write). A
+        // piece that has not begun when the power fails is lost, so `whole` is at least `begun`.
         if let Survival::Precharged { .. } = survival {
             whole = whole.max(begun);
         }
@@ -110,9 +110,9 @@ enum Change {
 /// Finds the spans of time in which a power failure would damage a block, and adds them to
 /// `intervals`.
 ///
-/// `entries` are the pieces of the block, in the order in which they reach the memory. `promised`
-/// has, for each write of the run, the moment from which a completed FLUSH or FUA promises the
-/// durability of the write.
+/// `entries` are the pieces (atomic parts of writes) that cover the block, in the order in which
+/// they reach the memory. `promised` has, for each write of the run, the moment from which a
+/// completed FLUSH or FUA promises the durability of the write.
 ///
 /// At each moment, the content of the block is the last of its pieces that has begun
 /// (`Piece::begun`). The block has lost data if an acknowledged write W is newer than this content:
@@ -177,9 +177,9 @@ pub(super) fn damage_of_block(
 }
 
 /// Returns the damage of a power failure at the time `at` to a block, and the number of the lost or
-/// torn write; `None` if there is no damage. `content` is the piece in the block; `None` stands for
-/// data from before the run. `last` and `last_promised` are the newest acknowledged and the newest
-/// flushed write of the block, as pairs of (submission time, number).
+/// torn write; `None` if there is no damage. `content` is the piece (part of a write) whose data
+/// are in the block; `None` stands for data from before the run. `last` and `last_promised` are the
+/// newest acknowledged and the newest flushed write of the block: (submission time, number).
 fn damage_of(
     content: Option<&Piece>,
     writes: &[WriteTimes],

@@ -43,10 +43,10 @@ impl Engine {
         }
     }
 
-    /// Sends `requests` read requests to host memory. Returns the time at which the host has the
-    /// data of the first request, fs. The data of each further request are ready one transmission
-    /// time of a request later. If the card has fewer credits than requests, the returned time is
-    /// later, so that the data of the last request are ready when the caller expects them.
+    /// Sends `requests` read requests to host memory. Returns the time at which the host has read
+    /// the data of the first request, fs. The caller assumes that the data of each further request
+    /// are ready one transmission time of a request later. If the requests must wait for credits,
+    /// the returned time is later, so that the assumption holds for the last request.
     #[inline]
     pub(super) fn request_reads(&mut self, requests: u32) -> u64 {
         let link = &self.card.link;

@@ -8,8 +8,9 @@ use crate::{
 };
 
 impl Engine {
-    /// Schedules the doorbell of a command that the host submits at the time `at`. The processor of
-    /// the queue first works `submit_fs` on the submission; an external host takes no time.
+    /// Schedules the doorbell of a command that the host submits at the time `at` (fs). The
+    /// processor of the queue first works `submit_fs` on the submission; a host that is not
+    /// simulated ([`HostMode::External`]) takes no time.
     pub(super) fn host_submits(&mut self, at: u64, slot: u32) {
         let queue = &mut self.queues[usize::from(self.flights[slot as usize].io.queue)];
         queue.outstanding += 1;

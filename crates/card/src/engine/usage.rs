@@ -9,9 +9,9 @@ use interleaf_sim::dimm::row_channel::RowCounts;
 pub struct Usage {
     /// The time of the reading, fs.
     pub at: u64,
-    /// The time for which each component was busy, fs, in the order of [`Component::ALL`]: that of
-    /// the busiest processor (host) or credit pool (credits), or the mean over the units of another
-    /// component. A unit of a pool is busy while a request holds the unit.
+    /// The time for which each component was busy, fs, in the order of [`Component::ALL`]. For the
+    /// host it is the time of the busiest processor, for credits that of the busiest pool, for
+    /// other components the mean over all units. A unit of a pool is busy while a request holds it.
     pub busy: [u64; Component::ALL.len()],
     /// The time for which requests waited for a unit of each component, fs, in the order of
     /// [`Component::ALL`]; 0 for components that are not pools. For credits: the time for which the
@@ -37,8 +37,8 @@ pub struct Utilisation {
 /// even a saturated server is idle for moments.
 const BOUND: f64 = 0.97;
 /// Minimum fraction of the time for which requests wait for the units of a pool, so that the pool
-/// counts as the bottleneck. Pools are checked only if no server reaches `BOUND`; credits have a
-/// condition of their own.
+/// counts as the bottleneck. Pools are checked only if no server reaches `BOUND`; the pools of
+/// credits have another condition, in `bound_with_credits_of`.
 const WAITED: f64 = 0.8;
 
 impl Utilisation {

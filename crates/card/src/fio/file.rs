@@ -18,8 +18,8 @@
 //! ```
 //!
 //! A line that begins with `;` or `#` is a comment. The options of a section `[global]` hold for
-//! the jobs that follow it, as in fio: `rwmixread` and `norandommap` only for those whose pattern
-//! they change.
+//! the jobs that follow it, as in fio. Of these options, a job with one direction ignores
+//! `rwmixread`, and a sequential job ignores `norandommap`.
 
 use super::{FioOptions, Job, MODELLED, OptionError, WITHOUT_EFFECT, value};
 use interleaf_model::format::FileError;
@@ -136,7 +136,7 @@ fn sections(file: &str, text: &str) -> Result<Vec<Section>, FileError> {
     Ok(sections)
 }
 
-/// Returns the name in `line`, a section header `[name]`; `at` is its number, for errors.
+/// Returns the name in `line`, a section header `[name]`. An error names the line number `at`.
 fn header<'a>(file: &str, at: usize, line: &'a str) -> Result<&'a str, FileError> {
     let name = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).map(str::trim);
     name.filter(|name| !name.is_empty() && !name.contains(['[', ']'])).ok_or_else(|| {

@@ -5,7 +5,8 @@ use rand_pcg::{
     rand_core::{RngCore, SeedableRng},
 };
 
-/// Number of Feistel rounds of [`Permutation`]: results of neighbouring indices are unrelated.
+/// Number of Feistel rounds of [`Permutation`]. With 3 rounds, neighbouring indices are mapped to
+/// unrelated numbers.
 const ROUNDS: usize = 3;
 
 /// Replaces `seed` by the next number of a linear congruential generator (with the multiplier of

@@ -154,7 +154,7 @@ pub enum Bound {
 }
 
 impl Bound {
-    /// Returns the name of the bound in records: a component's name, or `depth`, or `rate`.
+    /// Returns the name of the bound in JSON records: a component's name, or `depth`, or `rate`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Component(component) => component.name(),

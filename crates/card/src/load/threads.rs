@@ -56,7 +56,8 @@ pub(super) struct Threads {
     outstanding_fs: u128,
     outstanding: u64,
     counted_until: u64,
-    /// True if in the measurement an I/O of a paced thread was due while all its tags were in use.
+    /// True if, during the measurement, an I/O of a thread with a rate was due while the thread had
+    /// all its tags in use.
     late: bool,
 }
 

@@ -95,7 +95,7 @@ impl Algorithm {
         Self::Random,
     ];
 
-    /// Returns the name of the algorithm in options and records.
+    /// Returns the name of the algorithm in command-line options and JSON records.
     pub fn name(self) -> &'static str {
         NAMES.iter().find(|(_, algorithm)| *algorithm == self).map_or("", |(name, _)| name)
     }

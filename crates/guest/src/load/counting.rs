@@ -40,7 +40,8 @@ impl<'a> Counting<'a> {
         Self { emulated, speed: args.speed, state, is_over }
     }
 
-    /// Sends the traffic to the feed at each [`TICK`] until `is_over` is set.
+    /// Sends the counts of the traffic to the feed, a Unix socket, once in each [`TICK`] until
+    /// `is_over` is set.
     pub(super) fn run(&self) {
         while !self.is_over.load(Ordering::Relaxed) {
             thread::sleep(TICK);
@@ -65,7 +66,7 @@ impl<'a> Counting<'a> {
         state.reached.clone_from(reached);
     }
 
-    /// Sends to the feed the counts of the emulated traffic since the last call.
+    /// Sends the counts of the emulated traffic since the last call to the feed, a Unix socket.
     fn send(&self, state: &mut State, now_ns: u64) {
         let seconds = self.speed * (now_ns - state.fed_until_ns) as f64 * 1e-9;
         state.fed_until_ns = now_ns;
@@ -100,7 +101,8 @@ mod tests {
         Emulated::new(platform, &measured_on, &demand, 119, &[])
     }
 
-    /// Creates a listener of a feed, and the arguments of a load for this feed.
+    /// Listens on the socket of a feed. Returns the listener, and the arguments of a load that
+    /// sends its traffic to this socket.
     fn listener(test: &str) -> (UnixListener, LoadArgs) {
         let socket = std::env::temp_dir().join(format!("interleaf-{test}-{}", std::process::id()));
         let listener = UnixListener::bind(&socket).unwrap();

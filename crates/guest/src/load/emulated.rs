@@ -48,9 +48,9 @@ impl Reached {
 }
 
 impl Emulated {
-    /// Emulates the workload `demand` with `threads` threads on `platform`. The demand's runs were
-    /// measured on `measured_on`. In each of the `active_phases`, if any, a fraction of the threads
-    /// is active.
+    /// Emulates the workload `demand` with `threads` threads on `platform`. The demand was measured
+    /// on the platform `measured_on`. In each of the `active_phases`, if any, a fraction of the
+    /// threads is active.
     #[must_use]
     pub fn new(
         platform: Platform,
@@ -151,9 +151,9 @@ mod tests {
         input::read(&platform, &root.join(format!("workloads/{workload}.toml"))).unwrap()
     }
 
-    /// The emulation has only the behaviour that is nearest to the median of all behaviours. Its
-    /// speed and bandwidth agree with the forecast's means over all behaviours, and so do the best
-    /// weights.
+    /// Several behaviours (sets of thread properties) agree with the measured runs of a demand. The
+    /// emulation uses the behaviour nearest to their median. The speed, the bandwidth and the best
+    /// weights of the emulation agree with the forecast's means over all behaviours.
     #[test]
     fn the_emulation_agrees_with_the_forecast() {
         for workload in ["lbm", "stream", "cloverleaf"] {

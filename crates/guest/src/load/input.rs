@@ -8,9 +8,9 @@ use interleaf_model::{
     platform::Platform,
 };
 
-/// Returns the platform of the file `platform`, the platform on which the runs of the demand were
-/// measured, and the demand. If the demand was measured on another platform, the file of that
-/// platform is in the folder of the file `platform`.
+/// Returns the platform (a server) of the file `platform`, the platform on which the demand (a
+/// workload's requests to memory) was measured, and the demand. If the demand was measured on
+/// another platform, the file of that platform is in the folder of the file `platform`.
 ///
 /// # Errors
 ///

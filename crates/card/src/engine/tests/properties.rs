@@ -149,9 +149,9 @@ proptest! {
         // rows of a bank conflict, so the throughput would fall.
         let Card { controller, link, .. } = &card;
         prop_assume!(4096 * controller.dma_engines <= controller.buffer_bytes);
-        // Nor are there fewer credits for read requests than the engines and the fetches of
-        // commands can use at once. With fewer, each fetch may take the credit of a request for
-        // data. Whether they meet depends on the depth: some depths would lose a fifth.
+        // The test also leaves out cards with fewer credits for read requests than the engines and
+        // the fetches of commands can use at once. On such cards a fetch may take the credit that a
+        // request for data needs, which at some depths costs a fifth of the throughput.
         let requests = 4096_u32.div_ceil(link.max_read_request) * controller.dma_engines;
         prop_assume!(!write || link.non_posted_headers >= requests + controller.fetches);
         let mut best = 0.0_f64;
