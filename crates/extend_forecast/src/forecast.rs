@@ -44,7 +44,7 @@ use crate::{
 /// byte of traffic is proportional to (bytes read / footprint) to the power of this exponent.
 const FAULTS_EXPONENT: f64 = 0.5;
 
-/// Number of equal parts of the footprint in which [`Model::enough`] searches the budget.
+/// Number of budgets among which [`Model::enough`] searches: equal steps up to the footprint.
 const PARTS: u64 = 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -346,8 +346,8 @@ mod tests {
         let traffic = Traffic { read_bytes: 5.0 * GB, written_bytes: 1.0 * GB };
         let model = Model::of_run(&Run { traffic, ..run(9.0) }, &curve, &drive);
         let found = model.traffic(&curve, 4_500_000_000);
-        // The run's budget is 3 GB, the forecast's 4.5 GB. 0.134 GB of each budget hold no used
-        // pages, so 3.134 GB and 1.634 GB of the footprint of 6 GB do not fit.
+        // The run's budget is 3 GB, the forecast's 4.5 GB. In each budget, free frames and unused
+        // prefetched pages take 0.134 GB, so 3.134 and 1.634 GB of the 6 GB footprint do not fit.
         let share = 1.634 / 3.134;
         assert!((found.read_bytes / GB - (1.5 + 2.0 * share)).abs() < 1e-3, "{found:?}");
         assert!((found.written_bytes / GB - share).abs() < 1e-3, "{found:?}");

@@ -2,10 +2,10 @@
 //!
 //! While the footprint does not fit, a part of the budget holds no used pages: the reserve of free
 //! frames, and pages that are prefetched and not used yet. The rest is the used part
-//! ([`used_bytes`]), which determines the traffic even at budgets just below the footprint. With 97
-//! of 100 MiB in DRAM, only 3 MiB of pages do not fit. But the used part of the budget is only 85
-//! MiB, so each pass of a loop reads 15 MiB. Once the footprint fits, nothing is evicted, and the
-//! traffic falls to 0 in a step.
+//! ([`used_bytes`]), which determines the traffic even at budgets just below the footprint. For
+//! example, a footprint of 100 MiB exceeds a budget of 97 MiB by only 3 MiB. But the used part of
+//! the budget is only 85 MiB, so each pass of a loop reads 15 MiB. Once the footprint fits, nothing
+//! is evicted, and the traffic falls to 0 in a step.
 //!
 //! The pager's traffic is between the traffic of two policies. For a loop that the pager has
 //! detected, it reads hardly more than optimal replacement. For other accesses, it reads as much as

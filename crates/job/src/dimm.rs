@@ -46,8 +46,8 @@ pub const UNCORE_NS: f64 = 65.0;
 pub const REQUESTS: u64 = 1_000_000;
 pub const REQUESTS_MAX: u64 = 1_000_000_000_000;
 
-/// The reason that an error message gives if a mix names an order of its lines (`/random`), which
-/// is not allowed here.
+/// The reason that an error message gives if a mix names an order of its lines (`/random`). In a
+/// simulation of memory modules, the access pattern gives the order.
 pub(crate) const ORDER_IN_MIX: &str = "the order of the lines is that of the pattern";
 
 /// The user's choices of settings of the memory controller. With `None`, the default or the setting
@@ -152,7 +152,7 @@ pub struct DimmJob {
     pub requests: u64,
 }
 
-/// A point of the document: a mix and an offered load.
+/// A point that is simulated: a mix and an offered load.
 #[derive(Clone, Copy, Debug)]
 pub struct DimmPoint {
     pub mix: Mix,
@@ -216,7 +216,7 @@ impl DimmJob {
         ))
     }
 
-    /// Simulates each point.
+    /// Simulates each mix at each offered load.
     ///
     /// # Errors
     /// Under the conditions of [`Self::check`], or when `progress` stops the job.
@@ -236,7 +236,7 @@ impl DimmJob {
         Ok(document)
     }
 
-    /// Formats the options for the mixes, the load and the number of requests.
+    /// Formats the command-line options for the mixes, the load and the number of requests.
     fn load_options(&self) -> String {
         let mixes: Vec<String> = self.mixes.iter().map(Mix::to_string).collect();
         let load = match self.load {

@@ -64,8 +64,8 @@ pub struct MachineJob {
     pub compare: bool,
 }
 
-/// Makes the policy of a domain. The function is called with the index and the local tiers of the
-/// domain.
+/// Makes the policy of a domain, which is a socket or a sub-NUMA cluster. The function is called
+/// with the index and the local tiers of the domain.
 pub type MakePolicy<'a> = dyn Fn(usize, &[TierLayout]) -> Box<dyn Policy> + 'a;
 
 /// A policy that the caller implements, and that is not one of the built-in policies
@@ -139,8 +139,8 @@ impl MachineJob {
         self.compared(&prepared, own.name, run, &others, progress)
     }
 
-    /// Completes `run`, the run of the policy `name`, and then simulates each trial of `others`.
-    /// Returns the document that compares all of them.
+    /// Completes `run`, the run of the policy `name`, and then simulates each of the policies in
+    /// `others`. Returns the document that compares all of them.
     fn compared<'a>(
         &'a self,
         prepared: &PreparedScenario<'a>,
@@ -160,8 +160,8 @@ impl MachineJob {
         Ok(document)
     }
 
-    /// Returns a trial of the job's policy with the job's weights and curve error. Fails if weights
-    /// are given for a policy other than [`PolicyKind::Static`].
+    /// Returns a trial: the job's policy with its settings, weights and curve error. Fails if
+    /// weights are given for a policy other than [`PolicyKind::Static`].
     fn trial(&self) -> Result<Trial, Failure> {
         let policy = self.policy;
         if self.weights.is_some() && policy != PolicyKind::Static {
@@ -180,8 +180,8 @@ impl MachineJob {
         })
     }
 
-    /// Returns trials of all policies except `own`, for the comparison; no trials without
-    /// `compare`.
+    /// Returns a trial of each built-in policy except `own`, for the comparison; no trials if the
+    /// job has no `compare`.
     fn others(&self, own: Option<PolicyKind>) -> Result<Vec<Trial>, Failure> {
         if !self.compare {
             return Ok(vec![]);

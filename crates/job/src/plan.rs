@@ -374,7 +374,8 @@ fn mixture(demands: &[PlanDemand]) -> String {
     demands.iter().map(part).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the inputs of all predictions with their provenance, each input once.
+/// Returns the inputs of all predictions, each input once, with its provenance: measured,
+/// published, simulated or assumed.
 fn inputs(predictions: &Predictions) -> Vec<(String, Provenance)> {
     let mut all: Vec<(String, Provenance)> = vec![];
     for input in predictions.rows.iter().flatten().flat_map(|own| &own.inputs) {

@@ -66,8 +66,8 @@ pub fn fingerprint(cases: &dyn Cases) -> String {
 pub type Argument = (&'static str, Vec<Option<String>>);
 
 /// Reads a sweep file of machines or of memory modules. Returns the command that simulates the
-/// cases (`machine` or `dimm`), and the arguments that the file lists. Each argument has the texts
-/// of its values in the order of the cases.
+/// cases (`machine` or `dimm`), and the arguments that the file lists, each with the text of its
+/// value in each case.
 ///
 /// # Errors
 /// When the file cannot be read, a field is invalid, or there are too many cases.

@@ -73,7 +73,7 @@ pub struct CompareOptions {
     pub design: Design,
     /// Number of runs of each configuration before the first round. Their measurements are ignored.
     pub warm_up: usize,
-    /// The time limit for all workloads together. A round that has begun is completed after it.
+    /// The time limit for all workloads together. When it passes, the current round is completed.
     pub time_limit: Option<Time>,
     /// The pattern that finds the metric in the output. With `None` the metric of a command is
     /// `quantity`, and the metric of a workload of `interleaf bench` is its own result.
@@ -90,7 +90,7 @@ pub struct CompareOptions {
     pub log: Option<PathBuf>,
 }
 
-/// Compares the configurations on the machine of `root`.
+/// Compares the configurations on the machine whose `/proc` and `/sys` are read below `root`.
 ///
 /// # Errors
 /// When the comparison cannot begin, or a file of a run cannot be written or read. A command that
@@ -247,8 +247,8 @@ struct Comparer<'a> {
     signals: &'a Signals,
     /// The path of this program.
     interleaf: PathBuf,
-    /// For each configuration, what goes before the command: variables in its environment, and
-    /// arguments.
+    /// For each configuration, the environment variables of the command, and the arguments that go
+    /// before the command.
     prefixes: Vec<Prefix>,
     log: Log,
     bar: ProgressBar,
@@ -361,8 +361,8 @@ impl Comparer<'_> {
         file.map_or(Ok(()), |file| output::interim(file, &interleaf_record::json(document)))
     }
 
-    /// Returns the words of a run: the arguments `prefix` of the configuration, the command of the
-    /// workload, and the arguments that the configuration puts after the command.
+    /// Returns the command line of a run: the arguments `prefix` of the configuration, the command
+    /// of the workload, and the arguments that the configuration puts after the command.
     fn words(
         &self,
         workload: usize,
@@ -495,7 +495,8 @@ impl Comparer<'_> {
     }
 }
 
-/// Records in the document that the signal `number` has ended the comparison. Returns this end.
+/// Records in the document that the signal `number` has ended the comparison. Returns the end of
+/// the comparison.
 fn interrupted(number: i32, document: &mut CompareRunsDocument) -> RunsEnd {
     document.stop(RunsStop::Signal, format!("signal {number} came"));
     RunsEnd::Signal(number)

@@ -56,7 +56,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The interval between two readings of the session's ledger.
+/// The interval between two readings of the session's ledger, which has the counts of its pagers.
 const TICK: Duration = Duration::from_millis(100);
 
 /// The interval between two lines of statistics of a running command (`--monitor`).

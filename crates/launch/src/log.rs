@@ -78,8 +78,8 @@ impl Log {
     /// Returns the last lines of the current run, which failed.
     ///
     /// # Errors
-    /// When the log cannot be read or written. A log on a full disk makes a command fail that
-    /// checks its output, so a newline is written as a test.
+    /// When the log cannot be read or written. If the disk is full, a command that checks its
+    /// writes fails, so a newline is written to the log as a test.
     pub(crate) fn last_lines(&self) -> Result<String, Failure> {
         let text = self.text()?;
         (&self.file).write_all(b"\n").map_err(|why| self.failure(&why))?;

@@ -58,7 +58,7 @@ pub struct PlacedCommand<'a> {
     pub rate: Bandwidth,
     /// Audits take at most 1 / `audit_cost` of the command's time. An audit slows the command down:
     /// meanwhile, the command cannot change its mappings. On a kernel on which pages are migrated
-    /// too, audits may take longer.
+    /// too, audits may take a larger part of the time.
     pub audit_cost: u32,
     /// True if only errors are printed.
     pub quiet: bool,
@@ -130,8 +130,8 @@ fn apply_settings<'a>(
     Ok(Some(journal))
 }
 
-/// The longest pause between two migrations. A pause is longer only if the last migration and its
-/// audit took longer: then it is as long as they took.
+/// The longest pause between two migrations. If the last migration and its audit took longer, the
+/// pause is as long as they took.
 const MOVE_MAX: Duration = Duration::from_secs(2);
 
 /// Starts the command and waits for its end. Meanwhile, audits its memory.

@@ -6,7 +6,8 @@ use interleaf_linux::{place::journal, root::Root};
 use interleaf_record::run::{ChangedSetting, PutBackDocument, RestoreOutcome};
 
 /// Restores the settings that killed processes have left changed, and prints them. In a dry run,
-/// and for a captured machine, restores nothing and prints the changed settings.
+/// and for a captured machine (a copy of the files of a machine), restores nothing and prints the
+/// changed settings.
 ///
 /// # Errors
 /// When a journal cannot be read, or a setting cannot be restored.

@@ -52,8 +52,8 @@ const GIVE_UP: Duration = Duration::from_secs(30);
 pub struct TreeEnd {
     /// The time of the first call of [`TreeEnd::kill`].
     began: Option<Instant>,
-    /// The processes that had children at some call, by process ID and start time. The value is the
-    /// time of the last call at which the process had children.
+    /// The processes that had children at any call of [`TreeEnd::kill`], by process ID and start
+    /// time. The value is the time of the last call at which the process had children.
     parents: BTreeMap<(u32, u64), Instant>,
 }
 

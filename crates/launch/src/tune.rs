@@ -93,7 +93,8 @@ pub struct TuneOptions {
     pub log: Option<PathBuf>,
 }
 
-/// Searches for the best weights of a command on the machine of `root`.
+/// Searches for the best weights of a command on the machine whose `/proc` and `/sys` are read
+/// below `root`.
 ///
 /// # Errors
 /// When the search cannot begin, or the command cannot be run. A command that runs and fails is not

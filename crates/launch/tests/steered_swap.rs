@@ -1,5 +1,6 @@
-//! Runs static programs with steered swap. Asserts that their results equal those without swap, and
-//! that no swap file or control group remains.
+//! Runs static programs with steered swap: swap in place of the pager, with hints to the kernel.
+//! Asserts that their results equal those without swap, and that no swap file or control group
+//! remains.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

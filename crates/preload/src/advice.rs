@@ -1,6 +1,6 @@
-//! Replaces `madvise(2)`: the pager handles advice about pages of regions. The kernel does not
-//! receive this advice, because most of it would only split the kernel's mapping of the regions,
-//! which makes later moves of pages slower.
+//! Replaces `madvise(2)`: the pager handles advice about its regions, the address ranges of
+//! extended memory. The kernel does not receive this advice, because most of it would only split
+//! the kernel's mapping of the regions, which makes later moves of pages slower.
 
 use crate::{
     errno,
@@ -20,8 +20,8 @@ use std::ops::Range;
 const DONTNEED_LOCKED: c_int = 24;
 const COLLAPSE: c_int = 25;
 
-/// Replaces `madvise(2)`: the pager handles advice about pages of regions, the module `shared` some
-/// advice about shared memory, and the kernel all other advice.
+/// Replaces `madvise(2)`: the pager handles advice about extended memory, the module `shared`
+/// handles some advice about shared memory, and the kernel handles all other advice.
 ///
 /// # Safety
 /// The caller must meet the conditions of `madvise(2)`.

@@ -19,7 +19,7 @@ use std::{
     },
 };
 
-/// The addresses of the counted mappings.
+/// The addresses of the mappings that count as unextended memory.
 pub(crate) type Counted = Ranges<()>;
 
 static COUNTED: Mutex<Counted> = Mutex::new(Ranges::new());
@@ -28,12 +28,14 @@ static COUNTED: Mutex<Counted> = Mutex::new(Ranges::new());
 /// start, does not wait for the lock of [`COUNTED`].
 static HAS_COUNTED: AtomicBool = AtomicBool::new(false);
 
-/// Locks the counted mappings. A fork holds the lock, so that the child has consistent state.
+/// Locks the list of counted mappings. A fork holds the lock, so that the child has consistent
+/// state.
 pub(crate) fn lock() -> MutexGuard<'static, Counted> {
     COUNTED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Counts `pages`, a new mapping of the program, if it has at least [`BYTES_MIN`] bytes.
+/// Counts `pages`, a new mapping of the program, as unextended memory if the mapping has at least
+/// [`BYTES_MIN`] bytes.
 pub(crate) fn add(pages: &Range<usize>) {
     if pages.len() < BYTES_MIN || is_inside() || may_be_locked() {
         return;
@@ -163,9 +165,9 @@ mod tests {
         assert_eq!(take(&mut counted, &(0..100)), []);
     }
 
-    /// Asserts that a mapping is counted even if another thread makes it at addresses that a call
-    /// has just unmapped, before the call returns. Also asserts the count after calls that fail,
-    /// and after moves.
+    /// A call unmaps addresses, and before it returns, another thread maps memory there: asserts
+    /// that this new mapping is counted. Also asserts the count after calls that fail, and after
+    /// moves.
     #[test]
     fn a_mapping_at_addresses_that_were_just_unmapped_is_counted() {
         const LENGTH: usize = BYTES_MIN;

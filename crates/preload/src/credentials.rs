@@ -21,7 +21,7 @@ use std::{
 /// The user and the groups of a thread.
 struct Credentials {
     groups: Vec<gid_t>,
-    /// The real, effective and saved user ID. `group` has the same three IDs of the group.
+    /// The real, effective and saved user ID. `group` has the three group IDs in the same order.
     user: [uid_t; 3],
     group: [gid_t; 3],
 }
@@ -71,7 +71,8 @@ const REFUSED: u32 = 2;
 extern "C" fn on_signal(_: c_int) {
     let before = crate::errno::get();
     keep_normal_policy();
-    // SAFETY: `follow` keeps the value until this handler has stored its outcome.
+    // SAFETY: `follow` keeps the credentials that `WANTED` points to until this handler has stored
+    // its outcome.
     let outcome = match unsafe { WANTED.load(Acquire).as_ref() } {
         Some(wanted) if wanted.set() => SET,
         _ => REFUSED,
@@ -168,7 +169,7 @@ fn is_sent(number: u32, signal: c_int) -> bool {
 }
 
 /// Defines replacements for functions of the C library that change the user or the groups: each
-/// calls the C library's function, and then `follow`.
+/// calls the C library's function, and then `follow`, which changes the pager's threads too.
 macro_rules! followed {
     ($($name:ident($($argument:ident: $type:ty),*);)*) => {
         $(

@@ -86,7 +86,8 @@ pub(crate) fn lock() -> Guard {
 /// does not exist any more: `process.rs` passed it to `mem::forget` before the fork.
 ///
 /// # Safety
-/// The calling thread holds the lock. In a child, it is the copy of the thread that held the lock.
+/// The calling thread holds the lock. In a child, the calling thread is the copy of the thread that
+/// locked the heap in the parent.
 pub(crate) unsafe fn unlock() {
     drop(Guard(()));
 }

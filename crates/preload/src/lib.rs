@@ -1,5 +1,6 @@
-//! The library that is preloaded into an unchanged program: it takes large allocations from a
-//! pager, and passes all other allocations on.
+//! The library that is preloaded into an unchanged program: it serves the program's large
+//! allocations from extended memory, whose pages a pager moves between DRAM and storage, and passes
+//! all other allocations on.
 //!
 //! The program is started with this library in `LD_PRELOAD`, and with the folder of the session in
 //! `INTERLEAF_EXTEND`. Calls that do not concern extended memory go to the kernel, or to the next

@@ -44,9 +44,9 @@ fn allocate(
     });
     block.unwrap_or_else(|| {
         let block = other();
-        // Only blocks with a usable size of at least `BYTES_MIN` are counted. Except for tiny
-        // blocks, the usable size is less than twice the requested size. A block of less than half
-        // of `BYTES_MIN` is therefore never counted, and `malloc_usable_size` need not be called.
+        // Only blocks with a usable size of at least `BYTES_MIN` count as unextended memory. Except
+        // for tiny blocks, the usable size is less than twice the requested size. A block of less
+        // than half of `BYTES_MIN` therefore never counts, and `malloc_usable_size` is not called.
         if bytes >= BYTES_MIN / 2 {
             // SAFETY: `other` has just allocated the block by the next definition, not by the
             // pager.
@@ -63,9 +63,9 @@ fn owner(next: &Next, memory: *mut c_void) -> Option<&'static Pager> {
     if next.is_of_libc { pager_of(memory as usize) } else { None }
 }
 
-/// The bytes that a block of the C library adds to the count of unextended bytes; 0 for a block of
-/// another allocator. The usable size of the block is counted, not the requested size, because the
-/// same number must be subtracted when the block is freed.
+/// The bytes that a block of the C library adds to the total of unextended memory, which the pager
+/// does not manage; 0 for a block of another allocator. The usable size of the block is added, not
+/// the requested size, because the same number must be subtracted when the block is freed.
 ///
 /// # Safety
 /// `memory` was allocated by the next definition of `malloc`, not by the pager, or is null.

@@ -12,7 +12,7 @@ use interleaf_procfs::page::PAGE_BYTES;
 use libc::{c_int, c_void, off_t, size_t};
 use std::ops::Range;
 
-/// Flags that a mapping must have to be extended.
+/// Flags that a mapping must have so that it can be extended: its pages are then the pager's.
 const ANONYMOUS: c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
 
 /// Flags of mappings that are not extended: huge pages, stacks, addresses in the lowest 2 GiB
@@ -43,9 +43,9 @@ pub(crate) fn split(pager: &Pager, pages: &Range<usize>) -> [Range<usize>; 3] {
     [pages.start..first, first..last, last..pages.end]
 }
 
-/// Replaces `mmap(2)`: private anonymous mappings that are extended become regions of the pager,
-/// and shared anonymous mappings that are extended become shared memory of the session. The kernel
-/// makes all other mappings.
+/// Replaces `mmap(2)`: the pager makes private anonymous mappings that are large enough to be
+/// extended. Shared anonymous mappings of such a size become shared memory of the session. The
+/// kernel makes all other mappings.
 ///
 /// # Safety
 /// The caller must meet the conditions of `mmap(2)`.
@@ -181,7 +181,7 @@ pub(crate) fn move_mapping(from: usize, bytes: usize, pages: &Range<usize>) -> u
     }
 }
 
-/// Replaces `shmat(2)`: with `SHM_REMAP`, the segment may replace pages of regions.
+/// Replaces `shmat(2)`: with `SHM_REMAP`, the segment may replace pages of extended memory.
 ///
 /// # Safety
 /// The caller must meet the conditions of `shmat(2)`.
@@ -212,8 +212,8 @@ pub unsafe extern "C" fn shmat(id: c_int, address: *const c_void, flags: c_int) 
     counted::unmapped(&pages, map, is_done)
 }
 
-/// Size of a System V segment, bytes; `None` if it cannot be read, as the segment then cannot be
-/// attached either.
+/// Size of a System V segment, bytes; `None` if this process may not read the size. The process may
+/// then not attach the segment either.
 fn segment_bytes(id: c_int) -> Option<usize> {
     // SAFETY: a structure of integers may be zero, and `shmctl(2)` writes only this structure.
     unsafe {

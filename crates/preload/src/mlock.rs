@@ -19,8 +19,8 @@ fn pages_around(address: usize, bytes: usize) -> Option<Range<usize>> {
     Some(address / PAGE_BYTES * PAGE_BYTES..end)
 }
 
-/// Locks pages: the pager pins pages of regions, and `kernel` locks all others. If `touches` is
-/// true, the pinned pages are also touched, so that they become resident.
+/// Locks pages: the pager pins pages of extended memory, and `kernel` locks all others. If
+/// `touches` is true, the pinned pages are also touched, so that they become resident.
 fn lock(
     address: usize,
     bytes: usize,
@@ -55,8 +55,8 @@ fn touch(pages: &Range<usize>) {
     }
 }
 
-/// Replaces `mlock(2)`: pages of regions are pinned and touched, other pages are locked by the
-/// kernel.
+/// Replaces `mlock(2)`: the pager pins pages of extended memory, which are then touched, and the
+/// kernel locks all other pages.
 ///
 /// # Safety
 /// The caller must meet the conditions of `mlock(2)`.
@@ -82,8 +82,8 @@ pub unsafe extern "C" fn mlock2(address: *const c_void, bytes: size_t, flags: c_
     })
 }
 
-/// Replaces `munlock(2)`: the pager unpins pages of regions, and the kernel unlocks all other
-/// pages.
+/// Replaces `munlock(2)`: the pager unpins pages of extended memory, and the kernel unlocks all
+/// other pages.
 ///
 /// # Safety
 /// The caller must meet the conditions of `munlock(2)`.
@@ -150,7 +150,8 @@ fn pin_all(pager: &Pager, touches: bool) -> bool {
     true
 }
 
-/// Replaces `munlockall(2)`: the pager unpins all regions, and the kernel unlocks all other pages.
+/// Replaces `munlockall(2)`: the pager unpins extended memory, and the kernel unlocks all other
+/// pages.
 #[unsafe(no_mangle)]
 pub extern "C" fn munlockall() -> c_int {
     if let Some(pager) = pager() {

@@ -37,8 +37,9 @@ thread_local! {
     static FORKING: Cell<*mut Forking> = const { Cell::new(ptr::null_mut()) };
 }
 
-/// Registers this library's handlers for forks before any other library registers a handler.
-/// Extended memory is therefore mapped while the handlers of other libraries run.
+/// Registers this library's handlers for forks before any other library registers a handler. The
+/// handler that stops the pager before the fork then runs last, and the handlers that continue
+/// after the fork run first, so the handlers of other libraries can use extended memory.
 pub(crate) fn watch() {
     // SAFETY: the functions stay mapped, because a preloaded library is never unloaded.
     unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };

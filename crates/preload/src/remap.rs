@@ -1,6 +1,6 @@
-//! Replaces `mremap(2)`. A region shrinks or grows in place, or is copied to another range. A
-//! mapping that the kernel manages is copied into a new region if the mapping grows large enough to
-//! be extended.
+//! Replaces `mremap(2)`. A region (a mapping of extended memory) shrinks or grows in place, or is
+//! copied to another range. A mapping that the kernel manages is copied into a new region if the
+//! mapping grows large enough to be extended.
 
 use crate::{
     advice,
@@ -19,9 +19,9 @@ use interleaf_procfs::page::PAGE_BYTES;
 use libc::{c_int, c_void, size_t};
 use std::{ops::Range, ptr};
 
-/// The least new size that is left to the kernel to refuse, bytes. No processor has such a large
-/// address space for programs, so the kernel changes nothing. The sum of an address and a smaller
-/// size does not overflow.
+/// A call with at least this new size, bytes, is passed to the kernel, which refuses it and changes
+/// nothing: no processor has such a large address space for programs. The sum of an address and a
+/// smaller size does not overflow.
 const BYTES_REFUSED: usize = 1 << 56;
 
 /// Replaces `mremap(2)`: the pager resizes and moves regions, and the kernel all other mappings. A

@@ -1,4 +1,5 @@
-//! Starts the pager of a process, with the settings of its session.
+//! Starts the pager of a process, with the settings of its session: the session is a command under
+//! `interleaf extend` with all processes that the command starts.
 
 use crate::{
     credentials, next, process, signal,
@@ -150,8 +151,8 @@ pub(crate) fn pager_for(bytes: usize) -> Option<&'static Pager> {
         None => start()?,
     };
     let extended = extended.as_ref()?;
-    // An allocation below the minimum size `bytes_min` is also extended if the sum of all
-    // unextended allocations reaches that size.
+    // An allocation below the minimum size `bytes_min` is also extended if the program's earlier
+    // allocations that are not extended add up to at least that size.
     (bytes.max(unextended) >= extended.bytes_min && extended.pager.is_served())
         .then_some(&extended.pager)
 }

@@ -1,5 +1,5 @@
 //! The state of this library in the process, and functions that enclose the library's own work
-//! ([`inside`]): during this work signals are blocked, and allocations are not extended.
+//! ([`inside`]): during this work signals are blocked, and allocations do not use the pager.
 //! [`crate::start`] sets the state.
 
 use interleaf_pager::{pager::Pager, serve::fault_server::is_fault_server};
@@ -15,21 +15,21 @@ use std::{
     },
 };
 
-/// The least size of an extended allocation, bytes. Smaller allocations, which are the majority,
-/// are passed on, mostly to the C library, without an access to the pager or to a thread-local
-/// variable. The value is the C library's threshold for `mmap(2)` (`M_MMAP_THRESHOLD` of
-/// `mallopt(3)`).
+/// The least size of an allocation from the pager, bytes. Smaller allocations, which are the
+/// majority, are passed on, mostly to the C library, without an access to the pager or to a
+/// thread-local variable. The value is the C library's threshold for `mmap(2)`
+/// (`M_MMAP_THRESHOLD` of `mallopt(3)`).
 pub(crate) const BYTES_MIN: usize = 128 << 10;
 
-/// Total size of the program's allocations of at least [`BYTES_MIN`] bytes that are not extended
-/// and were not freed yet, bytes.
+/// Total size of the program's allocations of at least [`BYTES_MIN`] bytes that did not come from
+/// the pager and were not freed yet, bytes.
 pub(crate) static UNEXTENDED: AtomicUsize = AtomicUsize::new(0);
 
-/// The state of an extended process.
+/// The state of an extended process: large allocations of the process come from the pager.
 pub(crate) struct Extended {
     pub(crate) pager: Pager,
-    /// An allocation of at least [`BYTES_MIN`] is extended if it has at least `bytes_min` bytes, or
-    /// if all unextended allocations together have at least `bytes_min` bytes.
+    /// An allocation of at least [`BYTES_MIN`] comes from the pager if it has at least `bytes_min`
+    /// bytes, or if [`UNEXTENDED`] is at least `bytes_min` bytes.
     pub(crate) bytes_min: usize,
     /// The folder of the session, if shared memory is extended.
     pub(crate) shared_folder: Option<PathBuf>,
@@ -64,7 +64,8 @@ pub(crate) struct Process {
 /// The address of the page that holds the [`Process`] of this address space.
 pub(crate) static PROCESS: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());
 
-/// True if a handler of SIGBUS handles faults; SIGBUS must then never be blocked.
+/// True if a handler of SIGBUS handles the page faults of extended memory; SIGBUS must then never
+/// be blocked.
 static SERVES_IN_SIGNAL: AtomicBool = AtomicBool::new(false);
 
 /// Records whether a handler of SIGBUS handles faults.
@@ -120,9 +121,9 @@ pub(crate) fn print(text: fmt::Arguments<'_>) {
     let _ = rustix::io::write(rustix::stdio::stderr(), format!("interleaf: {text}\n").as_bytes());
 }
 
-/// Runs work of this library. Allocations of the work are not extended. Signals are blocked during
-/// the work, because a handler could wait for a lock that the interrupted thread holds. Only the
-/// signals of faults ([`FAULTS`]) are not blocked.
+/// Runs work of this library. Allocations of the work do not come from the pager. Signals are
+/// blocked during the work, because a handler could wait for a lock that the interrupted thread
+/// holds. Only the signals of faults ([`FAULTS`]) are not blocked.
 pub(crate) fn inside<T>(work: impl FnOnce() -> T) -> T {
     let mask = enter();
     let outcome = work();

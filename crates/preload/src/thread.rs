@@ -272,7 +272,8 @@ pub(crate) fn forget(mut hold: ThreadList) {
     std::mem::forget(std::mem::take(&mut *hold));
 }
 
-/// Starts a thread in which all signals are blocked except the signal of [`crate::credentials`].
+/// Starts a thread in which all signals are blocked except `SIGSETXID`, which changes the thread's
+/// user ([`crate::credentials`]).
 pub(crate) fn spawn(name: &str, work: Work) -> io::Result<Join> {
     prepare();
     let area = ThreadMemory::new(MODULES.get().map_or(&[], Vec::as_slice))?;

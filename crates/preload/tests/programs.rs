@@ -322,8 +322,8 @@ fn jemalloc() {
     same_with(&Allocator { file: "libjemalloc.so", link, package: "libjemalloc-dev" });
 }
 
-/// The allocator is linked statically, so the program itself defines `malloc`. Its output must be
-/// the same with extended memory and without.
+/// The allocator is linked statically, so the program itself defines `malloc`. The program's output
+/// must be the same with extended memory and without.
 #[test]
 fn jemalloc_in_the_program() {
     let library = "/usr/lib/x86_64-linux-gnu/libjemalloc.a";
@@ -500,8 +500,8 @@ fn second_mappings_in_place_of_extended_memory() {
     }
 }
 
-/// Asserts that some mappings do not change the sum of the unextended allocations: mappings of
-/// files, mappings in place of counted ones, and memory that `mremap(2)` leaves mapped.
+/// Asserts that mappings of files do not count as unextended memory, and that counted memory stays
+/// counted if a new private mapping replaces it, or if `mremap(2)` leaves it mapped.
 #[test]
 fn pieces_that_stay_counted() {
     for faults in BOTH {

@@ -17,7 +17,7 @@ use interleaf_console::Failure;
 ///
 /// # Errors
 /// When an option has no meaning for the kind of access (`--access`). The error names the first
-/// one.
+/// such option.
 pub(super) fn memory_options(job: &CardJob) -> Result<Option<MemoryOptions>, Failure> {
     let Some(initiator) = job.initiator else {
         return match job.fsync {

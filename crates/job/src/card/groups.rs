@@ -80,9 +80,9 @@ pub(super) fn groups(job: &CardJob, memory: Option<&MemoryOptions>) -> Result<Ve
     Ok(found.into_iter().enumerate().map(number).collect())
 }
 
-/// Checks that each fio job of the groups can be a point of a curve. Neither a fio job that runs
-/// together with another nor a fio job with a rate can: the first shares the bandwidth of the card,
-/// and the second does not reach the bandwidth of its depth.
+/// Checks that each fio job of the groups can be a point of a curve. A fio job that runs together
+/// with another is an error, because it shares the bandwidth of the card. A fio job with a rate is
+/// an error, because it does not reach the bandwidth of its queue depth.
 pub(super) fn check_curves(groups: &[Group]) -> Result<(), Failure> {
     for Group { jobs, .. } in groups {
         if let [first, second, ..] = &jobs[..] {

@@ -41,7 +41,7 @@ pub(super) struct Prices {
     pub(super) energy: Option<f64>,
 }
 
-/// Assesses all configurations at the prices of the job.
+/// Computes costs, Pareto fronts and the recommendation at the prices of the job.
 pub(super) fn assess(
     job: &PlanJob<'_>,
     predictions: &Predictions,
@@ -50,7 +50,7 @@ pub(super) fn assess(
     assess_at(job, predictions, assumed, &Prices::default())
 }
 
-/// Assesses all configurations at the job's prices, multiplied by the factors `prices`.
+/// Like [`assess`], but multiplies the job's prices by the factors `prices`.
 pub(super) fn assess_at(
     job: &PlanJob<'_>,
     predictions: &Predictions,
@@ -311,9 +311,9 @@ mod tests {
         let chosen = |shares: [u8; 2]| {
             assessed(&(shares.to_vec(), all.to_vec()), false, Goal::Value, false).recommended
         };
-        // The second configuration has the combined speed 1 / (0.5 / 2 + 0.5 / 0.5) = 0.8 with
-        // equal shares, below the baseline's 1. With shares of 4:1, its combined speed is 1 / (0.8
-        // / 2 + 0.2 / 0.5) = 1.25.
+        // The second configuration has the speeds 2 and 0.5, relative to the baseline. With equal
+        // shares, its combined speed is 1 / (0.5 / 2 + 0.5 / 0.5) = 0.8, below the baseline's 1.
+        // With shares of 4:1, its combined speed is 1 / (0.8 / 2 + 0.2 / 0.5) = 1.25.
         assert_eq!(chosen([1, 1]), Some(0));
         assert_eq!(chosen([4, 1]), Some(1));
     }

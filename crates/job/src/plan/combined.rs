@@ -6,12 +6,12 @@
 //! the configuration needs
 //!
 //! ```text
-//! time    sum(t), t = s / v              s    of all demands
-//! energy  E = sum(P t)                   J    on the baseline E0 = sum(P0 s). E / E0 is the mean
-//!                                             of the demands' energies P t / (P0 s), weighted by
-//!                                             their shares P0 s / E0 of the baseline's energy
-//! power   E / sum(t)                     W    the mean over the time
-//! speed   1 / sum(s / v)                      relative to the baseline: the harmonic mean
+//! time    sum(t), t = s / v         in s     summed over all demands
+//! energy  E = sum(P t)              in J     on the baseline E0 = sum(P0 s). E / E0 is the mean of
+//!                                            the demands' energies P t / (P0 s), weighted by their
+//!                                            shares P0 s / E0 of the baseline's energy
+//! power   E / sum(t)                in W     the mean over the time
+//! speed   1 / sum(s / v)                     relative to the baseline: the harmonic mean
 //! ```
 //!
 //! Example: demands with 60 % and 40 % of the time are 1.5 times and 1 times as fast. The work of a
@@ -38,7 +38,7 @@ pub(super) struct Predictions {
     pub(super) baseline: usize,
 }
 
-/// The merits of one demand on a configuration.
+/// The merits of a configuration for one demand.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Alone {
     /// Work per second, relative to the baseline configuration.
@@ -51,7 +51,7 @@ pub(super) struct Alone {
     pub(super) energy_j: Option<f64>,
 }
 
-/// The combined merits of all demands on a configuration.
+/// The merits of a configuration for all demands of the plan together.
 #[derive(Clone, Debug)]
 pub(super) struct Merits {
     /// Work per second, relative to the baseline configuration.

@@ -16,8 +16,8 @@ use interleaf_model::{
     weights::Weights,
 };
 
-/// Factor of the changes by which the limit of the speed is found: the bandwidth of each used tier
-/// in turn is multiplied by it, and then the latency of all tiers is divided by it.
+/// To find what limits the speed, the bandwidth of each used tier in turn is multiplied by this
+/// factor, and then the latency of all tiers is divided by this factor.
 const STEP: f64 = 1.1;
 
 /// The traffic whose speed is predicted: a mix or a demand.
@@ -117,10 +117,10 @@ pub(super) struct Performance {
     pub(super) weights: Weights,
     /// Number of threads of the demand; for a mix, the number of cores.
     pub(super) threads: f64,
-    /// Work per second: for each behaviour that agrees with the demand's measured runs, the
-    /// prediction with this behaviour. For a mix, one value.
+    /// Work per second: one prediction for each behaviour of the demand, a set of thread properties
+    /// that agrees with the measured runs. For a mix, one value.
     pub(super) speeds: Vec<f64>,
-    /// The predicted result, in the unit of the demand.
+    /// The predicted run time or rate, in the unit of the demand's result; for a mix in GB/s.
     pub(super) result: f64,
     tier_gbps: Vec<f64>,
     pub(super) latency_ns: f64,
@@ -197,8 +197,8 @@ impl Performance {
         let limits = at.limits();
         let at_most = |own: &Weights| {
             // The inputs of a prediction are the figures of the tiers that its rows use. The
-            // weights 1:1:... use all tiers. Their infinite bound makes sure that a row is
-            // predicted for them, so that the figures of all tiers are among the inputs.
+            // weights 1:1:... use all tiers. An infinite upper bound of their speed-up makes sure
+            // that a row is predicted for them, so the inputs have the figures of all tiers.
             let is_even = own.as_slice().iter().all(|weight| *weight == 1);
             if is_even { f64::INFINITY } else { limits.at(&own.shares()) / at.local_gbps() }
         };
@@ -367,7 +367,7 @@ impl Performance {
         self.tier_gbps.iter().sum()
     }
 
-    /// Returns the work per second, as the mean over all behaviours.
+    /// Returns the work per second: the mean of the predictions for all behaviours of the demand.
     pub(super) fn speed(&self) -> f64 {
         statistics::mean(&self.speeds)
     }

@@ -1,4 +1,4 @@
-//! Makes the rows of the document `interleaf.plan/1`.
+//! Makes the rows of the document of a plan (`interleaf.plan/1`), one for each configuration.
 
 use super::{
     assessment::Assessed,

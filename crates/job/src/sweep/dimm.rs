@@ -252,8 +252,7 @@ impl DimmSweep {
         }
     }
 
-    /// Returns the arguments that the file lists. Each argument has its texts in the order of the
-    /// cases.
+    /// Returns the arguments that the file lists, each with the text of its value in each case.
     pub(super) fn arguments(&self) -> Vec<super::Argument> {
         let cases: Vec<DimmCase<'_>> = (0..self.count()).map(|number| self.case(number)).collect();
         let listed =

@@ -332,9 +332,8 @@ impl MachineSweep {
         }
     }
 
-    /// Returns the arguments that the file lists. Each argument has its texts in the order of the
-    /// cases. The last arguments are the duration and the number of page groups, which are equal in
-    /// all cases.
+    /// Returns the arguments that the file lists, each with the text of its value in each case. The
+    /// last arguments are the duration and the number of page groups, which are equal in all cases.
     pub(super) fn arguments(&self) -> Vec<super::Argument> {
         let cases: Vec<Case> = (0..self.count()).map(|number| self.case(number)).collect();
         let listed = ARGUMENTS.map(|(name, text)| (name, cases.iter().map(text).collect()));

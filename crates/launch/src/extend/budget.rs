@@ -69,7 +69,7 @@ fn by_node(text: &str) -> Result<Dram, String> {
     }
 }
 
-/// The budget as the option `--dram` takes it, exact to the byte.
+/// Formats the budget as a value of the option `--dram`, exact to the byte.
 impl fmt::Display for Dram {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -95,9 +95,9 @@ pub const ALLOC_MIN: u64 = 128 << 10;
 /// Divisor of the budget that gives the minimum size of an extended allocation without
 /// `--min-alloc`. Allocations below the minimum, from 128 KiB on, are extended too once their sum
 /// has reached the minimum. Example: a budget of 256 MiB gives a minimum of 32 MiB. Allocations
-/// below 32 MiB stay outside the budget until their sum reaches 32 MiB. The last of them, which
-/// makes the sum reach 32 MiB, has less than 32 MiB. So less than 64 MiB, a quarter of the budget,
-/// are outside.
+/// below 32 MiB stay outside the budget until their sum reaches 32 MiB. The sum is below 32 MiB
+/// before the last of these allocations, and this allocation has less than 32 MiB, so less than 64
+/// MiB, a quarter of the budget, are outside.
 const MIN_ALLOC_DIVISOR: u64 = 8;
 
 /// Highest minimum size of an extended allocation without `--min-alloc`, bytes.

@@ -42,8 +42,9 @@ const STEPS: u32 = 32;
 /// Approximate number of a trace's blocks in the sample that simulated caches replay.
 const SAMPLE: usize = 4096;
 
-/// The largest ratio of a run's footprint and the memory that a trace touches, in both directions.
-/// They differ: the pager counts temporary data, and a trace has one pass and whole blocks.
+/// Largest allowed factor between a run's footprint and the memory that a trace touches, whichever
+/// is larger. The two differ: the pager counts temporary data, and a trace has one pass and whole
+/// blocks.
 const FOOTPRINT_RATIO: f64 = 2.0;
 
 /// Default of `--efficiency`: the efficiency that is enough, as a fraction of the speed in DRAM.
@@ -577,7 +578,7 @@ fn curve_rows(inputs: &Inputs, curve: &MissCurve, model: Option<&Model>) -> Vec<
 
 const MIB: f64 = (1 << 20) as f64;
 
-/// Returns the figure of the traffic as a function of the budget, both in MiB.
+/// Returns the plot of the traffic as a function of the budget, both in MiB.
 fn curve_figure(rows: &[CurveRow]) -> Figure {
     let points = |of: fn(&CurveRow) -> u64| {
         rows.iter().map(move |row| (row.dram_bytes as f64 / MIB, of(row) as f64 / MIB))
@@ -598,7 +599,7 @@ fn curve_figure(rows: &[CurveRow]) -> Figure {
     }
 }
 
-/// Returns the figure of the efficiency as a function of the budget, with a line for each drive.
+/// Returns the plot of the efficiency as a function of the budget, with a line for each drive.
 fn efficiency_figure(rows: &[ForecastRow]) -> Figure {
     let mut names: Vec<&str> = rows.iter().map(|row| row.drive.as_str()).collect();
     names.dedup();

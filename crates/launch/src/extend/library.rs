@@ -17,7 +17,7 @@ const LIBRARY: &str = "libinterleaf_preload.so";
 /// The type of a shared library in the header of an ELF file (elf(5)).
 const ET_DYN: u16 = 3;
 
-/// Number of bytes of an ELF header up to the processor.
+/// Number of bytes of an ELF header up to the end of the field for the processor (`e_machine`).
 const HEADER_BYTES: u64 = 20;
 
 /// Returns the path of the preloaded library: the value of [`LIBRARY_VARIABLE`] if it is set.
@@ -56,7 +56,7 @@ pub(super) fn library() -> Result<PathBuf, Failure> {
 }
 
 /// Returns the reason why the loader cannot load the file `path` into programs for the processor of
-/// this program; `None` for a shared library.
+/// this program; `None` if the loader can load it.
 fn problem(path: &Path) -> io::Result<Option<&'static str>> {
     Ok(header_problem(&header(path)?, &header(Path::new("/proc/self/exe"))?))
 }

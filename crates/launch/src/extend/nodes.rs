@@ -11,15 +11,15 @@ use interleaf_linux::{
 use interleaf_model::units::Bytes;
 use interleaf_pager::nodes::NodeBudget;
 
-/// A budget may use all of a node's memory but 1 / `KEPT_DIVISOR`, which stays for other programs.
+/// A budget must leave at least 1 / `KEPT_DIVISOR` of a node's memory to other programs.
 /// Pages of the budget are bound to the node, so the kernel cannot place them on another node: when
 /// the node has no memory left for such a page, the kernel kills programs.
 const KEPT_DIVISOR: u64 = 16;
 
-/// Returns the nodes of the budget. These are the nodes that the user names, or all nodes with CPUs
-/// and memory that this process may use if the user names none. If the list is empty, the budget is
-/// not divided by nodes: there is no budget, or the user names no node and fewer than two nodes can
-/// be used.
+/// Returns the NUMA nodes that share the budget: the nodes that the user names, or all nodes with
+/// CPUs and memory that this process may use if the user names none. If the list is empty, the
+/// budget is not divided by nodes: there is no budget, or the user names no node and fewer than two
+/// nodes can be used.
 pub(super) fn budgets(root: &Root, dram: Option<&Dram>) -> Result<Vec<NodeBudget>, Failure> {
     let fixed = match dram {
         None => return Ok(vec![]),

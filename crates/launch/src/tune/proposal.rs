@@ -1,5 +1,6 @@
 //! Proposes the first weights of a search. They come from the curves of a platform if one is given;
-//! otherwise from the rated bandwidths of the nodes, like the kernel's automatic weights.
+//! otherwise from the rated bandwidths of the nodes (the firmware's figures), like the kernel's
+//! automatic weights.
 
 use super::TuneOptions;
 use interleaf_console::Failure;
