@@ -360,11 +360,12 @@ pub fn percentage(text: &str) -> Result<u32, ValueError> {
 /// # Errors
 /// When `text` is 0, or not a Boolean value.
 pub fn direct(text: &str) -> Result<(), ValueError> {
-    if value::flag(text)? {
-        return Ok(());
-    }
-    let problem = "I/O through the page cache is not modelled";
-    Err(ValueError::new(problem.into(), "1, or leave the option out".into()))
+    let problem = match value::flag(text) {
+        Ok(true) => return Ok(()),
+        Ok(false) => "I/O through the page cache is not modelled".into(),
+        Err(why) => why.problem,
+    };
+    Err(ValueError::new(problem, "1, or leave the option out".into()))
 }
 
 #[cfg(test)]

@@ -46,6 +46,7 @@ use interleaf_job::option::{
     LoadChoice, WeightsChoice, curve_error, load, mix, multiple, noise, percent, quantity, rate,
     seed, size, threads, time, weights, weights_choice, within,
 };
+use interleaf_launch::extend::Dram;
 use interleaf_model::{
     mix::Mix,
     policy::PolicyKind,
@@ -58,6 +59,9 @@ use std::{
     path::PathBuf,
     sync::LazyLock,
 };
+
+/// The default folder of the runs of `reproduce imdt`.
+pub(crate) const STUDY_STORE: &str = "/var/tmp";
 
 const VERBS: &str = "\
 Look:
@@ -331,15 +335,25 @@ pub(crate) struct ReproduceArgs {
     #[arg(long, conflicts_with = "predicted")]
     pub(crate) quick: bool,
     /// With imdt: a folder on the drive that extends DRAM; created files are removed afterwards
-    #[arg(long, value_name = "DIR", default_value = "/var/tmp")]
+    #[arg(long, value_name = "DIR", default_value = STUDY_STORE)]
     pub(crate) store: PathBuf,
     /// With imdt: the budget of DRAM [default: 256MiB, with --quick 24MiB]
-    #[arg(long, value_name = "SIZE", value_parser = size, conflicts_with = "predicted")]
+    #[arg(long, value_name = "SIZE", value_parser = dram_size, conflicts_with = "predicted")]
     pub(crate) dram: Option<Bytes>,
     /// With imdt: only these workloads, named as in `bench compare`
     #[arg(long, value_name = "LIST", value_delimiter = ',', conflicts_with = "predicted",
         value_parser = PossibleValuesParser::new(STUDY_WORKLOADS))]
     pub(crate) workload: Vec<String>,
+}
+
+/// Parses a budget of DRAM that is a size, no percentage, and not divided among nodes.
+fn dram_size(text: &str) -> Result<Bytes, String> {
+    match text.parse()? {
+        Dram::Size(bytes) => Ok(bytes),
+        Dram::Percent(_) | Dram::ByNode(_) => {
+            Err(format!("{text} is not a size: write one such as 8GiB"))
+        }
+    }
 }
 
 fn pid(text: &str) -> Result<u32, String> {

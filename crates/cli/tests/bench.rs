@@ -551,6 +551,7 @@ fn a_recipe_that_fails_says_why_and_leaves_nothing() {
         ("sort -n -c sorted", "sort -n -c -r sorted", "sort: /bin/bash ended with exit status: 1"),
         ("echo \"is right\"", "echo", "its output does not say that the result is right"),
         ("seconds %R", "", "its output has no result (seconds ([0-9.]+))"),
+        ("seconds %R", "seconds 0.00", "sort: the result 0.00 is not from 1e-12 to 1e15"),
         ("echo \"sum", "echo \"soom", "its output has no checksum (sum ([0-9]+))"),
         ("\"shuf\"]\nprepare", "\"shufl\"]\nprepare", "there is no shufl"),
         (
@@ -560,6 +561,7 @@ fn a_recipe_that_fails_says_why_and_leaves_nothing() {
         ),
         ("{threads}", "{cores}", "\"{cores}\" has a placeholder that is none of {n}"),
         ("least = 1000", "least = 10000000", "give --footprint 382MiB or more"),
+        ("least = 1000", "least = 10000", "give --footprint 391KiB or more"),
         ("does =", "did =", "sort.toml:3: did: unknown field `did`"),
     ] {
         own_recipe(folder.path(), from, to);

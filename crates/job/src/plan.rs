@@ -245,10 +245,12 @@ impl PlanJob<'_> {
             ),
         };
         let all = sources.iter().zip(&rows[*baseline]).filter(|(_, own)| !own.fits);
+        // The last note of a demand that does not fit is the reason.
+        let reason = |notes: &[String]| notes.last().cloned().unwrap_or_default();
         let problems: Vec<String> = all
             .map(|(source, own)| match sources {
-                [_] => format!("the demand: {}", own.notes.join("; ")),
-                _ => format!("{}: {}", source.name_and_unit().0, own.notes.join("; ")),
+                [_] => format!("the demand: {}", reason(&own.notes)),
+                _ => format!("{}: {}", source.name_and_unit().0, reason(&own.notes)),
             })
             .collect();
         let problems = problems.join("; ");

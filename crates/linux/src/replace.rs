@@ -628,6 +628,3 @@ fn check_private(found: &Stat) -> io::Result<()> {
 fn invalid(why: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, why)
 }
-
-#[cfg(test)]
-mod tests;

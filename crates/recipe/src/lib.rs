@@ -168,6 +168,9 @@ fn one() -> f64 {
     1.0
 }
 
+/// The largest least footprint that an error writes in whole KiB and not in whole MiB.
+const FOOTPRINT_IN_KIB_MAX: f64 = 10.0 * 1024.0;
+
 /// Environment variables that set the number of threads of common libraries.
 const THREAD_VARIABLES: [&str; 4] =
     ["OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "RAYON_NUM_THREADS"];
@@ -374,10 +377,14 @@ impl Recipe {
             Scale::Power => (self.least - 0.5).powf(self.power.recip()),
             Scale::Log2 => self.least.exp2(),
         };
-        let mib = (least * self.bytes_per_item / f64::from(1 << 20)).ceil();
+        let kib = (least * self.bytes_per_item / 1024.0).ceil();
+        let least = match kib <= FOOTPRINT_IN_KIB_MAX {
+            true => format!("{kib:.0}KiB"),
+            false => format!("{:.0}MiB", (kib / 1024.0).ceil()),
+        };
         Err(Failure::new(
             format!("{}: the footprint of {footprint_bytes} bytes is too small", self.name),
-            format!("give --footprint {mib:.0}MiB or more"),
+            format!("give --footprint {least} or more"),
         ))
     }
 

@@ -3,11 +3,15 @@
 use crate::Recipe;
 use interleaf_console::Failure;
 use regex_lite::Regex;
+use std::ops::RangeInclusive;
+
+/// Valid results of a run. A result is a time or a rate, so it is above 0.
+const RESULTS: RangeInclusive<f64> = 1e-12..=1e15;
 
 /// The results of one run of an application.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// The result, in the unit of the recipe; a finite number.
+    /// The result, in the unit of the recipe, 1e-12 to 1e15.
     pub value: f64,
     /// The checksum that the run printed. It is equal in every run of the same problem.
     pub checksum: String,
@@ -29,10 +33,16 @@ impl Recipe {
     /// Reads the results in `output`, the output of the application.
     ///
     /// # Errors
-    /// If the output lacks the result, the checksum or a figure; if a value is not a finite number;
-    /// or if the recipe has the pattern `verified` and nothing in the output matches it.
+    /// If the output lacks the result, the checksum or a figure; if the result is out of range or a
+    /// figure no finite number; or if the recipe has the pattern `verified` and nothing in the
+    /// output matches it.
     pub fn outcome(&self, output: &str) -> Result<Outcome, Failure> {
         let value = self.number("result", &self.result, output)?;
+        if !RESULTS.contains(&value) {
+            let text = self.text("result", &self.result, output)?;
+            let problem = format!("{}: the result {text} is not from 1e-12 to 1e15", self.name());
+            return Err(Failure::new(problem, format!("the pattern is '{}'", self.result)));
+        }
         let checksum = self.text("checksum", &self.check, output)?;
         let figure = |it: &crate::FigurePattern| {
             let value = self.number(&it.name, &it.pattern, output)?;

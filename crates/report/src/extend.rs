@@ -14,6 +14,8 @@ use interleaf_record::extend::{
 };
 use std::collections::BTreeMap;
 
+const MIB: u64 = 1 << 20;
+
 /// Formats the text that is printed after the command has ended: the counts of all processes, and
 /// the memory outside the budget.
 pub fn ended(document: &ExtendDocument) -> String {
@@ -256,7 +258,17 @@ fn outside(document: &ExtendDocument) -> String {
 
 /// Rounds a size down to whole MiB; a size below 1 MiB is not rounded.
 fn rounded(bytes: u64) -> Bytes {
-    Bytes::new(if bytes < 1 << 20 { bytes } else { bytes & !0xF_FFFF })
+    Bytes::new(if bytes < MIB { bytes } else { bytes / MIB * MIB })
+}
+
+/// Rounds a size that is needed up to whole MiB; a size below 1 MiB is not rounded.
+fn rounded_up(bytes: u64) -> Bytes {
+    Bytes::new(if bytes < MIB { bytes } else { bytes.div_ceil(MIB).saturating_mul(MIB) })
+}
+
+/// Rounds a budget: up if it holds the footprint, and otherwise down.
+fn budget_of(document: &ForecastDocument, bytes: u64) -> Bytes {
+    if bytes < document.footprint_bytes { rounded(bytes) } else { rounded_up(bytes) }
 }
 
 fn cells(name: String, dram_bytes: u64, counts: &CountsDocument) -> [String; 10] {
@@ -464,7 +476,7 @@ fn needs(document: &ForecastDocument) -> String {
         format!(", {:.0} % of the shorter of computing and traffic overlaps", 100.0 * it)
     });
     let parts = [compute, software, overlap].into_iter().flatten().collect::<String>();
-    format!("footprint {}{parts}", rounded(document.footprint_bytes))
+    format!("footprint {}{parts}", rounded_up(document.footprint_bytes))
 }
 
 /// Returns a table with a row for each budget: the bytes that the drive reads and writes, and the
@@ -474,7 +486,9 @@ fn traffic(document: &ForecastDocument) -> Table {
     for row in &document.curve {
         let lru = row.lru_miss_ratio.map_or("-".into(), |it| format!("{:.0} %", 100.0 * it));
         let sizes = [row.dram_bytes, row.read_bytes, row.written_bytes];
-        curve.row(sizes.map(|bytes| rounded(bytes).to_string()).into_iter().chain([lru]));
+        let [budget, read, written] = sizes;
+        let cells = [budget_of(document, budget), rounded(read), rounded(written)];
+        curve.row(cells.map(|bytes| bytes.to_string()).into_iter().chain([lru]));
     }
     curve
 }
@@ -505,7 +519,7 @@ fn efficiency(document: &ForecastDocument) -> Table {
                 None => format!("{} s", number(row.seconds)),
             })
         };
-        let budget = rounded(first.dram_bytes).to_string();
+        let budget = budget_of(document, first.dram_bytes).to_string();
         table.row([budget].into_iter().chain(drives.iter().map(of)));
     }
     table
@@ -519,7 +533,7 @@ fn enough(document: &ForecastDocument) -> Vec<String> {
             "{}: {}{} of DRAM {} for {:.0} % ({:.0} % of the footprint)",
             row.drive,
             if row.is_lower_bound { "at least " } else { "" },
-            rounded(row.dram_bytes),
+            rounded_up(row.dram_bytes),
             if row.is_lower_bound { "are needed" } else { "is enough" },
             100.0 * row.efficiency,
             100.0 * row.share
@@ -535,7 +549,7 @@ fn least_budgets(document: &ForecastDocument) -> Option<String> {
     let drives = document.enough.iter();
     let drives = drives.map(|row| {
         let least = if row.is_lower_bound { "at least " } else { "" };
-        format!("{least}{} ({})", rounded(row.dram_bytes), row.drive)
+        format!("{least}{} ({})", rounded_up(row.dram_bytes), row.drive)
     });
     let drives = drives.collect::<Vec<_>>().join(", ");
     Some(format!("{percent:.0} % of the speed in DRAM takes a budget of {drives}"))

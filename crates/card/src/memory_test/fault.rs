@@ -144,6 +144,16 @@ impl InjectedFault {
         }
     }
 
+    /// True if a coupling fault has the same cell as aggressor and as victim.
+    fn is_of_one_cell(&self) -> bool {
+        match *self {
+            Self::CouplingInversion { aggressor, victim, .. }
+            | Self::CouplingIdempotent { aggressor, victim, .. }
+            | Self::CouplingState { aggressor, victim, .. } => aggressor == victim,
+            _ => false,
+        }
+    }
+
     /// Returns the addresses of the words that the fault concerns.
     pub fn addresses(&self) -> Vec<u64> {
         match *self {
@@ -315,9 +325,14 @@ impl FromStr for InjectedFault {
             let problem = format!("there is no fault \"{kind}\"");
             return Err(FaultSyntax { problem, hint: format!("write {}", names.join(", ")) });
         };
-        parsed(kind, rest).ok_or_else(|| FaultSyntax {
+        let fault = parsed(kind, rest).ok_or_else(|| FaultSyntax {
             problem: format!("\"{text}\" is not a valid {kind} fault"),
             hint: format!("write it as \"{form}\"; a word has the bits 0 to 31"),
-        })
+        })?;
+        if fault.is_of_one_cell() {
+            let problem = format!("\"{text}\": both cells are the same");
+            return Err(FaultSyntax { problem, hint: "write two different cells".into() });
+        }
+        Ok(fault)
     }
 }

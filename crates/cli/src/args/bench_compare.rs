@@ -1,6 +1,6 @@
 //! The command line of `interleaf bench compare`.
 
-use super::{OutputArgs, quantity, size, threads, within};
+use super::{OutputArgs, dram_size, quantity, size, threads, within};
 use crate::comparison::{memory_kind::MEMORY_KINDS, pattern::PATTERNS};
 use clap::{Args, builder::PossibleValuesParser};
 use interleaf_model::units::{Bytes, Time};
@@ -24,7 +24,7 @@ pub(crate) struct BenchCompareArgs {
     #[arg(long, value_name = "DIR")]
     pub(crate) store: PathBuf,
     /// The budget of DRAM
-    #[arg(long, value_name = "SIZE", value_parser = size, default_value = "512MiB")]
+    #[arg(long, value_name = "SIZE", value_parser = dram_size, default_value = "512MiB")]
     pub(crate) dram: Bytes,
     /// The patterns, or `all`
     #[arg(long, value_name = "LIST|all", value_delimiter = ',', default_value = "all",

@@ -245,9 +245,9 @@ pub(crate) struct CardTestArgs {
     /// Address of the last word [default: that of the first]
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub(crate) stop: Option<u64>,
-    /// The word that the algorithm `pattern` writes, hexadecimal
-    #[arg(long, value_name = "WORD", default_value = "BADC0FFE", value_parser = word)]
-    pub(crate) pattern: u32,
+    /// The word that the algorithm `pattern` writes, hexadecimal [default: BADC0FFE]
+    #[arg(long, value_name = "WORD", value_parser = word)]
+    pub(crate) pattern: Option<u32>,
     /// Number of times that the algorithm is run
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = within(1, u64::MAX, 10))]
     pub(crate) cycles: u64,

@@ -161,6 +161,7 @@ fn read(path: &Path, inputs: &mut Inputs) -> Result<(), Failure> {
             if bytes > inputs.counted_footprint.as_ref().map_or(0, |it| it.bytes) {
                 inputs.counted_footprint = Some(Footprint { of: name.clone(), bytes });
             }
+            inputs.notes.extend(failed(&name, &stats));
             inputs.runs.push(of_stats(&stats));
             inputs.estimated.push(estimated(&name, inputs.runs.last()));
         }
@@ -174,13 +175,25 @@ fn read(path: &Path, inputs: &mut Inputs) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Returns a note if the command of a run has failed: its traffic may then be a part of that of a
+/// whole run.
+fn failed(name: &str, stats: &ExtendDocument) -> Option<String> {
+    let how = match (stats.signal, stats.exit_code) {
+        (Some(signal), _) => format!("was ended by signal {signal}"),
+        (None, Some(code)) if code != 0 => format!("ended with status {code}"),
+        _ => return None,
+    };
+    Some(format!("{name}: its command {how}, so the run may not be whole"))
+}
+
 /// Returns the note that a run's time with all data in DRAM is not measured, but computed from the
 /// run.
 fn estimated(name: &str, run: Option<&Run>) -> String {
     let how = match run.and_then(|run| run.cpu) {
         Some(_) => {
             "is estimated: elapsed time without stalls and without system time, at least the user \
-             time"
+             time where that is less than the time without stalls; the stalls are divided among the \
+             fewest threads that can have had them"
         }
         None => {
             "is at most this: elapsed time without stalls, which has the pager's own work in it \

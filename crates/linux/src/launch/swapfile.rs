@@ -15,8 +15,9 @@ use crate::{
     },
     root::{Root, RootError},
 };
+use interleaf_model::units::Bytes;
 use interleaf_procfs::swap;
-use rustix::fs::{FallocateFlags, OFlags, fallocate};
+use rustix::fs::{FallocateFlags, OFlags, fallocate, fstatvfs};
 use std::{
     ffi::CString,
     fs::{self, File},
@@ -68,6 +69,12 @@ impl SwapFile {
         bytes: u64,
     ) -> Result<Self, SwapError> {
         let (path, mut file) = begin(root, journal, folder, PREFIX)?;
+        let system = fstatvfs(&file).map_err(io::Error::from)?;
+        let free = system.f_bavail.saturating_mul(system.f_frsize);
+        if free < bytes {
+            let why = format!("{} of {} are free", Bytes::new(free), Bytes::new(bytes));
+            return Err(io::Error::new(io::ErrorKind::StorageFull, why).into());
+        }
         // Write zeros to allocate all blocks of the file: the kernel refuses swap files with holes.
         let zeros = vec![0; CHUNK];
         for _ in 0..bytes.div_ceil(CHUNK as u64) {

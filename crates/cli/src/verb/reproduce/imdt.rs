@@ -3,7 +3,7 @@
 //! and numbers of threads.
 
 use crate::{
-    args::{BenchCompareArgs, OutputArgs, ReproduceArgs},
+    args::{BenchCompareArgs, OutputArgs, ReproduceArgs, STUDY_STORE},
     comparison::pattern::{PATTERNS, STUDY_WORKLOADS},
     verb::bench::compare,
 };
@@ -13,6 +13,7 @@ use interleaf_model::units::{Bytes, Time};
 use interleaf_record::reproduce::StudyDocument;
 use interleaf_study::imdt::{MeasuredRun, with_measured};
 use std::{
+    path::Path,
     slice,
     time::{Duration, Instant},
 };
@@ -43,14 +44,18 @@ const LIMIT_S: f64 = 600.0;
 const QUICK_LIMIT_S: f64 = 10.0;
 
 /// Measures this machine, and adds the results to `study`. If the machine cannot be measured, adds
-/// a remark with the reason. Returns the signal that ended the measurement, if any.
+/// a remark with the reason. A store that the user named and that cannot be measured is an error. Returns the signal that ended the measurement, if any.
 pub(super) fn measure(
     args: &ReproduceArgs,
     study: &mut StudyDocument,
 ) -> Result<Option<i32>, Failure> {
     let deadline = Instant::now() + if args.quick { QUICK_DEADLINE } else { DEADLINE };
-    let measured = extend::measured_drive(slice::from_ref(&args.store), false)
-        .and_then(|drive| Ok((drive, compare::comparisons(&comparisons(args), deadline)?)));
+    let drive = extend::measured_drive(slice::from_ref(&args.store), false);
+    if drive.is_err() && args.store != Path::new(STUDY_STORE) {
+        return drive.map(|_| None);
+    }
+    let measured =
+        drive.and_then(|drive| Ok((drive, compare::comparisons(&comparisons(args), deadline)?)));
     let (drive, found) = match measured {
         Ok(measured) => measured,
         Err(why) => {

@@ -1,20 +1,27 @@
 //! `interleaf simulate card test`: simulates a memory test of a card.
 
 use crate::args::CardTestArgs;
-use interleaf_card::memory_test::{self, AccessTimes, MemoryTest};
+use interleaf_card::memory_test::{self, AccessTimes, Algorithm, MemoryTest};
 use interleaf_console::{Failure, support};
 use interleaf_job::card::cards;
 use interleaf_record::card_test::CardTestDocument;
 use std::process::ExitCode;
 
+/// The default of `--pattern`.
+const PATTERN: u32 = 0xBADC_0FFE;
+
 pub(super) fn run(args: &CardTestArgs) -> Result<ExitCode, Failure> {
     support::check_outputs(args.output.output.as_deref(), None, &[])?;
+    if args.pattern.is_some() && args.algorithm != Algorithm::Pattern {
+        let problem = "--pattern: only the algorithm `pattern` writes this word";
+        return Err(Failure::new(problem, "leave out --pattern, or write --algorithm pattern"));
+    }
     let test = MemoryTest {
         algorithm: args.algorithm,
         cycles: args.cycles,
         start: args.start,
         stop: args.stop.unwrap_or(args.start),
-        pattern: args.pattern,
+        pattern: args.pattern.unwrap_or(PATTERN),
         init: args.init,
         debug: args.debug,
         seed: args.seed,

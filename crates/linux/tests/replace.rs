@@ -2,10 +2,16 @@
 //! any owner.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-use super::*;
+use interleaf_linux::replace::{Durability, check_kept, check_named, kept, named, remove_kept};
+use rustix::process::geteuid;
 use std::{
-    fs,
-    os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink},
+    fs::{self, File},
+    io::{self, Write as _},
+    os::{
+        fd::AsRawFd as _,
+        unix::fs::{MetadataExt as _, PermissionsExt as _, symlink},
+    },
+    path::Path,
 };
 
 const OTHER: u32 = 65534;
