@@ -223,13 +223,6 @@ impl Collector for Kernel {
         // served.
         let counted = self.root.lock().map(|root| vmstat::of_machine(&root));
         let Ok(Ok(Some(counted))) = counted else { return Ok(()) };
-        let demoted = [
-            counted.pgdemote_kswapd,
-            counted.pgdemote_direct,
-            counted.pgdemote_khugepaged,
-            counted.pgdemote_proactive,
-        ];
-        let demoted = demoted.into_iter().flatten().reduce(|sum, pages| sum + pages);
         let rows = [
             ("migrated", "Pages that were moved, since boot.", counted.pgmigrate_success),
             ("unmoved", "Pages that could not be moved, since boot.", counted.pgmigrate_fail),
@@ -238,7 +231,7 @@ impl Collector for Kernel {
                 "Pages the kernel promoted itself, since boot.",
                 counted.pgpromote_success,
             ),
-            ("demoted", "Pages the kernel demoted itself, since boot.", demoted),
+            ("demoted", "Pages the kernel demoted itself, since boot.", counted.demoted()),
         ];
         for (name, help, pages) in rows {
             let Some(pages) = pages else { continue };

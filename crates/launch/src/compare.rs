@@ -490,7 +490,11 @@ impl Comparer<'_> {
         let prefix = self.prefixes[*at].shell_words();
         let words = self.words(workload, *at, &prefix, Path::new("record.json"));
         let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
-        let hint = format!("see whether it runs by itself: {}", shell_text::command(&words));
+        let command = shell_text::command(&words);
+        let hint = match &self.options.metric {
+            Some(_) => format!("see whether it runs, and prints the metric, by itself: {command}"),
+            None => format!("see whether it runs by itself: {command}"),
+        };
         RunsEnd::Failed(Failure::new(problem, hint))
     }
 }
