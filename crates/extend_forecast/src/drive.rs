@@ -62,8 +62,9 @@ pub struct Drive {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{file}: {problem}")]
 pub struct DriveError {
+    /// The name of the file; with the line if the text is not TOML of this form.
     pub file: String,
-    /// The line or field, the wrong value, and the values that are allowed.
+    /// The field, the wrong value, and the values that are allowed.
     pub problem: String,
 }
 
@@ -89,8 +90,15 @@ impl Drive {
     /// When a field is missing, unknown, or out of range: the error names the field.
     pub fn parse(file: &str, text: &str) -> Result<Self, DriveError> {
         let fail = |problem: String| DriveError { file: file.into(), problem };
-        let parsed: DriveFile =
-            toml::from_str(text).map_err(|why| fail(why.to_string().trim_end().into()))?;
+        let parsed: DriveFile = toml::from_str(text).map_err(|why| {
+            let problem = why.message().replace('\n', ", ");
+            let start = why.span().map_or(0, |span| span.start);
+            let before = text.get(..start).filter(|_| !problem.starts_with("missing field"));
+            let Some(before) = before else { return fail(problem) };
+            let at = before.matches('\n').count();
+            let line = text.lines().nth(at).unwrap_or("").trim();
+            DriveError { file: format!("{file}:{}", at + 1), problem: format!("{line}: {problem}") }
+        })?;
         if parsed.schema != SCHEMA {
             return Err(fail(format!("schema: \"{}\" is not \"{SCHEMA}\"", parsed.schema)));
         }
@@ -191,8 +199,9 @@ mod tests {
             ("interleaf.drive/1", "interleaf.card/1", "schema: \"interleaf.card/1\""),
             ("[4.0, \"a\"]", "[-4.0, \"a\"]", "read_gbps: -4 is not above 0"),
             ("[16, 100.0", "[1, 100.0", "pages[1]: depth 1 does not rise"),
-            ("[4.0, \"a\"]", "4.0", "read_gbps"),
-            ("does", "speed", "unknown field `speed`"),
+            ("[4.0, \"a\"]", "4.0", "d.toml:4: read_gbps = 4.0: invalid type"),
+            ("does = \"a test\"\n", "", "d.toml: missing field `does`"),
+            ("does", "speed", "d.toml:3: speed = \"a test\": unknown field `speed`"),
         ] {
             let why = Drive::parse("d.toml", &TEXT.replacen(from, to, 1)).unwrap_err();
             assert!(why.to_string().contains(part), "{why}");
