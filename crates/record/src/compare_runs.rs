@@ -299,9 +299,9 @@ impl ComparedWorkload {
         }
     }
 
-    /// Returns the speed-up of `result`'s configuration by CPU time, if CPU time gives a verdict and
-    /// wall time gives none. On a machine with other load, CPU time has less noise than wall time.
-    /// `None` if the metric is not wall time.
+    /// Returns the speed-up of `result`'s configuration by CPU time, if CPU time gives a verdict
+    /// and wall time gives none. On a machine with other load, CPU time has less noise than wall
+    /// time. `None` if the metric is not wall time.
     pub fn speedup_by_cpu_time(
         &self,
         result: &ComparedResult,

@@ -192,8 +192,8 @@ fn estimated(name: &str, run: Option<&Run>) -> String {
     let how = match run.and_then(|run| run.cpu) {
         Some(_) => {
             "is estimated: elapsed time without stalls and without system time, at least the user \
-             time where that is less than the time without stalls; the stalls are divided among the \
-             fewest threads that can have had them"
+             time where that is less than the time without stalls; the stalls are divided among \
+             the fewest threads that can have had them"
         }
         None => {
             "is at most this: elapsed time without stalls, which has the pager's own work in it \

@@ -44,7 +44,10 @@ const LIMIT_S: f64 = 600.0;
 const QUICK_LIMIT_S: f64 = 10.0;
 
 /// Measures this machine, and adds the results to `study`. If the machine cannot be measured, adds
-/// a remark with the reason. A store that the user named and that cannot be measured is an error. Returns the signal that ended the measurement, if any.
+/// a remark with the reason. Returns the signal that ended the measurement, if any.
+///
+/// # Errors
+/// When a result is wrong, or a store that the user named cannot be measured.
 pub(super) fn measure(
     args: &ReproduceArgs,
     study: &mut StudyDocument,

@@ -373,8 +373,8 @@ impl<'a> Comparison<'a> {
     }
 }
 
-const NOT_ROOT: &str = "run it as root where there is room; `bench compare --ways dram,pager` needs \
-                        neither swap nor a control group";
+const NOT_ROOT: &str = "run it as root where there is room; with `bench compare --ways dram,pager` \
+                        neither swap nor a group is needed";
 
 fn no_group(why: &MemoryCgroupError) -> Failure {
     Failure::new(format!("the budget cannot be enforced: {why}"), NOT_ROOT)
