@@ -37,9 +37,10 @@ thread_local! {
     static FORKING: Cell<*mut Forking> = const { Cell::new(ptr::null_mut()) };
 }
 
-/// Registers this library's handlers for forks before any other library registers a handler. The
-/// handler that stops the pager before the fork then runs last, and the handlers that continue
-/// after the fork run first, so the handlers of other libraries can use extended memory.
+/// Registers this library's handlers for forks before any other library registers a handler.
+/// Handlers for the time before a fork run in reverse order of registration, those for the time
+/// after it in the order of registration. So the pager stops last and starts first, and the
+/// handlers of other libraries can use extended memory.
 pub(crate) fn watch() {
     // SAFETY: the functions stay mapped, because a preloaded library is never unloaded.
     unsafe { libc::pthread_atfork(Some(before), Some(in_parent), Some(in_child)) };

@@ -8,8 +8,8 @@
 //!
 //! The elements are pseudo-random, from -1 to 1. For the forms without pivoting, the matrix is
 //! diagonally dominant, so that the decomposition is stable. A round overwrites the matrix with its
-//! factors, and the matrix is filled again before the next round, which is not timed. To verify the
-//! result, L (U x) is compared with A x for a vector x whose elements are 1 and -1.
+//! factors. The matrix is filled again between two rounds, in time that is not measured. To verify
+//! the result, L (U x) is compared with A x for a vector x whose elements are 1 and -1.
 
 use crate::{
     Kernel, PAGE, SetupError, Work, Wrong, at_least,

@@ -125,7 +125,7 @@ impl SaveSpec {
         self.capacitor.aged(self.capacitor.years)
     }
 
-    /// Returns the energy of the smallest save, which saves a single page, J.
+    /// Returns the energy, J, of the smallest save: a single page.
     pub fn least_j(&self) -> f64 {
         let first = (self.nand.transfer_fs() + self.nand.program_fs) as f64 * 1e-15;
         self.switch_j() + first * self.save_w()

@@ -260,7 +260,8 @@ fn of_bench(name: String, record: BenchDocument, inputs: &mut Inputs) {
     inputs.extended.push((name, record));
 }
 
-/// Sets the time with all data in DRAM of all runs to `time`, the value of `--time-in-dram`.
+/// Sets, for each run, the time that it takes with all data in DRAM to `time`, the value of
+/// `--time-in-dram`.
 fn set_time_in_dram(inputs: &mut Inputs, time: Time) -> Result<(), Failure> {
     let seconds = time.seconds();
     if let Some(run) = inputs.runs.iter().find(|run| run.seconds < seconds) {

@@ -201,7 +201,8 @@ fn own() -> (Class, u16) {
     (if cfg!(target_pointer_width = "64") { Class::ELF64 } else { Class::ELF32 }, machine)
 }
 
-/// True when the program runs with rights that its caller lacks (`AT_SECURE` of getauxval(3)).
+/// True if the program at `path` would run with rights that its caller lacks: the kernel then sets
+/// `AT_SECURE` (getauxval(3)).
 fn is_privileged(path: &Path) -> io::Result<bool> {
     let file = fs::metadata(path)?;
     let (user, group) = (rustix::process::geteuid(), rustix::process::getegid());

@@ -62,7 +62,8 @@ pub(super) struct Extent {
     /// True if the extent was prefetched by a read of the store, and not touched yet. False if a
     /// prefetch filled the extent with zeros: `Counts::prefetched` counts only reads.
     pub(super) is_read_ahead: bool,
-    /// True while a faulting thread maps the extent on the fast path.
+    /// True while a faulting thread maps the extent by itself, without the pager's thread
+    /// (`fast_path.rs`).
     pub(super) is_claimed: bool,
 }
 

@@ -33,8 +33,8 @@ const BEGIN_SHARE: f64 = 0.5;
 /// reads. The pages of an ended loop must not stay protected.
 const END_SHARE: f64 = 0.25;
 
-/// An eviction is *early* if a fault reads the page again before the number of pages evicted since
-/// then exceeds the budget divided by this number.
+/// An eviction of a page is *early* if a fault soon reads the page again: before as many other
+/// pages were evicted as the budget has frames, divided by this number.
 const EARLY_DIVISOR: u32 = 4;
 
 /// Limit of the share of early evictions ([`EARLY_DIVISOR`]) among reads and refaults: a loop

@@ -272,8 +272,8 @@ impl Cache {
         }
     }
 
-    /// Number of free frames of a node beyond its reserve and beyond the frames that the node must
-    /// still release.
+    /// Number of free frames of a node that are neither in its reserve nor still to be released to
+    /// other processes or nodes.
     fn spare(&self, node: Node) -> u32 {
         let needed = self.reclaim.reserve(node) + self.release_backlog(node);
         self.residency.free_frames(node).saturating_sub(needed)

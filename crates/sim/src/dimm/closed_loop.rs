@@ -109,8 +109,8 @@ pub struct ClosedLoop {
     random: Pcg64Mcg,
     write_part: u64,
     write_due: u64,
-    /// For each slot (an outstanding line), the clock of the DRAM at which the core requested its
-    /// line.
+    /// For each slot, the cycle of the DRAM's clock in which the core requested the slot's line. A
+    /// slot holds one outstanding line.
     asked: Vec<u64>,
     /// With a rate, for each slot: the time of its next request in 16ths of a clock, and the state
     /// of its random generator. Slots that request neighbouring lines together have the same time

@@ -99,8 +99,8 @@ pub struct Outcome {
 /// The result of a task under a policy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskOutcome {
-    /// Duration, in s, of the first run, including the time in which the policy searches for
-    /// shares; `None` if the run did not end.
+    /// Duration of the task's first run, s. It includes the time in which the policy searches for
+    /// the shares of pages on the tiers. `None` if the run did not end.
     pub runtime_s: Option<f64>,
     /// The number of completed runs, plus the completed fraction of the last run.
     pub work: f64,

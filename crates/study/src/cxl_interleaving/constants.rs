@@ -65,8 +65,9 @@ pub(super) struct Constants {
     pub(super) loss: f64,
 }
 
-/// The values that the fit tries for the two constants: the numbers of page streams `PAGE_STREAMS`,
-/// and `LOSSES` coupling losses from 0 to 0.2 GB/s (lost on DRAM) per GB/s (on CXL).
+/// The values that the fit tries for the two constants. The number of page streams is in
+/// `PAGE_STREAMS`. The coupling loss is the DRAM bandwidth that is lost for each GB/s of CXL
+/// traffic: `LOSSES` values from 0 to 0.2, in steps of `LOSS_STEP`.
 const PAGE_STREAMS: std::ops::RangeInclusive<u32> = 6..=40;
 const LOSSES: usize = 41;
 const LOSS_STEP: f64 = 0.005;

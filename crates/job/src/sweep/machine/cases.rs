@@ -16,8 +16,8 @@ pub struct MachineCases {
     base_cases: Vec<BaseCase>,
 }
 
-/// The scenario that cases share if they differ only in policy, noise, curve error, migration rate
-/// and seed.
+/// The scenario that cases share if they differ only in the policy, the noise of counters, the
+/// error of the curves that the policy believes, the migration rate, and the seed.
 struct BaseCase {
     scenario: Scenario,
     /// Simulated time of each case.
