@@ -264,7 +264,7 @@ fn periods(controller: &mut Controller, machine: &mut Fake, count: usize) -> Vec
     (0..count).map(|_| controller.period(machine, Duration::MAX).unwrap()).collect()
 }
 
-// --- The loop -----------------------------------------------------------------------------------
+// --- The control loop ---------------------------------------------------------------------------
 
 #[test]
 fn a_period_is_made_of_samples() {
