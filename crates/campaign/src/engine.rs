@@ -52,7 +52,8 @@ use std::{
 /// Maximum length of a window. In each window, one sample of the bandwidth is measured.
 const WINDOW: Duration = Duration::from_millis(20);
 
-/// Maximum time for which the threads of a bandwidth measurement run before the first window.
+/// Maximum time for which the threads of a bandwidth measurement run unmeasured, before the first
+/// window in which bandwidth is sampled.
 const WARM_UP: Duration = Duration::from_millis(100);
 
 pub enum CampaignEnd {

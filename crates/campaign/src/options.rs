@@ -44,7 +44,7 @@ impl Measurement {
 }
 
 /// The options of a measurement. `None` and empty lists stand for defaults that depend on the
-/// subject and the machine.
+/// subject of the measurement and on the machine.
 #[derive(Clone, Debug)]
 pub struct Options {
     pub measurement: Measurement,

@@ -442,8 +442,8 @@ fn from(
 }
 
 /// Returns the nodes whose memory is measured, and the text of the option `--nodes` if it was
-/// given. Without this option, the nodes depend on the subject: all usable nodes (the nearest
-/// first), or only the nearest node.
+/// given. Without this option, the nodes depend on the subject of the measurement: all usable nodes
+/// (the nearest first), or only the nearest node.
 fn memory(
     machine: &Machine,
     options: &Options,

@@ -33,7 +33,7 @@ pub fn check_outputs(
 }
 
 /// Checks the outputs like [`check_outputs`]. `record` is the option with which the command writes
-/// its record, such as `--stats FILE`; the hint for a wrong name of the page has it.
+/// its record, such as `--stats FILE`; the hint about an invalid name of the HTML page names it.
 ///
 /// # Errors
 /// Those of [`check_outputs`].
@@ -60,9 +60,9 @@ pub fn check_outputs_of(
     Ok(())
 }
 
-/// Fails if one of `options` is given; each entry has whether the option is given, and its name. In
-/// the error, `why` follows the name of the first given option, and `instead` follows "leave it
-/// out, or".
+/// Fails if one of `options` is given; each entry has a flag, true if the option is given, and the
+/// option's name. In the error, `why` follows the name of the first given option, and `instead`
+/// follows "leave it out, or".
 ///
 /// # Errors
 /// When one of the options is given.

@@ -40,9 +40,9 @@ pub struct Behaviour {
     /// patterns a part of the bandwidth. Tiers of other kinds are limited by their link or
     /// controller, so the pattern does not reduce their bandwidth.
     pub pattern_factor: f64,
-    /// The degree (0 to 1) to which [`TrafficPerWork`] depends on the bandwidth of one thread
-    /// rather than on the number of threads. At 0, it depends on the number of threads alone; at 1,
-    /// on the bandwidth of one thread alone.
+    /// The degree (0 to 1) to which the traffic for a unit of work ([`TrafficPerWork`]) depends on
+    /// the bandwidth of one thread rather than on the number of threads. At 0, it depends on the
+    /// number of threads alone; at 1, on the bandwidth of one thread alone.
     pub traffic_relief: f64,
     /// Reads as a fraction of the bytes of the traffic, 0 to 1.
     pub read_share: f64,
@@ -61,8 +61,8 @@ impl Behaviour {
     }
 
     /// The load of `threads` threads with this behaviour on `platform`. The threads are spread over
-    /// the domains, and `shares` are the fractions of their traffic to each tier. Threads beyond
-    /// the number of cores add no outstanding lines.
+    /// the domains (sockets or sub-NUMA clusters), and `shares` are the fractions of their traffic
+    /// to each tier. Threads beyond the number of cores add no outstanding lines.
     pub fn load(&self, platform: &Platform, mix: Mix, threads: f64, shares: Vec<f64>) -> Load {
         let mix = mix.with_read_share(self.read_share).unwrap_or(mix);
         Load {

@@ -16,7 +16,7 @@ use crate::{
 /// the platform gives its figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count {
-    /// The number in the configuration.
+    /// The number of channels or expanders in the configuration.
     pub used: u32,
     /// The number of channels or expanders to which the platform's figures apply.
     pub of: u32,
@@ -57,7 +57,7 @@ pub struct CacheDrive {
     pub place: String,
 }
 
-/// A number of equal parts of a server.
+/// A part of a server, with the number of pieces that the server has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PartCount {
     /// The name of the part in the file of prices.
@@ -163,9 +163,9 @@ impl Configuration {
     }
 }
 
-/// Adds the tier of `expanders`, scaled to their number, to `machine`. Copies the coupling of this
-/// tier to the first tier and the link to this tier from the platform `other`. The page streams of
-/// `other` replace those of `machine`.
+/// Adds the tier of `expanders`, scaled to their number, to `machine`. The coupling of this tier to
+/// the first tier, the link to this tier, and the number of page streams come from `other`, the
+/// platform that describes the expanders.
 fn add(
     machine: &mut Platform,
     expanders: &Expanders,
@@ -193,10 +193,10 @@ fn add(
     Ok(())
 }
 
-/// Copies `link`, the link of `other` to the tier of `expanders`, for `machine`. The copy has the
-/// domains of `machine` with the same names, and a name that no link of `machine` has. If the
-/// traffic of all domains of `other` crosses the link, the traffic of all domains of `machine`
-/// does.
+/// Returns a copy of `link`, the link of `other` to the tier of `expanders`, for `machine`. Its
+/// domains are those domains of `machine` with the names of the link's domains, and its name is one
+/// that no link of `machine` has. If the link carries the traffic of all domains of `other`, the
+/// copy carries the traffic of all domains of `machine`.
 fn copied(
     link: &Link,
     other: &Platform,
@@ -227,7 +227,8 @@ fn copied(
 }
 
 /// Returns `tier` with `count.used` of its `count.of` channels or expanders: bandwidth, capacity,
-/// static power and the limit of the queue counters are scaled in proportion.
+/// static power and the maximum of the queue counters ([`crate::tier::QueueCounters`]) are scaled
+/// in proportion.
 pub(crate) fn scaled(tier: &Tier, count: Count) -> Result<Tier, ConfigurationError> {
     let share = count.share();
     let curves = tier.curves.scaled(share);

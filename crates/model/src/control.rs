@@ -94,7 +94,8 @@ pub struct Controller {
     elapsed: Duration,
 }
 
-/// The control loop's state for one domain: its policy, target, window and guards.
+/// The control loop's state for one domain (a socket or sub-NUMA cluster): its policy, target,
+/// window and guards.
 struct DomainControl {
     domain: usize,
     /// Indices of the tiers near the domain, into [`Layout::tiers`].
@@ -109,7 +110,7 @@ struct DomainControl {
     held_off: usize,
 }
 
-/// The record of a control period.
+/// The traffic, the observations and the decisions of a control period.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Period {
     /// End of the period, s after the start of the control loop.
@@ -118,7 +119,7 @@ pub struct Period {
     pub domains: Vec<DomainPeriod>,
 }
 
-/// The record of one domain in a period.
+/// The traffic, the observation and the decision of one domain in a control period.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DomainPeriod {
     /// Mean bandwidth of each tier near the domain, GB/s, over the samples in which the bytes of
@@ -132,8 +133,8 @@ pub struct DomainPeriod {
     /// The observation that the policy received. `None` if the policy was not asked: a migration
     /// had not begun or was not complete, there were too few samples, or no bytes were counted.
     pub seen: Option<Observation>,
-    /// The policy's verdict after the guards, which may have changed it. If the policy was not
-    /// asked, it is a verdict that keeps the target.
+    /// The shares that the policy decided on, after the guards, which may have changed them. If the
+    /// policy was not asked, the verdict keeps the target.
     pub verdict: Verdict,
 }
 

@@ -40,7 +40,7 @@ pub const LATENCY_LIMIT_NS: f64 = 1e9;
 /// stop.
 pub const BACKGROUND_MAX: f64 = 0.95;
 
-/// A point of a curve.
+/// A point of a curve: the latency at one bandwidth.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CurvePoint {
     /// Bandwidth of the tier, GB/s.
@@ -249,13 +249,13 @@ impl Curve {
     }
 }
 
-/// Largest ratio of the bytes in flight of two neighbouring points of a blend
-/// ([`Response::blend`]). Between them the blend is a straight line in bandwidth and latency, and
-/// the weighted mean is not, so a larger ratio would be less exact.
+/// Largest ratio of the bytes in flight at two neighbouring points of a blend
+/// ([`Response::blend`]). Between two points the blend is interpolated linearly, which deviates
+/// from the exact weighted mean of both curves. The deviation grows with the ratio.
 const BLEND_STEP: f64 = 4.0;
 
-/// Returns the rising numbers `all`, with further numbers between two that have a larger ratio than
-/// [`BLEND_STEP`]. The further numbers are at equal ratios.
+/// Returns the rising numbers `all` (bytes in flight), with further numbers between two neighbours
+/// whose ratio exceeds [`BLEND_STEP`]: equal ratios divide the step between these neighbours.
 fn with_steps_between(all: &[f64]) -> Vec<f64> {
     let mut result = vec![];
     for (at, number) in all.iter().copied().enumerate() {
@@ -280,9 +280,9 @@ fn load_rises(a: Flow, b: Flow) -> bool {
     b.in_flight_bytes() > a.in_flight_bytes() && slope(a) >= 0.0 && slope(b) >= 0.0
 }
 
-/// The largest distance, in indices, of two neighbours in the result of [`rising_subset`]: at most
-/// 511 points between two kept points are left out as outliers. The limit keeps the running time
-/// short for files with very many points.
+/// Maximum distance, in indices, between two consecutive points that [`rising_subset`] keeps: at
+/// most 511 points between them are left out as outliers. The limit keeps the running time short
+/// for files with very many points.
 const OUTLIERS_IN_A_ROW_MAX: usize = 512;
 
 /// Returns the indices of the largest subset of `flows` that is a valid curve: the load rises
@@ -393,8 +393,8 @@ impl Response {
 
     /// The response that programs get beside `background_gbps` GB/s of background traffic.
     /// Background traffic, such as that of a device, keeps its bandwidth at any latency, so its
-    /// bandwidth is subtracted from the bandwidth of each point. It takes at most
-    /// [`BACKGROUND_MAX`] of the maximum bandwidth.
+    /// bandwidth is subtracted from the bandwidth of each point. At most [`BACKGROUND_MAX`] of the
+    /// maximum bandwidth is subtracted.
     pub fn beside(&self, background_gbps: f64) -> Self {
         if background_gbps <= 0.0 {
             return self.clone();
@@ -440,16 +440,17 @@ impl Response {
         self.with_pause(bytes, 0.0)
     }
 
-    /// The flow of a closed loop of lines with `bytes` bytes in total: `pause_ns` after the arrival
-    /// of a line, the next line is requested in its place. The flow satisfies `bandwidth x (latency
-    /// + pause) = bytes`.
+    /// The flow (bandwidth and latency) of a closed loop: lines of `bytes` bytes in total are
+    /// either in flight or pause for `pause_ns` after their arrival, before the next line is
+    /// requested. The flow satisfies `bandwidth x (latency + pause) = bytes`.
     pub fn with_pause(&self, bytes: f64, pause_ns: f64) -> Flow {
         self.with_pause_from(&mut 1, bytes, pause_ns)
     }
 
-    /// Like [`Self::with_pause`], but begins the search at the point with the index `next` (at
-    /// least 1), and sets `next` to the index at which the search ends. With the same pause, a
-    /// later search for more bytes can begin there, because it cannot end at an earlier point.
+    /// Like [`Self::with_pause`], but begins the search along the points of the curve at the index
+    /// `next` (at least 1), and sets `next` to the index at which the search ends. With the same
+    /// pause, a later search for more bytes can begin there, because it cannot end at an earlier
+    /// point.
     fn with_pause_from(&self, next: &mut usize, bytes: f64, pause_ns: f64) -> Flow {
         let circulating = |point: (f64, f64)| point.0 * (point.1 + pause_ns);
         let mut a = self.points[*next - 1];

@@ -139,8 +139,8 @@ impl Demand {
     }
 
     /// The local runs with a counted bandwidth, each with this bandwidth in GB/s, in rising order
-    /// of their threads. All returned runs are of one series: the series of the first run with a
-    /// counted bandwidth.
+    /// of their threads. All returned runs are of one series (made under equal conditions): the
+    /// series of the first run with a counted bandwidth.
     pub fn counted_runs(&self) -> Vec<(&LocalRun, f64)> {
         let mut runs: Vec<_> =
             self.local.iter().filter_map(|run| Some((run, run.bandwidth_gbps?))).collect();

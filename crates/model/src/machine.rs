@@ -10,7 +10,7 @@
 use crate::tier::TierKind;
 use core::time::Duration;
 
-/// Memory that can be observed and steered.
+/// A machine whose memory counters can be read, and whose pages can be migrated between tiers.
 pub trait Machine {
     /// A failure of observation or steering.
     type Error;

@@ -45,9 +45,9 @@ use rand_pcg::{
 /// look; the last look is after the maximum number of rounds.
 const FIRST_LOOKS: [usize; 2] = [6, 10];
 
-/// The first two looks' fractions of the allowed error (1 minus the confidence). Later looks share
-/// the rest of the error evenly. In a design with only one or two looks, the fractions are scaled
-/// so that they sum to 1.
+/// The fractions of the allowed error (1 minus the confidence) that the first two looks, the
+/// evaluations of the rounds so far, may use. Later looks share the rest of the error evenly. In a
+/// design with only one or two looks, the fractions are scaled so that they sum to 1.
 const PARTS: [f64; 2] = [0.1, 0.4];
 
 /// Minimum number of rounds of a comparison. The standard deviation of only two rounds would be too
@@ -79,7 +79,7 @@ pub struct Design {
     pub seed: u64,
 }
 
-/// The result of comparing a configuration with the first configuration.
+/// The result of comparing a configuration (a way to run a program) with the first configuration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Judgement {
     /// The speed-up over the first configuration: its cost divided by the cost of this
@@ -92,21 +92,22 @@ pub struct Judgement {
 /// The conclusion from comparing a configuration with the first configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
-    /// The configuration is faster: the interval is above 1, and not wholly within `min_difference`
-    /// of 1.
+    /// The configuration is faster: the interval of its speed-up is above 1, and not wholly within
+    /// `min_difference` of 1.
     Faster,
-    /// The configuration is slower: the interval is below 1, and not wholly within `min_difference`
-    /// of 1.
+    /// The configuration is slower: the interval of its speed-up is below 1, and not wholly within
+    /// `min_difference` of 1.
     Slower,
-    /// No difference that matters: the whole interval is within `min_difference` of 1.
+    /// No difference that matters: the whole interval of the speed-up is within `min_difference` of
+    /// 1.
     Same,
-    /// The interval contains 1 and a ratio that differs from 1 by more than `min_difference`.
+    /// The interval of the speed-up contains 1, and a ratio more than `min_difference` away from 1.
     Uncertain,
 }
 
 impl Design {
-    /// Creates a design that stops at the first look with a conclusion, after `rounds_max` rounds
-    /// at most.
+    /// Creates a design that stops at the first look (evaluation of the rounds so far) with a
+    /// conclusion, after `rounds_max` rounds at most.
     pub fn sequential(rounds_max: usize, confidence: f64, min_difference: f64, seed: u64) -> Self {
         let [first, second] = FIRST_LOOKS;
         let doubled = std::iter::successors(Some(second), |rounds| Some(2 * rounds));
@@ -116,7 +117,8 @@ impl Design {
         Self { looks, confidence, min_difference, seed }
     }
 
-    /// Creates a design with a single look, after exactly `rounds` rounds.
+    /// Creates a design with a single look (evaluation of the rounds), after exactly `rounds`
+    /// rounds.
     pub fn fixed(rounds: usize, confidence: f64, min_difference: f64, seed: u64) -> Self {
         Self { looks: vec![rounds], confidence, min_difference, seed }
     }
@@ -139,7 +141,7 @@ impl Design {
     }
 
     /// Returns the confidence of an interval that is computed after `rounds` rounds: that of the
-    /// look after `rounds` rounds or, if there is none, of the next look.
+    /// look (evaluation) after `rounds` rounds or, if there is none, of the next look.
     fn confidence_after(&self, rounds: usize) -> f64 {
         let last = self.looks.len().saturating_sub(1);
         let look = self.looks.iter().position(|look| rounds <= *look).unwrap_or(last);

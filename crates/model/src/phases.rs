@@ -90,8 +90,8 @@ impl Sums {
     }
 }
 
-/// Returns the intervals of even bandwidth in `readings`, in order and without gaps; no intervals
-/// without readings. The caller must leave out readings whose duration is 0 or whose bandwidth is
+/// Returns the intervals of even bandwidth in `readings`, in order and without gaps; empty if there
+/// are no readings. The caller must leave out readings whose duration is 0 or whose bandwidth is
 /// not a number.
 pub fn steady_intervals(readings: &[BandwidthReading]) -> Vec<SteadyInterval> {
     if readings.is_empty() {

@@ -149,8 +149,8 @@ impl Platform {
         (0..self.domains.len()).map(|at| f64::from(u8::from(at == domain))).collect()
     }
 
-    /// Returns the response of tier `tier` to traffic of `mix`. `domain_parts[i]` is the fraction
-    /// of the threads that is in domain `i`.
+    /// Returns the response of tier `tier` (bandwidth and latency against bytes in flight) to
+    /// traffic of `mix`. `domain_parts[i]` is the fraction of the threads that is in domain `i`.
     pub fn answer(&self, tier: usize, domain_parts: &[f64], mix: Mix) -> Answer {
         let curves = &self.tiers[tier].curves;
         let parts = self.domains.iter().zip(domain_parts).filter(|(_, part)| **part > 0.0);

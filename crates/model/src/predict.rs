@@ -39,8 +39,8 @@ const GAIN: f64 = 1.15;
 /// A predicted figure: its mean, and an interval.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    /// The mean. In a prediction for a workload, it is the mean over all behaviours that agree with
-    /// the measured runs.
+    /// The mean. In a prediction for a workload, it is the mean over all behaviours (sets of thread
+    /// properties) that agree with the measured runs.
     pub mean: f64,
     /// The lower end of the interval, which is described at `high`.
     pub low: f64,
@@ -86,7 +86,7 @@ impl Estimate {
 /// The prediction for one set of weights.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Row {
-    /// The weights to which the row applies.
+    /// The weights to which the prediction applies.
     pub weights: Weights,
     /// Bandwidth of reads and writes at the memory controllers, GB/s.
     pub bandwidth_gbps: Estimate,
@@ -132,7 +132,8 @@ impl Prediction {
         Self { threads, rows, best, inputs, undecided: None }
     }
 
-    /// Determines [`Self::undecided`] from the rows.
+    /// Sets [`Self::undecided`], from the rows whose pages fit into the tiers: the row at which the
+    /// runs leave open whether DRAM limits the workload.
     fn with_undecided(self) -> Self {
         let fits = self.rows.iter().enumerate().filter(|(_, row)| row.too_small.is_none());
         let undecided = widest_undecided(fits.map(|(at, row)| (at, row.speedup)));

@@ -4,8 +4,8 @@
 /// percentage points; the finest step is first.
 const COARSE: [u16; 5] = [5, 10, 20, 25, 50];
 
-/// Maximum number of divisions that the coarse search tries. The search uses the finest step of
-/// `COARSE` with which it tries no more.
+/// Maximum number of divisions of the pages that the coarse search tries. It uses the finest step
+/// of `COARSE` that needs at most this number of tries.
 const TRIES_MAX: u64 = 60_000;
 
 /// Returns the division of 100 percentage points among `tiers` tiers with the highest score, and

@@ -60,7 +60,7 @@ pub struct Tier {
     pub curves: Curves,
     /// The power of the tier; `None` if the platform has no figures for it.
     pub power: Option<TierPower>,
-    /// The limit of the counters of the tier's queue; `None` if no limit is known.
+    /// The limit of the counters of the tier's request queue; `None` if no limit is known.
     pub queue_counters: Option<QueueCounters>,
     /// The number of channels or expanders to which the curves and the capacity apply; `None` if
     /// unknown.

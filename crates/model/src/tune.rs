@@ -62,14 +62,14 @@ const LEAST_SHARE: f64 = 0.2;
 /// this, which is 0.0001 % of the result.
 const SAME: f64 = 1e-6;
 
-/// The weights that a search may run, and the conditions under which it stops.
+/// The weights with which a search may run a program, and the conditions under which it stops.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Search {
     /// The proposed weights, which are run after the first tier alone; one weight for each tier.
     pub proposal: Weights,
     /// If given, the search runs only these weights and the first tier alone.
     pub only: Option<Vec<Weights>>,
-    /// Maximum number of runs.
+    /// Maximum number of runs of the search.
     pub runs: usize,
     /// Minimum gain that matters, as a fraction, such as 0.02.
     pub min_gain: f64,
@@ -78,7 +78,7 @@ pub struct Search {
     pub noise: f64,
 }
 
-/// A completed run.
+/// A completed run of a program, with its pages placed by weights.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
     /// The weights by which the pages were placed in the run.
@@ -87,7 +87,7 @@ pub struct Run {
     pub value: f64,
 }
 
-/// The next step of a search.
+/// The next step of a search for the best weights.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Step {
     /// Make a run with these weights.
@@ -113,7 +113,7 @@ pub enum Why {
     Again,
 }
 
-/// The result of a search.
+/// The result of a search for the best weights.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Finding {
     /// The best weights that were run.

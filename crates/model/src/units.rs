@@ -80,8 +80,8 @@ impl fmt::Display for Bytes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (unit, scale) =
             SIZE_UNITS[..5].iter().rev().find(|(_, scale)| self.0 as f64 >= *scale).unwrap_or(
-                // No unit is found for 0, which is smaller than one of any unit. It is printed in
-                // bytes.
+                // No unit is found for a size of 0, because 0 is less than 1 of each unit. A size
+                // of 0 is printed in bytes.
                 &SIZE_UNITS[0],
             );
         let value = self.0 as f64 / scale;

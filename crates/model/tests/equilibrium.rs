@@ -35,10 +35,10 @@ fn curve(bend: bool) -> impl Strategy<Value = Curve> {
             points.push(point(bandwidth, latency));
         }
         if bend {
-            // The curve is valid if the bytes in flight rise along the whole line to this point.
-            // They do if they still rise at its end. Their slope there is positive if 4 - back - 2
-            // / back is above 0: for `back` above 0.59. The rise of latency then outweighs the loss
-            // of bandwidth.
+            // The curve is valid if the bytes in flight rise along the whole line to this last
+            // point. They do if they still rise at the end of the line. The slope of the bytes in
+            // flight there is positive if 4 - back - 2 / back is above 0: for `back` above 0.59.
+            // The rise of latency then outweighs the loss of bandwidth.
             points.push(point(bandwidth * back, latency * 2.0 / back));
         }
         Curve::new(points).unwrap()

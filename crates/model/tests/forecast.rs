@@ -268,7 +268,8 @@ fn a_link_between_sockets_carries_the_part_of_the_traffic_that_crosses_it() {
     }
 }
 
-/// Asserts that a row that is computed alone equals the row that is computed together with others.
+/// Asserts that the prediction for weights alone equals their prediction together with other
+/// weights.
 #[test]
 fn rows_are_computed_one_by_one_as_together() {
     let platform = platform("gnr120-cz122");

@@ -280,7 +280,8 @@ impl Recipe {
         self.name.get_ref()
     }
 
-    /// Checks all fields. The error is the first invalid field, and what is wrong with it.
+    /// Checks all fields of the recipe. The error is the first invalid field, and what is wrong
+    /// with it.
     fn check_fields(&self) -> Result<(), (String, String)> {
         let wrong = |field: &str, why: String| Err((field.to_string(), why));
         if self.schema != SCHEMA {

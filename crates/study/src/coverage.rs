@@ -50,15 +50,15 @@ impl Case {
     }
 }
 
-/// Returns a row with the coverage of `cases`. The intervals have the model error [`MODEL_SPREAD`].
+/// Returns a row with the coverage of `cases`: the fraction whose measured speed-up lies within the
+/// predicted interval. The intervals have the model error [`MODEL_SPREAD`].
 pub(super) fn row(cases: &[Case]) -> ReproduceRow {
     let covered = cases.iter().filter(|case| case.is_covered(MODEL_SPREAD)).count();
     coverage(format!("{} speed-ups", cases.len()), covered, cases.len())
 }
 
-/// Returns a row with the coverage of `cases` if the interval of each workload has the root mean
-/// square error of the other workloads in place of [`MODEL_SPREAD`]. Also returns a remark with the
-/// range of these model errors.
+/// Like [`row`], but the interval of each workload has the root mean square error of the other
+/// workloads in place of [`MODEL_SPREAD`]. Also returns a remark with the range of these errors.
 pub(super) fn left_out(cases: &[Case]) -> (ReproduceRow, String) {
     let mut workloads: Vec<&str> = cases.iter().map(|case| case.workload.as_str()).collect();
     workloads.sort_unstable();

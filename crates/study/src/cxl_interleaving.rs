@@ -1,10 +1,10 @@
 //! Reproduces "Optimizing System Memory Bandwidth with Micron CXL Memory Expansion Modules on Intel
 //! Xeon 6 Processors" (CCM004-676576390-11778, 12/2024): weighted interleaving of DRAM and CXL.
 //!
-//! The study fits the two constants of interleaving (`constants`) to MLC's points with pages on
-//! both tiers. It compares published and predicted figures of MLC's bandwidth, of the best weights
-//! by load (figure 4), and of the speed-ups of six workloads. To test the fit, each mix is also
-//! predicted with constants that are fitted to the other mixes.
+//! The study fits the two constants of interleaving, page streams and coupling (`constants`), to
+//! MLC's points with pages on both tiers. It compares published and predicted figures of MLC's
+//! bandwidth, of the best weights by load (figure 4), and of the speed-ups of six workloads. To
+//! test the fit, each mix is also predicted with constants that are fitted to the other mixes.
 
 mod constants;
 mod figures;
@@ -156,8 +156,8 @@ fn tier_rows(platform: &Platform) -> Result<Vec<ReproduceRow>, Failure> {
 }
 
 /// Makes the rows of section IV.A of the white paper: MLC's bandwidth at several weights. The
-/// platform's two constants of interleaving (page streams, coupling) were fitted to all of MLC's
-/// points with pages on both tiers.
+/// platform's [`Constants`] (page streams, coupling loss) were fitted to all of MLC's points with
+/// pages on both tiers.
 fn mlc_rows(platform: &Platform, points: &[MlcPoint]) -> Vec<ReproduceRow> {
     let row = |point: &MlcPoint| {
         let what = format!("{} at {}", point.mix, point.weights);
@@ -167,8 +167,8 @@ fn mlc_rows(platform: &Platform, points: &[MlcPoint]) -> Vec<ReproduceRow> {
     points.iter().map(row).collect()
 }
 
-/// Makes the rows of MLC's points with pages on both tiers. Each mix is predicted with page streams
-/// and coupling that are fitted to the other mixes.
+/// Makes the rows of MLC's points with pages on both tiers. Each mix is predicted with
+/// [`Constants`] (page streams, coupling loss) that are fitted to the other mixes.
 fn left_out_rows(
     platform: &Platform,
     points: &[MlcPoint],
@@ -317,9 +317,9 @@ fn is_outlier(speedup: &Speedup) -> bool {
     speedup.workload == "xcompact3d" && speedup.weights.as_slice() == [2, 1]
 }
 
-/// Makes the rows of the figures that the abstract of the white paper states. All these figures
-/// were used for fitting: the bandwidths are points of MLC, and four of the six best speed-ups are
-/// at the weights 5:2.
+/// Makes the rows of the figures that the abstract of the white paper states. They count as used
+/// for fitting: the bandwidths are points of MLC, and three of the six best published speed-ups are
+/// at the weights 5:2, to which the workloads' demands are fitted.
 fn summary_rows(platform: &Platform, speedups: &[Speedup]) -> Vec<ReproduceRow> {
     let every = Weights::every_ratio(2, 10);
     let best_gain = |mix: &str| {

@@ -72,7 +72,7 @@ struct OutcomeRow {
     note: String,
 }
 
-/// A scenario, and the outcome of each policy on it.
+/// A scenario (a platform and the programs on it), and the outcome of each policy on it.
 struct Experiment {
     scenario: Scenario,
     outcomes: Vec<(PolicyKind, Outcome)>,
@@ -141,8 +141,8 @@ pub(super) fn reproduce(progress: &dyn Progress) -> Result<StudyDocument, Failur
     Ok(study)
 }
 
-/// Makes the rows of the calibrator's log: the published and the simulated bandwidth of CloverLeaf
-/// in each period.
+/// Makes the rows for the log of the calibrator, the part of the prototype that searches the ratio
+/// of pages on DRAM: the published and the simulated bandwidth of CloverLeaf in each period.
 fn calibrator(cloverleaf: &Experiment) -> Result<Vec<ReproduceRow>, Failure> {
     let outcome = cloverleaf.outcome(PolicyKind::DmiPrototype)?;
     let rows: Vec<CalibratorRow> = table("calibrator.csv", CALIBRATOR)?;
@@ -169,8 +169,8 @@ fn calibrator(cloverleaf: &Experiment) -> Result<Vec<ReproduceRow>, Failure> {
 
 /// Makes the rows of `outcomes.csv`, in its order:
 ///
-/// - the period of the calibrator's last change on CloverLeaf, then the lowest and the final
-///   percentage of CloverLeaf's pages on DRAM,
+/// - the period in which the prototype last changes the ratio of CloverLeaf's pages, then the
+///   lowest and the final percentage of these pages on DRAM,
 /// - the runtime of CloverLeaf (from `alone`) under `dmi`, divided by its runtime with the best
 ///   static weights,
 /// - the speed of each program with `shifting` demand under `dmi`, divided by its speed with the

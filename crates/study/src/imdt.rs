@@ -180,8 +180,9 @@ fn compared(
     row.with_note(note).explained(|| reason(key, *ratio, ours < *low).into())
 }
 
-/// Returns the reason for an error above 5 % of the efficiency that is predicted at the footprint
-/// `ratio`, in units of DRAM. `is_below` is true if the prediction is below the published range.
+/// Returns the reason for an error above 5 % of the efficiency that is predicted for the workload
+/// `key`, whose footprint is `ratio` times the node's DRAM. `is_below` is true if the prediction is
+/// below the published range.
 fn reason(key: &str, ratio: f64, is_below: bool) -> &'static str {
     match (key, ratio > 1.0, is_below) {
         ("stream", true, _) => {
@@ -218,8 +219,8 @@ fn reason(key: &str, ratio: f64, is_below: bool) -> &'static str {
     }
 }
 
-/// Returns the paper's figure 2 as tables, one for one stream and one for two streams: the
-/// efficiency by degree and footprint.
+/// Returns the paper's figure 2 as two tables, for polynomial workloads with one stream and with
+/// two streams: the efficiency by degree and footprint.
 fn degrees(predicted: &[Predicted]) -> Vec<TableDocument> {
     let of = |key: &str, streams: &str| {
         let polynomial = predicted.iter().find(|it| it.key == key)?;

@@ -121,9 +121,9 @@ impl Results {
     }
 
     fn below_204ns(&self, points: impl Iterator<Item = ModulePoint>) -> f64 {
-        // This is the fraction of the accesses at all loads together, if each load runs for the
-        // same time. The number of accesses at a load is proportional to its bandwidth, so each
-        // load is weighted by its bandwidth.
+        // The result is the fraction of accesses that take less than 204 ns, among the accesses at
+        // all loads together, if each load runs for the same time. The number of accesses at a load
+        // is proportional to its bandwidth, so each load is weighted by its bandwidth.
         let (mut below, mut all) = (0.0, 0.0);
         for (part, _) in points.filter_map(|point| self.0.get(&point)) {
             below += part.bandwidth_gbps * part.latency.part_below(204);

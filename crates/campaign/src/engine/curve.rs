@@ -143,7 +143,7 @@ impl Bench<'_> {
             let counted = || self.counted.during(|| pinned(chases, at_load));
             let ((found, measured_gbps), contamination, took_s) = self.watched(|| Ok(counted()))?;
             let found = found?;
-            // The chase reads one line in each latency: GB/s, added to the bandwidth of the load.
+            // The chase reads a line per latency: its GB/s are added to those of the threads.
             let chased = LINE_BYTES as f64 / found.latency_ns.median.max(1e-3);
             let median = found.program_gbps + chased;
             points.push(Loaded {

@@ -1,10 +1,10 @@
 //! The posterior: all behaviours that agree with the measured runs.
 //!
-//! A behaviour is a point of a cube: each coordinate gives one unknown quantity ([`Prior::at`]). In
-//! each of four rounds, [`infer`] fills the cube with points, weights each point by the likelihood
-//! of the runs, and narrows the cube to the region with nearly all of the weight. From the points
-//! of the last round it draws a fixed number of points of equal weight. The algorithm is
-//! deterministic.
+//! A [`Behaviour`] is a point of a cube: each coordinate gives one unknown property of the threads,
+//! such as their outstanding lines ([`Prior::at`]). In each of four rounds, [`infer`] fills the
+//! cube with points, weights each point by the likelihood of the runs, and narrows the cube to the
+//! region with nearly all of the weight. From the points of the last round it draws a fixed number
+//! of points of equal weight. The algorithm is deterministic.
 
 use super::{
     Behaviour, TrafficPerWork,
@@ -18,7 +18,7 @@ use crate::{
     units::LINE_BYTES,
 };
 
-/// The number of behaviours that [`infer`] returns.
+/// The number of behaviours (sets of thread properties) that [`infer`] returns.
 pub const MEMBERS: usize = 64;
 
 /// Standard deviation of the logarithm of a run's counted bandwidth around the logarithm of the
@@ -44,8 +44,8 @@ const POINTS: usize = 2048;
 /// network.
 const POINTS_WITH_NETWORK: usize = 512;
 
-/// Infers behaviours from the runs of `demand` on `platform`: [`MEMBERS`] behaviours of equal
-/// weight that agree with the runs.
+/// Infers the behaviours of a workload's threads from the measured runs of `demand` on `platform`:
+/// [`MEMBERS`] behaviours of equal weight that agree with the runs.
 pub fn infer(platform: &Platform, demand: &Demand) -> Vec<Behaviour> {
     let prior = Prior::of(demand, platform.cpu.outstanding_lines_per_core);
     let evidence = Evidence::new(platform, demand);
@@ -60,8 +60,8 @@ pub fn infer(platform: &Platform, demand: &Demand) -> Vec<Behaviour> {
                 low + part[axis] * (high - low)
             })
         };
-        // Each round continues the Halton sequence where the previous round ended, so that no two
-        // rounds try the same points.
+        // Each round continues the Halton sequence, whose points fill the cube evenly, where the
+        // previous round ended. So no two rounds try the same points.
         let logs: Vec<([f64; DIMENSIONS], f64)> = (1..=points)
             .map(|at| within(round * points + at))
             .map(|point| (point, evidence.log_likelihood(&prior.at(&point))))
@@ -76,8 +76,8 @@ pub fn infer(platform: &Platform, demand: &Demand) -> Vec<Behaviour> {
     drawn(&weighed).into_iter().map(|point| prior.at(&point)).collect()
 }
 
-/// Returns the region of `cube` that has nearly all of the weight: along each axis, the mean plus
-/// and minus three standard deviations, cut at the ends of `cube`.
+/// Returns the part of `cube` in which the points `weighed` have nearly all of their weight: along
+/// each axis, the mean plus and minus three standard deviations, cut at the ends of `cube`.
 fn around(
     weighed: &[([f64; DIMENSIONS], f64)],
     cube: [(f64, f64); DIMENSIONS],
@@ -111,19 +111,19 @@ fn drawn(weighed: &[([f64; DIMENSIONS], f64)]) -> Vec<[f64; DIMENSIONS]> {
     members
 }
 
-/// The measured runs of a demand, and the figures of the platform that the comparison of a
-/// behaviour with these runs needs.
+/// The measured runs of a demand, and the figures of the platform from which the likelihood of
+/// these runs is computed.
 struct Evidence<'a> {
     platform: &'a Platform,
     demand: &'a Demand,
-    /// Pairs of a read share and the first tier's response to traffic with this read share, in
-    /// rising order of the read share.
+    /// Pairs of a read share and the first tier's response (bandwidth and latency against bytes in
+    /// flight) to traffic with this read share, in rising order of the read share.
     local: Vec<(f64, Response)>,
     traffic: TrafficPerWork,
 }
 
 /// The number of equal steps into which the range of an uncertain read share is divided. `Evidence`
-/// stores the first tier's response at each step boundary.
+/// stores the first tier's response to the read share at each step boundary.
 const READ_SHARE_STEPS: usize = 16;
 
 impl<'a> Evidence<'a> {
@@ -140,15 +140,16 @@ impl<'a> Evidence<'a> {
         Self { platform, demand, local, traffic: TrafficPerWork::of(demand) }
     }
 
-    /// The logarithm of the probability of the runs under `behaviour`, up to a constant that is the
-    /// same for all behaviours.
+    /// The logarithm of the probability of the measured runs if the threads have `behaviour`, up to
+    /// a constant that is the same for all behaviours.
     fn log_likelihood(&self, behaviour: &Behaviour) -> f64 {
         self.of_local_runs(behaviour) + self.of_interleaved_runs(behaviour)
     }
 
     /// The log-likelihood of the local runs (all pages on the first tier). Compares the bandwidth
     /// of each run under `behaviour` with the counted bandwidth. Runs without counted bandwidth are
-    /// compared within a series, by the change of their result with the thread count.
+    /// compared within a series (runs made under equal conditions), by the change of their result
+    /// with the thread count.
     fn of_local_runs(&self, behaviour: &Behaviour) -> f64 {
         let mut log = 0.0;
         let mut series: Vec<&str> =
@@ -198,7 +199,8 @@ impl<'a> Evidence<'a> {
         log
     }
 
-    /// The bandwidth of the threads of `run` on the first tier alone, GB/s.
+    /// The bandwidth, GB/s, that the model gives for the threads of `run` with all pages on the
+    /// first tier, if the threads have `behaviour`.
     fn local_gbps(&self, behaviour: &Behaviour, run: &LocalRun) -> f64 {
         let next = self.local.partition_point(|(share, _)| *share < behaviour.read_share);
         let (_, response) = &self.local[next.min(self.local.len() - 1)];

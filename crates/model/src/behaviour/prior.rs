@@ -1,8 +1,9 @@
-//! The prior: the behaviours assumed before any run is evaluated.
+//! The prior: the probability distribution of behaviours before any run is evaluated.
 //!
-//! Each quantity is a function of one number between 0 and 1, and these numbers are uniform and
-//! independent. The prior is therefore uniform over a cube with one axis for each quantity. A
-//! search that fills this cube evenly needs no weights for the density of the prior.
+//! Each property of a [`Behaviour`], such as the outstanding lines of a thread, is a function of
+//! one number between 0 and 1, and these numbers are uniform and independent. The prior is
+//! therefore uniform over a cube with one axis for each property. A search that fills this cube
+//! evenly needs no weights for the density of the prior.
 
 use super::Behaviour;
 use crate::demand::Demand;
@@ -79,8 +80,8 @@ impl Prior {
     /// The prior of the behaviour of `demand` on a platform each of whose cores can have
     /// `outstanding_lines_per_core` lines outstanding.
     pub fn of(demand: &Demand, outstanding_lines_per_core: f64) -> Self {
-        // The demand may state its own median, which may be below the limit of a core. A median
-        // above the limit is lowered to the limit.
+        // The demand may state its own median of a thread's outstanding lines, which may be below
+        // the limit of a core. A median above the limit is lowered to the limit.
         let own = demand.outstanding_lines_per_thread.unwrap_or(outstanding_lines_per_core);
         Self {
             lines_per_thread: own.min(outstanding_lines_per_core),

@@ -32,7 +32,7 @@ const OVER_FIRST: f64 = 2.0;
 /// observation to the next. A smaller loss may be noise.
 const LOST: f64 = 0.05;
 
-/// The state of the guards of one domain.
+/// The state of the guards (limits on a policy's decisions) of one domain.
 pub(super) struct Guards {
     tiers: Vec<TierLayout>,
     order: Order,
@@ -52,8 +52,8 @@ impl Guards {
         self.order
     }
 
-    /// Applies all guards to `verdict`. Keeps the target and the bandwidth of `seen` for the
-    /// comparison with the next observation.
+    /// Applies all guards to `verdict`, the policy's decision after the observation `seen`. Keeps
+    /// the target and the bandwidth of `seen` for the comparison with the next observation.
     pub(super) fn pass(&mut self, seen: &Observation, verdict: Verdict) -> Verdict {
         let verdict = self.against_overload(seen, verdict);
         let verdict = self.roll_back.pass(seen, verdict);
@@ -94,7 +94,7 @@ impl Guards {
     fn against_overflow(&self, seen: &Observation, verdict: Verdict) -> Verdict {
         let Some(steered) = seen.steered_bytes.filter(|bytes| *bytes > 0) else { return verdict };
         // For each tier the largest share that fits: the tier's present target share, plus its free
-        // memory less the reserve as a fraction of the steered bytes.
+        // memory (without the reserve) as a fraction of the steered bytes.
         let room: Vec<f64> = self
             .tiers
             .iter()

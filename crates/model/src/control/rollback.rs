@@ -28,7 +28,7 @@ const PERIODS: usize = 20;
 /// may be tried again.
 const ALIKE: f64 = 0.1;
 
-/// The state of the roll-back guard of a domain.
+/// The state of the guard that rolls back harmful changes of a domain's shares.
 #[derive(Default)]
 pub(super) struct RollBack {
     before: Option<PeriodBefore>,

@@ -49,7 +49,7 @@ pub(super) struct Window {
 struct Kept {
     span_ns: f64,
     quiet: bool,
-    /// True if the bytes of all tiers near the domain were counted.
+    /// True if the traffic to all tiers near the domain was counted.
     counted: bool,
     traffic: Vec<Traffic>,
     free_bytes: Vec<Option<u64>>,
@@ -133,10 +133,11 @@ impl Window {
         reading
     }
 
-    /// Call it after each decision. Keeps the current placement if the decision migrates pages, and
-    /// no placement otherwise. The decision migrates pages if its `shares` of the `near` tiers
-    /// differ from the shares `before`, and if for some tier the share differs from the current
-    /// placement by more than [`Settings::placement_floor`].
+    /// Records a decision; called after each decision. If the decision migrates pages, keeps the
+    /// current placement, in which [`Self::has_begun`] then looks for changes; otherwise keeps
+    /// none. The decision migrates pages if its `shares` of the `near` tiers differ from the shares
+    /// `before`, and if for some tier the share differs from the current placement by more than
+    /// [`Settings::placement_floor`].
     pub(super) fn send(
         &mut self,
         near: &[usize],
@@ -166,21 +167,21 @@ impl Window {
                 .any(|(a, b)| moved_bytes(a, b, floor) > 0.0)
     }
 
-    /// The quiet samples after the last sample with migration. Leaves out samples whose bytes were
-    /// not counted.
+    /// The samples after the last sample with migration, without samples whose traffic was not
+    /// counted.
     fn since_the_last_move(&self) -> impl Iterator<Item = &Kept> {
         let begin = self.samples.iter().rposition(|sample| !sample.quiet).map_or(0, |at| at + 1);
         self.samples[begin..].iter().filter(|sample| sample.counted)
     }
 
-    /// The number of quiet samples after the last sample with migration, without samples whose
-    /// bytes were not counted.
+    /// The number of samples after the last sample with migration, without samples whose traffic
+    /// was not counted.
     pub(super) fn quiet(&self) -> usize {
         self.since_the_last_move().count()
     }
 
-    /// True if the quiet samples suffice for a decision, in number or in total time: on busy CPUs
-    /// one sample may last as long as five.
+    /// True if the quiet samples (without migration) since the last migration suffice for a
+    /// decision, in number or in total time: on busy CPUs one sample may last as long as five.
     pub(super) fn is_quiet(&self, settings: &Settings) -> bool {
         let count = self.quiet();
         let span_ns: f64 = self.since_the_last_move().map(|sample| sample.span_ns).sum();
@@ -193,7 +194,7 @@ impl Window {
         self.samples.iter().any(|sample| !sample.quiet)
     }
 
-    /// True if at least one sample counted the bytes of every tier near the domain.
+    /// True if at least one sample counted the traffic to every tier near the domain.
     pub(super) fn is_counted(&self) -> bool {
         self.samples.iter().any(|sample| sample.counted)
     }
@@ -210,7 +211,7 @@ impl Window {
         if quiet.is_empty() { counted().collect() } else { quiet }
     }
 
-    /// The observation of the period; `None` if no bytes were counted.
+    /// The observation of the period; `None` if no traffic was counted.
     pub(super) fn observation(
         &self,
         time_s: f64,

@@ -14,7 +14,7 @@
 
 use std::{borrow::Cow, slice::ChunksExact};
 
-/// A station of the network: a server with a queue.
+/// A station of a queueing network: a server with a queue.
 #[derive(Clone, Debug)]
 pub struct Station {
     /// The fraction of all work that is done at this station; above 0.
@@ -24,7 +24,7 @@ pub struct Station {
     pub rates: Vec<f64>,
 }
 
-/// The solution of a network.
+/// The solution of a closed queueing network.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Solution {
     /// Work that the network does per unit of time.
@@ -127,7 +127,8 @@ impl Factors {
         (before, after)
     }
 
-    /// The convolved factors of all stations except the last; `None` if there is only one station.
+    /// The convolution of the factors of all stations except the last; `None` with only one
+    /// station.
     fn before_last(&self) -> Option<Cow<'_, [f64]>> {
         let last = self.of_station.rows().len().checked_sub(1).filter(|last| *last > 0)?;
         let mut folded = Cow::Borrowed(self.of_station.row(0));

@@ -6,7 +6,7 @@ use crate::curve::{Flow, Response};
 /// A tier as one load observes it. Traffic of other loads lengthens the tier's queue, and traffic
 /// on coupled tiers lowers the tier's bandwidth.
 pub(super) struct TierView<'a> {
-    /// The tier's response to the mix of the load itself.
+    /// The tier's response (bandwidth and latency against bytes in flight) to the load's own mix.
     pub(super) own: &'a Response,
     /// For each load with traffic on the tier: its fraction of the tier's traffic, and the tier's
     /// response to its mix. The fractions sum to 1. The list is empty, and `own` applies alone, if
@@ -20,8 +20,9 @@ pub(super) struct TierView<'a> {
 }
 
 impl TierView<'_> {
-    /// Returns the flows of `load` at this tier: entry `n` applies while `n + 1` of the load's
-    /// `streams` page streams are at the tier.
+    /// Returns the flows (bandwidth and latency) of `load` at this tier. The load's lines are
+    /// divided evenly over `streams` page streams: entry `n` applies while `n + 1` of these are at
+    /// the tier.
     pub(super) fn flows(&self, load: &Load, streams: usize) -> Vec<Flow> {
         let compute_ns = load.line_compute_ns * load.lines_per_thread;
         let stream_bytes = load.circulating_bytes() / streams as f64;
@@ -60,8 +61,8 @@ impl TierView<'_> {
         if bandwidth > 0.0 { bytes / bandwidth } else { self.mean(Response::idle_latency_ns) }
     }
 
-    /// The only response that traffic on the tier has; `None` if several loads have traffic on the
-    /// tier.
+    /// The response of the tier if at most one load has traffic on it; `None` if several loads,
+    /// each with its own response, have traffic on it.
     fn only_response(&self) -> Option<&Response> {
         match self.mixed[..] {
             [] => Some(self.own),

@@ -20,7 +20,7 @@ const LEAST_BANDWIDTH_FACTOR: f64 = 0.02;
 /// iteration has not converged by then, the result of the last round is used.
 const ROUNDS_MAX: usize = 200;
 
-/// The equilibrium of one load.
+/// The equilibrium of one load: the bandwidth and the latency that its threads reach.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LoadEquilibrium {
     /// The bandwidth of the load on all tiers together, GB/s.
@@ -42,11 +42,12 @@ pub struct Equilibrium {
     pub extrapolated: Vec<String>,
 }
 
-/// A platform, with the response of each tier prepared for the mixes of given loads.
+/// A platform, with the response of each tier (bandwidth and latency against bytes in flight)
+/// prepared for the mixes of given loads.
 pub struct System<'a> {
     platform: &'a Platform,
-    /// `responses[i][j]` is the response of tier `j` to load `i` alone, beside the background
-    /// traffic.
+    /// `responses[i][j]` is the response of tier `j` (bandwidth and latency against bytes in
+    /// flight) to load `i` alone, beside the background traffic.
     responses: Vec<Vec<Response>>,
     /// Traffic of devices and of page migration on each tier, GB/s. This traffic does not depend on
     /// the loads.
@@ -156,7 +157,7 @@ impl<'a> System<'a> {
         reasons
     }
 
-    /// The response of each tier to the first load.
+    /// The response of each tier (bandwidth and latency against bytes in flight) to the first load.
     pub fn responses(&self) -> &[Response] {
         &self.responses[0]
     }
@@ -189,10 +190,10 @@ impl<'a> System<'a> {
         }
     }
 
-    /// Solves one load. Through couplings, the load's traffic lowers the bandwidth of tiers, which
-    /// lowers the load's traffic in turn. The solution is the bandwidth that the network reaches
-    /// when the couplings are computed from this same bandwidth. It lies between zero and the
-    /// bandwidth without couplings.
+    /// Solves one load. Through couplings, the load's traffic on one tier lowers the bandwidth of
+    /// another tier, which lowers the load's traffic in turn. The solution is the bandwidth that
+    /// the queueing network reaches when the couplings are computed from this same bandwidth. It
+    /// lies between zero and the bandwidth without couplings.
     fn solve_alone(&self, load: &Load, traffic: &mut LoadTraffic) -> LoadEquilibrium {
         let loads = std::slice::from_ref(load);
         let set = |traffic: &mut LoadTraffic, bandwidth: f64| {
@@ -223,9 +224,9 @@ impl<'a> System<'a> {
         self.reached(loads, 0, network)
     }
 
-    /// Recomputes the flows of the tiers `coupled` in `network`, the network of the only load,
-    /// after a change of `traffic`. The tiers in `coupled` lose bandwidth for traffic on other
-    /// tiers.
+    /// Recomputes the bandwidths and latencies of the tiers `coupled` in `network`, the queueing
+    /// network of the only load, after a change of `traffic`. The tiers in `coupled` lose bandwidth
+    /// for traffic on other tiers.
     fn renew(
         &self,
         network: &mut StreamNetwork,
@@ -281,9 +282,9 @@ impl<'a> System<'a> {
         solved.into_iter().flatten().collect()
     }
 
-    /// The queueing network of the page streams of `loads[at]`: one station for each tier on which
-    /// this load has traffic. The `traffic` of the other loads on the same tiers slows the stations
-    /// down.
+    /// The queueing network whose customers are the page streams of `loads[at]`: one station for
+    /// each tier on which this load has traffic. The `traffic` of the other loads on the same tiers
+    /// slows the stations down.
     fn network(&self, loads: &[Load], at: usize, traffic: &LoadTraffic) -> StreamNetwork {
         let load = &loads[at];
         let streams = self.platform.interleaving.page_streams as usize;
@@ -332,7 +333,7 @@ impl<'a> System<'a> {
 
     /// The tier with the index `tier` as `loads[at]` observes it: the responses of the tier to the
     /// mixes of all loads with traffic on the tier, the bytes in flight of the other loads, and the
-    /// bandwidth that couplings leave.
+    /// fraction of bandwidth that traffic on coupled tiers leaves.
     fn view(&self, loads: &[Load], at: usize, tier: usize, traffic: &LoadTraffic) -> TierView<'_> {
         let on_tier = |load: usize| traffic.bandwidth_gbps.row(load)[tier];
         let all = traffic.all_gbps(tier);
@@ -409,11 +410,11 @@ impl<'a> System<'a> {
     }
 }
 
-/// The queueing network of the page streams of one load.
+/// The queueing network of one load: the page streams are its customers, tiers are its stations.
 struct StreamNetwork {
     /// The tiers on which the load has traffic. Each is one station.
     visited: Vec<usize>,
-    /// For each station: entry `n` is the flow with `n + 1` streams at the station.
+    /// For each station: entry `n` is the flow (bandwidth and latency) with `n + 1` streams at it.
     flows: Vec<Vec<Flow>>,
     stations: Vec<network::Station>,
     /// Groups of stations behind the same link, as indices, each with the bandwidth that the link
@@ -435,7 +436,7 @@ impl StreamNetwork {
     }
 }
 
-/// The solution of the network of a load's page streams.
+/// The solution of the queueing network of a load's page streams.
 struct Reached {
     bandwidth_gbps: f64,
     /// Row `i` has the probabilities of 0, 1, ... streams at station `i`.
@@ -444,10 +445,10 @@ struct Reached {
     queued_bytes: Vec<f64>,
 }
 
-/// Solves the network of `stations` in two steps. First the stations behind a link become one
-/// station with their common rate, limited by the bandwidth of the link (a flow-equivalent server;
-/// Chandy, Herzog and Woo 1975). Then the streams at this station are distributed over the stations
-/// behind the link.
+/// Solves the queueing network of `stations` in two steps. First the stations behind a link become
+/// one station with their common rate, limited by the bandwidth of the link (a flow-equivalent
+/// server; Chandy, Herzog and Woo 1975). Then the page streams at this station are distributed over
+/// the stations behind the link.
 fn reach(
     groups: &[(Vec<usize>, f64)],
     stations: &[network::Station],
@@ -485,7 +486,7 @@ fn reach(
     Reached { bandwidth_gbps: solution.throughput, occupancy, queued_bytes }
 }
 
-/// Makes a network of its own from the stations of each group (the stations behind one link).
+/// Makes a separate network of the stations of each group (the stations behind one link).
 fn grouped(
     groups: &[(Vec<usize>, f64)],
     stations: &[network::Station],
@@ -501,9 +502,9 @@ fn grouped(
     groups.iter().map(group).collect()
 }
 
-/// Replaces the stations of each group by one station. Its rates are the group's entry in
-/// `unlimited` (the rates without the link), capped by the bandwidth that the link leaves for the
-/// group.
+/// Replaces the stations of each group (the stations behind one link) by one station. Its rates are
+/// the group's entry in `unlimited` (the rates without the link), capped by the bandwidth that the
+/// link leaves for the group.
 fn behind_links(
     groups: &[(Vec<usize>, f64)],
     stations: &[network::Station],

@@ -261,8 +261,8 @@ pub fn bandwidth_check<'a>(
 }
 
 /// The sum of the maximum bandwidths of all tiers of the first tier's kind, GB/s: a run on several
-/// sockets may use the first tier of each socket. The maximum of a tier is the highest that any
-/// domain has at the lowest, the given or the highest read share of the demand.
+/// sockets may use the first tier of each socket. A tier's maximum is the highest bandwidth of any
+/// domain at any of three read shares: the lowest, the given and the highest of the demand.
 fn max_gbps(demand: &Demand, platform: &Platform) -> f64 {
     let (low, high) = demand.read_share_range;
     let mix = |share: f64| Mix::new(share, demand.mix.nontemporal()).ok();
@@ -374,7 +374,7 @@ fn mix(toml: &TomlText<'_>, read: &MixFile) -> Result<(Mix, (f64, f64)), FileErr
 const RESULT_HINT: &str =
     "give each run either runtime_s, or rate with rate_unit, as the first one";
 
-/// The metric of all results, as `run`, the first run, gives it.
+/// The metric of all results, which `run`, the first run, determines.
 fn metric(toml: &TomlText<'_>, run: &RunFile) -> Result<Metric, FileError> {
     match (&run.runtime_s, &run.rate, &run.rate_unit) {
         (Some(_), None, None) => Ok(Metric::Runtime),

@@ -412,8 +412,8 @@ struct Head {
     schema: Option<Spanned<String>>,
 }
 
-/// The problem that an error names for a figure, such as a timing of a module, that is not a list
-/// of a value and its source.
+/// The problem of a figure, such as a timing of a memory module, that is not written as a list of a
+/// value and its source: the text for the error message.
 const PAIR: &str = "expected a list of a value and its source";
 
 /// Returns the message of the TOML parser without the names of Rust types.

@@ -47,16 +47,16 @@ pub struct Interval {
     pub high: f64,
 }
 
-/// The mean over all workloads of the workloads' means, and the standard error of the mean over all
-/// workloads. Each stratum has the values of one workload.
+/// The mean over all workloads, in which each workload counts with the mean of its values, and the
+/// standard error of this mean. Each stratum has the values of one workload.
 #[derive(Clone, Copy, Debug)]
 struct Moments {
     mean: f64,
     error: f64,
 }
 
-/// Sums over the values of a stratum. The mean of the stratum is subtracted from each value first,
-/// so that rounding loses no digits.
+/// Sums over the values of a stratum (one workload). The mean of the stratum is subtracted from
+/// each value first, so that rounding loses no digits.
 #[derive(Clone, Copy, Debug, Default)]
 struct StratumSums {
     values: f64,

@@ -60,8 +60,8 @@ const ONE_POINT: f64 = 0.01;
 /// first tier's latency. The paper calls it δ.
 const EQUAL: f64 = 0.05;
 
-/// [`Watermark`] treats its two marks as equal if they differ by less than `MET`. The paper calls
-/// it ε.
+/// [`Watermark`] treats its two marks, the bounds of its binary search for p, as equal if they
+/// differ by less than `MET`. The paper calls it ε.
 const MET: f64 = 0.01;
 
 /// Exponential averages of the counters of one tier.
@@ -87,7 +87,7 @@ impl Balance {
     }
 }
 
-/// The state that both rules need: averaged counters, and the placement.
+/// The state that both rules (closed form and watermark) need: averaged counters and the placement.
 #[derive(Clone, Debug, PartialEq)]
 struct Tiers {
     layout: Vec<TierLayout>,
@@ -115,7 +115,7 @@ impl Tiers {
                 .then_some(Queue { inserts_per_ns, occupancy })
         };
         // A sample without the counters of one tier is ignored as a whole: the counters of the
-        // other tiers alone would shift p.
+        // other tiers alone would shift p, the first tier's fraction of all requests.
         let counts: Option<Vec<Queue>> = reading.tiers.iter().map(counted).collect();
         let Some(counts) = counts.filter(|counts| counts.len() == self.queues.len()) else {
             return;
@@ -236,9 +236,9 @@ impl Policy for ClosedForm {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Watermark {
     tiers: Tiers,
-    /// The lower mark: the last p that was too low, or 0.
+    /// The lower mark: the last fraction p of requests to the first tier that was too low, or 0.
     low: f64,
-    /// The upper mark: the last p that was too high, or 1.
+    /// The upper mark: the last fraction p of requests to the first tier that was too high, or 1.
     high: f64,
 }
 
@@ -274,9 +274,9 @@ impl Policy for Watermark {
         }
         if balance.demote() {
             self.high = p;
-            // p is too high. If it is not above the lower mark, the program has changed since the
-            // lower mark was set, and the mark is obsolete. In the other branch the upper mark is
-            // obsolete for the same reason if p, which is too low there, is not below it.
+            // The fraction p of requests to the first tier is too high, so p is the upper mark. If
+            // the lower mark is not below p, the program has changed since that mark was set, so
+            // the mark is reset. The other branch does the same for a p that is too low.
             if self.low >= self.high {
                 self.low = 0.0;
             }
@@ -287,8 +287,8 @@ impl Policy for Watermark {
             }
         }
         // If the marks are closer than `MET` and the latencies still differ, the p of equal
-        // latencies is not between the marks. Then the mark towards which p moves is obsolete as
-        // well: for a demotion, the lower mark.
+        // latencies is not between the marks. Then the mark towards which p moves is reset as well:
+        // for a demotion (a lower p), the lower mark.
         if (self.high - self.low).abs() < MET {
             if balance.demote() {
                 self.low = 0.0;

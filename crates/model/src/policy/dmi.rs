@@ -104,15 +104,16 @@ const PERCENTILE_ERRORS: f64 = 1.71;
 pub struct DmiSettings {
     /// The cutoff below which memory is not saturated, GB/s; at least 0.
     pub cutoff_gbps: f64,
-    /// The largest step, points; at least `min_step`.
+    /// The largest step of the search, points (percent of the pages); at least `min_step`.
     pub max_step: f64,
-    /// The smallest step, points; above 0.
+    /// The smallest step of the search, points (percent of the pages); above 0.
     pub min_step: f64,
-    /// The step, in points, that is assumed to have come before a search that begins at a ratio of
-    /// 100. It is negative, because it leads away from the first tier. The first probe is half of
-    /// this step.
+    /// The step, in points, that is assumed to have come before a search that begins with all pages
+    /// on the first tier. It is negative, because it leads away from the first tier. The first
+    /// probe is half of this step.
     pub first_step: f64,
-    /// The noise model; `None` for no dead band, as in the prototype.
+    /// The noise model, by which small changes of bandwidth are ignored; `None` for no dead band,
+    /// as in the prototype.
     pub dead_band: Option<DeadBand>,
 }
 
@@ -120,12 +121,14 @@ pub struct DmiSettings {
 /// large enough and appears in enough periods.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DeadBand {
-    /// A change must exceed this number of standard errors to end the rest or to cross the cutoff.
+    /// A change of bandwidth must exceed this number of standard errors to restart a search that is
+    /// at rest, or to count as a crossing of the cutoff between saturated and unsaturated memory.
     pub change_errors: f64,
     /// While searching, a change must exceed this number of standard errors to count as a gain or a
     /// loss.
     pub gain_errors: f64,
-    /// The number of consecutive periods that must have a change before the rest ends; at least 1.
+    /// The number of consecutive periods that must have a change of bandwidth before a search that
+    /// is at rest restarts; at least 1.
     pub periods: u32,
     /// Maximum number of periods over which a change is measured during a search. If the change is
     /// then still within the error, it counts as no gain. At least 1.
@@ -184,8 +187,9 @@ impl Level {
     }
 }
 
-/// Sums over periods at the same ratio, of which [`Mean::level`] makes the mean: the number of
-/// periods, the sum of their bandwidths, and the sum of the squares of their standard errors.
+/// Sums over periods at the same ratio of pages, of which [`Mean::level`] makes the mean: the
+/// number of periods, the sum of their bandwidths, and the sum of the squares of their standard
+/// errors.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Mean {
     periods: f64,
@@ -206,8 +210,8 @@ impl Mean {
     }
 }
 
-/// A change of bandwidth at rest that is not confirmed yet: its direction, and the number of
-/// consecutive periods in which it was observed.
+/// A change of bandwidth while the search is at rest that is not confirmed yet: its direction, and
+/// the number of consecutive periods in which it was observed.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Suspicion {
     rise: bool,
@@ -229,17 +233,17 @@ pub struct Calibrator {
     settings: DmiSettings,
     /// Points on the first tier (percent of the pages), 0 to 100.
     ratio: f64,
-    /// The last change of the ratio, points; 0 at rest.
+    /// The last change of the ratio, points; 0 while the search is at rest.
     step: f64,
     saturated: bool,
     /// True if the search was at rest when memory became unsaturated: the cause was a fall of
     /// demand, not a step of the search.
     fell_at_rest: bool,
-    /// The ratio and the bandwidth before the last step or, at rest, those of the previous period.
-    /// `None` before the first period.
+    /// The ratio and the bandwidth before the last step or, while the search is at rest, those of
+    /// the previous period. `None` before the first period.
     before: Option<(f64, Level)>,
-    /// The mean bandwidth over several periods: at rest, over the periods of this rest; during a
-    /// search, over the periods since the last step.
+    /// The mean bandwidth over several periods: while the search is at rest, over all periods of
+    /// this rest; otherwise, over the periods since the last step of the search.
     here: Mean,
     suspicion: Suspicion,
 }
@@ -292,8 +296,9 @@ impl Calibrator {
         now.gbps >= self.settings.cutoff_gbps + margin
     }
 
-    /// Counts a period at rest whose bandwidth changed: it rose, or it fell if `rise` is false.
-    /// Returns true once enough consecutive periods have had a change in this direction.
+    /// Counts a period in which the search was at rest and the bandwidth changed: it rose, or it
+    /// fell if `rise` is false. Returns true once enough consecutive periods have had a change in
+    /// this direction.
     fn confirmed(&mut self, rise: bool) -> bool {
         let again = self.suspicion.rise == rise;
         self.suspicion = Suspicion { rise, periods: 1 + again as u32 * self.suspicion.periods };

@@ -48,7 +48,8 @@ impl Fixed {
     /// Creates the policy with the automatic weights of Linux 6.16, which the kernel computes from
     /// the rated bandwidths of the tiers.
     pub fn bandwidth(tiers: &[TierLayout]) -> Self {
-        // The rating of an unrated node is NaN. The cast turns NaN into 0, and saturates.
+        // The rating of an unrated node is NaN. The cast turns NaN into 0, and too large values
+        // into the maximum of `u32`.
         let mbps = |tier: &TierLayout| libm::round(tier.rated_gbps * 1000.0) as u32;
         let weights = kernel_weights(&tiers.iter().map(mbps).collect::<Vec<_>>());
         let text = weights.iter().map(u8::to_string).collect::<Vec<_>>().join(":");

@@ -47,12 +47,12 @@ const WORTH_MOVING: f64 = 0.03;
 const WORTH_CORRECTING: f64 = 0.001;
 const CORRECTION_POINTS: f64 = 1.0;
 
-/// Maximum number of corrections after the first proposal.
+/// Maximum number of corrections (later proposals of shares in the same search).
 const CORRECTIONS: u32 = 2;
 
 /// `THERE_POINTS`, in percentage points: a migration counts as complete if each tier's share of the
 /// traffic is within this distance of its target share. `WAIT_PERIODS` is the maximum number of
-/// periods for which the policy waits for this.
+/// periods for which the policy waits for a migration to complete.
 const THERE_POINTS: f64 = 4.0;
 const WAIT_PERIODS: u32 = 4;
 
@@ -87,8 +87,8 @@ const LOCAL_IS_AS_GOOD: f64 = 0.005;
 /// later, the patience is reset to the initial value.
 const PATIENCE: (u32, u32) = (2, 64);
 
-/// If the demand rises within this time, s, after a return to the first tier, the wait before the
-/// next return doubles.
+/// If the demand rises within this time, s, after pages returned to the first tier, the wait before
+/// they return the next time doubles.
 const SOON_S: f64 = 120.0;
 
 /// A policy that proposes shares by the curves of the tiers, and goes back to earlier shares if a
@@ -108,7 +108,7 @@ pub struct Guided {
     went_back_s: Option<f64>,
 }
 
-/// The state of the policy's search.
+/// The state of the policy's search for the best shares.
 #[derive(Clone, Debug, PartialEq)]
 enum State {
     /// Observes the traffic at the current placement.
@@ -324,7 +324,7 @@ impl Policy for Guided {
     }
 }
 
-/// Shares that the model proposes, and the gain that it predicts.
+/// Shares that the fitted model proposes, and the gain of bandwidth that it predicts.
 struct Proposal {
     shares: Vec<f64>,
     /// Gain of bandwidth over the current placement, as a fraction.

@@ -14,13 +14,14 @@ pub enum PolicyKind {
     /// Static shares in the ratio of the kernel's automatic weights, which follow the rated
     /// bandwidths.
     Bandwidth,
-    /// The calibrator of dynamic memory interleaving, with a dead band.
+    /// Dynamic memory interleaving: hill climbing to the highest bandwidth, with a dead band
+    /// against noise.
     Dmi,
-    /// The calibrator of the prototype, without a dead band.
+    /// Dynamic memory interleaving as in its authors' prototype, without a dead band.
     DmiPrototype,
-    /// Colloid: equal latencies, in closed form.
+    /// Colloid: makes the latencies of the tiers equal, by a closed formula.
     Colloid,
-    /// Colloid: equal latencies, by watermark search.
+    /// Colloid: makes the latencies of the tiers equal, by a binary search between two marks.
     ColloidWatermark,
     /// The hottest pages on the fastest tier.
     HotCold,

@@ -7,12 +7,13 @@ use std::collections::BTreeMap;
 /// Speed-ups that differ by at most this fraction count as equal.
 const EQUAL: f64 = 1e-6;
 
-/// Number of rows that are requested in one call of `predict`, so that several threads have work.
+/// Number of weights that are predicted in one call of `predict`, so that several threads have
+/// work.
 const TOGETHER: usize = 16;
 
-/// Returns the index of the best row among the rows whose pages fit: the row with the highest mean
-/// speed-up. Among rows of equal speed-up, it is the row with the largest share on the first tier,
-/// and among these the first row. `None` if no row fits.
+/// Returns the index of the best row among the rows whose pages fit into the tiers: the row with
+/// the highest mean speed-up. Among rows of equal speed-up, it is the row with the largest share on
+/// the first tier, and among these the first row. `None` if no row's pages fit.
 pub(super) fn best_of<'a>(rows: impl Iterator<Item = &'a Row> + Clone) -> Option<usize> {
     let fitting = || rows.clone().enumerate().filter(|(_, row)| row.too_small.is_none());
     let most = fitting().map(|(_, row)| row.speedup.mean).fold(f64::NEG_INFINITY, f64::max);
@@ -87,9 +88,9 @@ fn least_bound(most: f64) -> f64 {
     most - 2.0 * EQUAL * most.abs()
 }
 
-/// Predicts those of `weights` that can have the highest speed-up, whether or not their pages fit,
-/// and returns their rows in the order of `weights`. `at_most` returns an upper bound of the
-/// speed-up; weights with an infinite bound are always predicted.
+/// Predicts those of `weights` that can have the highest speed-up, also if their pages do not fit
+/// into the tiers, and returns their rows in the order of `weights`. `at_most` returns an upper
+/// bound of the speed-up; weights with an infinite bound are always predicted.
 pub fn rows_near_best(
     weights: &[&Weights],
     at_most: impl Fn(&Weights) -> f64,

@@ -98,8 +98,8 @@ impl MixLoad {
     }
 }
 
-/// A load on a platform, prepared for predictions. The rows for different weights can be computed
-/// in any order and on any thread.
+/// A load on a platform, prepared for predictions. The predictions for different weights (rows) can
+/// be computed in any order and on any thread.
 pub struct MixLoadAt<'a> {
     load: &'a MixLoad,
     platform: &'a Platform,
@@ -142,7 +142,8 @@ impl MixLoadAt<'_> {
         self.local_gbps
     }
 
-    /// Makes a prediction of `rows`, which keep their order.
+    /// Combines `rows`, the predictions for single weights, into one prediction. The rows keep
+    /// their order.
     pub fn prediction(&self, rows: Vec<Row>) -> Prediction {
         let inputs = platform_provenance(self.platform, &rows);
         Prediction::new(self.load.threads, rows, inputs)

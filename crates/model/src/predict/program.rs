@@ -18,13 +18,13 @@ use crate::{
 /// shortest of the workloads that saturate memory there with 119 threads.
 pub const RATE_RUN_S: f64 = 285.0;
 
-/// Shares of the pages on the first tier, in percent. At these shares, the speed-up of each
-/// behaviour is compared with the median over all behaviours.
+/// Shares of the pages on the first tier, in percent, at which the speed-up that each behaviour
+/// predicts is compared with the median over all behaviours.
 const COMPARED: [u16; 5] = [90, 80, 70, 60, 50];
 
-/// The weight of the first tier's bandwidth in the distance between a behaviour and the median over
-/// all behaviours. Each speed-up has the weight 1. The bandwidth has more weight, because it was
-/// counted, and speed-ups are only predicted.
+/// The weight of the first tier's bandwidth when the predictions of a behaviour are compared with
+/// the median over all behaviours. Each speed-up has the weight 1. The bandwidth has more weight,
+/// because it was counted, and speed-ups are only predicted.
 const COUNTED_WEIGHT: f64 = 10.0;
 
 /// A workload with a given number of threads, ready to simulate.
@@ -127,8 +127,9 @@ impl Program {
 }
 
 impl Forecast<'_> {
-    /// Returns the workload with `threads` threads as a single behaviour: the one that is nearest
-    /// to the median over all behaviours that agree with the runs.
+    /// Returns the workload with `threads` threads as a single behaviour (set of thread
+    /// properties): the one whose predictions are nearest to the median over all behaviours that
+    /// agree with the runs.
     pub fn program(&self, threads: f64) -> Program {
         let local = self.local(threads);
         let tiers = self.platform.tiers.len();
@@ -151,8 +152,8 @@ impl Forecast<'_> {
                 std::iter::once(local.reached_gbps[member][0]).chain(own).map(libm::log).collect()
             })
             .collect();
-        // Index 0 of a behaviour's predictions is the bandwidth on the first tier; the speed-ups
-        // begin at index 1.
+        // Each of `answers` has the predictions of one behaviour: index 0 is the bandwidth on the
+        // first tier; the speed-ups begin at index 1.
         let speedup = |at: usize| {
             let own = answers.iter().map(|answer| libm::exp(answer[1 + at])).collect();
             (weights[at].clone(), Estimate::of(own).with_model_spread())

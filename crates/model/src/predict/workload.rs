@@ -11,7 +11,8 @@ use crate::{
     weights::Weights,
 };
 
-/// The behaviours that agree with a workload's measured runs, prepared for predictions.
+/// The behaviours (sets of thread properties) that agree with a workload's measured runs, prepared
+/// for predictions.
 pub struct Forecast<'a> {
     pub(super) platform: &'a Platform,
     pub(super) measured_on: &'a Platform,
@@ -22,8 +23,8 @@ pub struct Forecast<'a> {
     domain_parts: Vec<f64>,
 }
 
-/// A workload with a given number of threads, prepared for predictions. The rows for different
-/// weights can be computed in any order and on any thread.
+/// A workload with a given number of threads, prepared for predictions. The predictions for
+/// different weights (rows) can be computed in any order and on any thread.
 pub struct ForecastAt<'a> {
     forecast: &'a Forecast<'a>,
     local: Local<'a>,
@@ -32,7 +33,8 @@ pub struct ForecastAt<'a> {
 /// The workload with all pages on the first tier of the platform for which the prediction is made.
 pub(super) struct Local<'a> {
     threads: f64,
-    /// For each behaviour, the platform with its curves prepared for the behaviour's loads.
+    /// For each behaviour (set of thread properties), the platform with its curves prepared for the
+    /// behaviour's loads.
     systems: Vec<System<'a>>,
     /// The counted bandwidth at the memory controllers, GB/s, scaled to the number of threads and
     /// to the platform; `None` if no run has a counted bandwidth.
@@ -41,7 +43,8 @@ pub(super) struct Local<'a> {
     pub(super) performance: f64,
     /// True if the number of threads is within the range of the measured runs.
     known: bool,
-    /// For each behaviour, a list of bandwidths, GB/s: of the whole run, then of each phase.
+    /// For each behaviour, a list of the bandwidths that its threads reach, GB/s: of the whole run,
+    /// then of each phase.
     pub(super) reached_gbps: Vec<Vec<f64>>,
     /// The reasons why figures are extrapolations; empty if none is.
     pub(super) extrapolated: Vec<String>,
@@ -70,7 +73,7 @@ impl<'a> Forecast<'a> {
         }
     }
 
-    /// Returns the forecast for another platform, with the same behaviours.
+    /// Returns the forecast for another platform, with the same behaviours of the threads.
     #[must_use]
     pub fn on<'b>(&self, platform: &'b Platform) -> Forecast<'b>
     where
@@ -92,7 +95,7 @@ impl<'a> Forecast<'a> {
         Self { domain_parts: self.platform.only(domain), ..self }
     }
 
-    /// The behaviours that agree with the runs. All have equal weight.
+    /// The behaviours (sets of thread properties) that agree with the runs. All have equal weight.
     pub fn behaviours(&self) -> &[Behaviour] {
         &self.behaviours
     }
@@ -262,8 +265,9 @@ impl<'a> Forecast<'a> {
         runs.filter(|run| *run < gain).map(speedup).fold(speedup(gain), f64::max)
     }
 
-    /// The workload on the first tier alone: the result of the nearest run, scaled to `threads`
-    /// threads and to the platform by the mean gain of the behaviours.
+    /// The workload on the first tier alone: the result of the nearest measured run, scaled to
+    /// `threads` threads and to the platform by the mean gain that the behaviours predict
+    /// ([`Self::gain`]).
     pub(super) fn local(&self, threads: f64) -> Local<'_> {
         let counts = self.demand.local.iter().map(|run| f64::from(run.threads));
         let (low, high) =
@@ -310,14 +314,15 @@ impl<'a> Forecast<'a> {
         }
     }
 
-    /// The mean over all behaviours of a gain: the bandwidth of `threads` threads on the first tier
-    /// of the predicted platform, divided by the bandwidth of `measured_at` threads on the first
-    /// tier of the platform of the runs.
+    /// The mean gain over all behaviours (sets of thread properties). The gain is the bandwidth of
+    /// `threads` threads on the first tier of the predicted platform, divided by the bandwidth of
+    /// `measured_at` threads on the first tier of the platform of the runs.
     fn gain(&self, threads: f64, measured_at: f64) -> f64 {
         statistics::mean(&self.gains(threads, measured_at))
     }
 
-    /// The gain of each behaviour, of which [`Self::gain`] is the mean.
+    /// The gain of bandwidth that each behaviour predicts. [`Self::gain`] describes it, and is the
+    /// mean.
     fn gains(&self, threads: f64, measured_at: f64) -> Vec<f64> {
         if threads == measured_at && std::ptr::eq(self.platform, self.measured_on) {
             return vec![1.0; self.behaviours.len()];
@@ -349,8 +354,8 @@ impl<'a> Forecast<'a> {
 /// Upper bounds of the speed-up of a workload. They are cheaper to compute than a prediction.
 pub struct SpeedupLimits<'a> {
     at: &'a ForecastAt<'a>,
-    /// A list for each behaviour: the bounds of the whole run's bandwidth, then those of each
-    /// phase.
+    /// For each behaviour (set of thread properties), a list of bounds of the bandwidth: of the
+    /// whole run, then of each phase.
     limits: Vec<Vec<BandwidthLimits>>,
 }
 
@@ -362,7 +367,8 @@ impl SpeedupLimits<'_> {
         fits.then(|| self.of_any_size(weights))
     }
 
-    /// Like [`Self::at`], but also for weights with which the pages do not fit into the tiers.
+    /// Like [`Self::at`], an upper bound of the mean speed-up, but also for weights with which the
+    /// pages do not fit into the tiers.
     pub fn of_any_size(&self, weights: &Weights) -> f64 {
         let ForecastAt { forecast, local } = self.at;
         let shares = weights.shares();
@@ -428,7 +434,8 @@ impl<'a> ForecastAt<'a> {
         (0..behaviours.len()).map(speed).collect()
     }
 
-    /// Makes a prediction of `rows`, which keep their order.
+    /// Combines `rows`, the predictions for single weights, into one prediction. The rows keep
+    /// their order.
     pub fn prediction(&self, rows: Vec<Row>) -> Prediction {
         self.forecast.prediction(self.local.threads, rows)
     }

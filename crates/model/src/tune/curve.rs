@@ -26,10 +26,10 @@ const SWEEPS: usize = 400;
 /// multiple of the standard deviation of the slope.
 const TRUST: f64 = 0.5;
 
-/// The curve of the run time, fitted to runs.
+/// The curve of the run time over the share of pages on the first tier, fitted to measured runs.
 #[derive(Clone, Debug)]
 pub(super) struct TimeCurve {
-    /// The fitted points in rising order of the share. Each share occurs once.
+    /// The fitted points in rising order of the share on the first tier. Each share occurs once.
     points: Vec<Knot>,
 }
 
@@ -76,7 +76,8 @@ impl TimeCurve {
         found.map_or(f64::MAX, |point| point.value)
     }
 
-    /// A lower bound of the run time at `share`, from the three assumptions of the module header.
+    /// A lower bound of the run time at `share`, from the assumptions that the curve is convex, and
+    /// that the run time falls at most in proportion to the share of either tier.
     pub(super) fn bound(&self, share: f64) -> f64 {
         let (left, right): (Vec<&Knot>, Vec<&Knot>) =
             self.points.iter().partition(|point| point.share <= share);
@@ -99,9 +100,10 @@ impl TimeCurve {
     }
 }
 
-/// Returns the three assumptions of the module header as linear constraints: weighted sums of the
-/// run times at `shares` that must not be negative. Each constraint is a list of pairs: the index
-/// of a share, and the weight of the run time at this share.
+/// Returns the assumptions on the curve (it is convex, and the run time falls at most in proportion
+/// to the share of either tier) as linear constraints: weighted sums of the run times at `shares`
+/// that must not be negative. Each constraint is a list of pairs: the index of a share, and the
+/// weight of the run time at this share.
 fn constraints(shares: &[f64]) -> Vec<Vec<(usize, f64)>> {
     let mut found = vec![];
     for (at, pair) in shares.windows(2).enumerate() {

@@ -1,4 +1,4 @@
-//! The search of the policy `guided`.
+//! Tests of the search for the best shares by the policy `guided`.
 
 use super::*;
 

@@ -1,5 +1,6 @@
-//! Lists the recipes and kernels that replace the applications of the white paper, and the
-//! predictions from demands that were measured with these recipes and kernels.
+//! Lists the stand-ins for the applications of the white paper, recipes (files that say how to
+//! install and run an application) and built-in kernels, and predicts from demands measured with
+//! them.
 
 use crate::published::table;
 use interleaf_console::Failure;
@@ -19,8 +20,9 @@ struct StandIn {
     difference: String,
 }
 
-/// Returns a table with a row for each application of the white paper: the recipe and the kernel
-/// that replace the application, and the prediction.
+/// Returns a table with a row for each application of the white paper: the recipe (file that says
+/// how to install and run an application) and the built-in kernel that replace it, and the
+/// prediction.
 pub(super) fn recipes(platform: &Platform) -> Result<TableDocument, Failure> {
     let all: Vec<StandIn> = table("recipes.csv", RECIPES)?;
     let has_recipe = |name: &str| {

@@ -47,7 +47,8 @@ struct RunRow {
     median_ratio_pct: Option<f64>,
 }
 
-/// The real runs of one policy with one workload, one number of threads and one cutoff.
+/// The real runs of one policy with one workload, one number of threads and one cutoff (the
+/// bandwidth below which the prototype does not interleave).
 struct Group<'a> {
     first: &'a RunRow,
     speedups: Vec<f64>,
@@ -118,8 +119,8 @@ fn groups(table: &[RunRow]) -> Vec<Group<'_>> {
 }
 
 /// Makes a row that compares the simulated figure `ours` with the median of `published`, which has
-/// the figure of each campaign. The note of the row has the range over the campaigns. `unexplained`
-/// is the explanation that the row gives for an error of the prototype's speed-up.
+/// the figure of each campaign. The note of the row has the range over the campaigns. A row on the
+/// prototype's speed-up gives `unexplained` as the reason for its error.
 fn row(
     (section, unexplained): (&str, &str),
     group: &Group<'_>,

@@ -26,12 +26,12 @@ use interleaf_extend_forecast::{
     replacement::Replacement,
 };
 
-/// The key of the published rows that compare the node with drives with DRAM only, both with
-/// integrals in memory.
+/// The key of the published rows that compare the node with drives and the node with DRAM only,
+/// both with the integrals in memory.
 pub(super) const KEY: &str = "hartree-fock";
 
-/// The key of the published rows that compare the node with drives, with integrals in memory, with
-/// direct computation on DRAM only.
+/// The key of the published rows that compare the node with drives, where integrals are kept in
+/// memory, and the node with DRAM only, where they are computed again in each iteration.
 pub(super) const AGAINST_DIRECT: &str = "hartree-fock-direct";
 
 /// Number of iterations in the paper's figure 6.
@@ -62,7 +62,7 @@ pub(super) struct HartreeFock {
     drive: Drive,
     compute_s: f64,
     add_s: f64,
-    /// The miss curves with random, LRU and optimal replacement.
+    /// The miss curves (traffic by DRAM budget) with random, LRU and optimal replacement.
     curves: [MissCurve; 3],
 }
 

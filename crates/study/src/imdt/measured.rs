@@ -35,7 +35,7 @@ const BLOCK: usize = 64 << 10;
 const STEPS: u32 = 24;
 const SAMPLE: usize = 4096;
 
-/// A comparison that was measured on this machine, with access to the workload of each pattern.
+/// A comparison (`bench compare`) that was measured on this machine, with the workloads that ran.
 pub struct MeasuredRun<'a> {
     /// The runs of the patterns at all footprints, with the same number of threads.
     pub document: &'a BenchCompareDocument,
@@ -77,8 +77,8 @@ fn title(document: &BenchCompareDocument, what: &str) -> String {
     )
 }
 
-/// Returns a table of the measured, planned and published efficiencies of all workloads, with a row
-/// for each footprint.
+/// Returns a table of the measured, the planner's and the published efficiencies of all workloads,
+/// with a row for each footprint.
 fn efficiencies(
     document: &BenchCompareDocument,
     curves: &[Curve],
@@ -237,8 +237,8 @@ struct Planner {
     setting: Setting,
     /// The compute time: seconds of a round in DRAM at the footprint [`SEEN`].
     compute_s: f64,
-    /// The miss curve that follows from the traffic counted at [`SEEN`] alone. It is used for a
-    /// workload without a trace.
+    /// The miss curve (traffic by DRAM budget) that follows from the traffic counted at [`SEEN`]
+    /// alone. It is used for a workload without a trace.
     line: MissCurve,
     /// The position of the pager's measured traffic between the traffic of optimal replacement and
     /// that of random replacement.
@@ -309,9 +309,9 @@ impl Planner {
         let scaled = footprint as f64 / self.line.footprint_bytes().max(1) as f64;
         match curve {
             Some(curve) => model.forecast(&curve, run.drive, true, budget).efficiency,
-            // Without a trace, the traffic is assumed proportional to the footprint as long as the
-            // ratio of footprint to budget is the same. So this arm forecasts a run at the
-            // footprint of the fit ([`SEEN`]), with both the budget and the compute time divided by
+            // A workload without a trace is assumed to have traffic in proportion to its footprint
+            // as long as the ratio of footprint to budget is the same. Its forecast is therefore
+            // that of a run at the footprint of the fit, with budget and compute time divided by
             // `scaled`.
             None => {
                 let seen = (budget as f64 / scaled) as u64;

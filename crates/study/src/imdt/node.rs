@@ -88,7 +88,7 @@ pub(super) struct Predicted {
     /// Bytes that the trace transfers between DRAM and the processors if all data are in DRAM.
     bytes: f64,
     footprint: f64,
-    /// The miss curves with random, LRU and optimal replacement.
+    /// The miss curves (traffic by DRAM budget) with random, LRU and optimal replacement.
     curves: [MissCurve; 3],
 }
 
@@ -98,7 +98,7 @@ impl StudyNode {
     }
 
     /// Simulates the trace of `workload` with different DRAM budgets, which gives the workload's
-    /// miss curves.
+    /// miss curves (traffic by DRAM budget).
     pub(super) fn predicted(&self, workload: &Workload) -> Result<Predicted, Failure> {
         let unknown = || {
             let hint = "the table is part of the program: report it";
@@ -144,9 +144,9 @@ impl StudyNode {
 const CACHED_BLOCKS: usize = 16;
 
 /// Returns the number of blocks transferred between DRAM and the processors. A block that is read
-/// counts once. A block that is written counts twice, for its read and its write-back. STREAM and
-/// the gas step write arrays that they do not read. The blocks of these arrays count once, without
-/// the read of the write-allocate, because the published bandwidth of STREAM excludes
+/// counts once. A block that is written counts twice, for its read and its write-back. The
+/// workloads STREAM and gas write arrays that they do not read. The blocks of these arrays count
+/// once, without the read of the write-allocate, because the published bandwidth of STREAM excludes
 /// write-allocates too.
 fn bytes(touches: &[Touch], kind: Kind) -> f64 {
     let is_in_place = !matches!(kind, Kind::Stream | Kind::Gas);

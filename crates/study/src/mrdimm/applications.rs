@@ -54,8 +54,8 @@ struct Application {
     basis: String,
 }
 
-/// The prediction of an application's demand on one machine: the speed with each behaviour that
-/// agrees with the demand's runs, the latency of misses, and the power.
+/// The prediction of an application's demand on one machine: the speed with each behaviour (set of
+/// thread properties) that agrees with the demand's runs, the latency of misses, and the power.
 struct OnMachine {
     speeds: Vec<f64>,
     latency_ns: f64,
@@ -165,8 +165,8 @@ impl Application {
 }
 
 impl OnMachine {
-    /// Returns the speed relative to the machine `base`, estimated over all behaviours that agree
-    /// with the demand's runs.
+    /// Returns the speed relative to the machine `base`: the mean and the interval over all
+    /// behaviours (sets of thread properties) that agree with the demand's runs.
     fn speedup(&self, base: &Self) -> Estimate {
         let ratios = self.speeds.iter().zip(&base.speeds).map(|(own, base)| own / base);
         Estimate::of(ratios.collect()).with_model_spread()

@@ -116,8 +116,8 @@ fn a_concave_curve() {
 
 #[test]
 fn pages_that_bring_nothing_elsewhere_come_back() {
-    // Memory is saturated, but every point that moves to the second tier lowers the bandwidth: the
-    // calibrator must return to 100 after a few probes.
+    // Memory is saturated, but every point (percent of the pages) that moves to the second tier
+    // lowers the bandwidth: all pages must be on the first tier again after a few probes.
     for mut policy in both() {
         let log = run(&mut policy, 30, |ratio| (300.0 + ratio, 0.0));
         let ratios: Vec<f64> = log.iter().map(|(ratio, _)| libm::round(*ratio)).collect();
@@ -184,8 +184,8 @@ fn more_demand_ends_the_rest() {
     }
 }
 
-/// The policy rests at a ratio above 0 and below 100. Asserts that it tries a lower ratio after a
-/// rise of bandwidth, and a higher ratio after a fall.
+/// The search is at rest with pages on both tiers. Asserts that the policy tries a lower ratio
+/// (fewer pages on the first tier) after a rise of bandwidth, and a higher ratio after a fall.
 #[test]
 fn a_change_at_rest_is_probed_in_its_direction() {
     for (policy, lag) in both().into_iter().zip([0, 1]) {
@@ -204,8 +204,8 @@ fn a_change_at_rest_is_probed_in_its_direction() {
 }
 
 /// The bandwidth is 400 GB/s at any ratio, with an error of 5 GB/s, so the effect of the step from
-/// 100 to 92 is within the noise. Asserts that the calibrator measures at 92 for three periods, and
-/// then takes half of the step back, to 96.
+/// 100 to 92 % of the pages on the first tier is within the noise. Asserts that the calibrator
+/// measures at 92 for three periods, and then takes half of the step back, to 96.
 #[test]
 fn half_a_step_is_taken_back_where_a_change_may_be_noise() {
     let [_, mut policy] = both();
@@ -307,8 +307,8 @@ impl Noise {
 }
 
 /// Runs `policy` with 300 seeds for 100 periods each, with samples whose relative standard
-/// deviation is `scatter`. Returns the fraction of periods after the first rest that are more than
-/// 3 points away from the ratio of that rest, and the mean bandwidth of all periods.
+/// deviation is `scatter`. Returns the fraction of periods after the end of the first search that
+/// are more than 3 points away from the ratio found by it, and the mean bandwidth of all periods.
 fn unrest(policy: &Calibrator, scatter: f64) -> (f64, f64) {
     let (mut rested, mut away, mut carried) = (0, 0, 0.0);
     for seed in 0..300 {

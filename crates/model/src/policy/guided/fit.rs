@@ -55,8 +55,8 @@ pub(super) struct ObservedTraffic {
 /// The fitted parameters of the threads and tiers.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Fit {
-    /// Natural logarithms of the circulating bytes, of the compute time in ns, and of the tiers'
-    /// factors.
+    /// Natural logarithms of the circulating bytes (in flight or computed on), of the compute time
+    /// in ns, and of each tier's factor: its bandwidth, divided by the bandwidth of its curve.
     logs: Vec<f64>,
 }
 
