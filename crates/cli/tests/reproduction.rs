@@ -309,8 +309,8 @@ fn mrdimm() {
     let gen2 = errors(&study, of("Gen 2 (projected)"));
     assert!(gen2.2 == 2 && gen2.1 <= 0.01, "{gen2:?}");
 
-    // The speeds of the applications are predicted from their runs on RDIMMs. The errors of
-    // 619.lbm_s and PageRank are only partly explained.
+    // The speeds of the applications on MRDIMMs are predicted from their runs on RDIMMs. The errors
+    // of 619.lbm_s and PageRank, the largest, are not wholly explained.
     let speeds = errors(&study, of("applications, speed"));
     assert!(speeds.2 == 11 && speeds.0 <= 0.0545 && speeds.1 <= 0.156, "{speeds:?}");
     let bound = |row: &Value| {

@@ -69,8 +69,8 @@ pub type Meanwhile<'a> = &'a mut dyn FnMut(&mut Running<'_>);
 
 /// Changes the kernel settings that the placement needs, runs the command under the placement, and
 /// restores the settings. The caller lists the settings in `document`. This function adds the exit
-/// status, the last migration, the placement audit that found the most memory, and the restored
-/// settings.
+/// status, the last migration of pages, one audit of the placement of pages (of all audits during
+/// the run, the one with the most resident memory), and the restored settings.
 ///
 /// # Errors
 /// When a setting cannot be changed or restored, or the command cannot be started.

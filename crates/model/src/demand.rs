@@ -72,7 +72,8 @@ pub struct LocalRun {
     pub series: String,
 }
 
-/// A run with pages interleaved over the tiers of the demand's platform.
+/// A measured run of the workload that the demand describes, with pages interleaved over the tiers
+/// of the platform of its runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InterleavedRun {
     /// The weights by which the pages were placed.

@@ -65,12 +65,12 @@ pub struct Figure {
 }
 
 impl Figure {
-    /// Creates a figure that is assumed for the reason `reason`.
+    /// The origin of a figure that is assumed for the reason `reason`.
     pub fn assumed(reason: &str) -> Self {
         Self { provenance: Provenance::Assumed, source: reason.into() }
     }
 
-    /// Creates a figure that is published in `source`.
+    /// The origin of a figure that is published in `source`.
     pub fn published(source: &str) -> Self {
         Self { provenance: Provenance::Published, source: source.into() }
     }

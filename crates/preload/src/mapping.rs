@@ -43,9 +43,9 @@ pub(crate) fn split(pager: &Pager, pages: &Range<usize>) -> [Range<usize>; 3] {
     [pages.start..first, first..last, last..pages.end]
 }
 
-/// Replaces `mmap(2)`: the pager makes private anonymous mappings that are large enough to be
-/// extended. Shared anonymous mappings of such a size become shared memory of the session. The
-/// kernel makes all other mappings.
+/// Replaces `mmap(2)`. The pager makes private anonymous mappings of at least the size from which
+/// memory is extended (`--min-alloc`). Shared anonymous mappings of such a size become shared
+/// memory of the session. The kernel makes all other mappings.
 ///
 /// # Safety
 /// The caller must meet the conditions of `mmap(2)`.

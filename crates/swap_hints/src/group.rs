@@ -27,8 +27,8 @@ const SCAN_PAUSE_FACTOR: u32 = 4;
 /// read ahead, and for pages whose page-out is not complete.
 const FREE_DIVISOR: u64 = 4;
 
-/// For each stream, hints read ahead at most the fraction 1 / `READ_AHEAD_DIVISOR` of the memory
-/// limit.
+/// The hints for a stream of sequential accesses ask the kernel to read ahead at most the fraction
+/// 1 / `READ_AHEAD_DIVISOR` of the group's memory limit.
 const READ_AHEAD_DIVISOR: u64 = 16;
 
 /// A control group whose processes get hints.

@@ -72,14 +72,15 @@ fn shares(fed: &[(f64, Fed)]) -> Vec<f64> {
     fed.iter().map(|(_, fed)| fed.bytes() as f64 / all as f64).collect()
 }
 
-/// Returns the bandwidth of all tiers together in emulated time, GB/s.
+/// Returns the bandwidth of all tiers together, GB/s of emulated time, which runs `SPEED` times as
+/// fast as real time. `fed` has for each tier the seconds of an interval, and the reported traffic.
 fn gbps(fed: &[(f64, Fed)]) -> f64 {
     let gbps = |(seconds, fed): &(f64, Fed)| fed.bytes() as f64 * 1e-9 / seconds / SPEED;
     fed.iter().map(gbps).sum()
 }
 
-/// Checks that the reported traffic `fed` agrees with the model in `phase` for the observed shares
-/// of the tiers, and that the first tier's share is `first`.
+/// Checks that the reported traffic `fed` is that of the model for the phase `phase` of the load
+/// and for the observed shares of the tiers, and that the first tier's share is `first`.
 fn is_modelled(fed: &[(f64, Fed)], emulated: &Emulated, phase: usize, first: f64, record: &Record) {
     let shares = shares(fed);
     assert!((shares[0] - first).abs() <= SHARE, "{shares:?}, not {first}\n{record}");

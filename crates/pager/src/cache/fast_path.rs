@@ -7,9 +7,9 @@ use interleaf_prefetch::page::Page;
 /// The answer of the cache to a faulting thread that tries the fast path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapAttempt {
-    /// The thread may move the extent's pages from its frames to the region. The caller must then
-    /// report the fault by [`Cache::commit_mapped`] before any other event. The extent is claimed:
-    /// no other thread gets this answer for the extent.
+    /// The thread may move the extent's pages from the addresses of the extent's frames to the
+    /// region (`UFFDIO_MOVE`). The caller must then report the fault by [`Cache::commit_mapped`]
+    /// before any other event. The extent is claimed: no other thread gets this answer for it.
     Move {
         id: ExtentId,
         /// The pages and frames of the extent.

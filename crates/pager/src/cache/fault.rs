@@ -120,8 +120,9 @@ impl Cache {
         }
     }
 
-    /// The order of the extent to load for a fault, and whether the extent is a probe. A probe
-    /// measures fault-around: only its faulting page is mapped (`fault_around.rs`).
+    /// The order of the extent to load for a fault, and whether the extent is a probe. Only the
+    /// faulting page of a probe is mapped, so that touches of its other pages fault. They show
+    /// whether fault-around pays off (`fault_around.rs`).
     fn order_for_fault(&mut self, page: Page, node: Node) -> (u8, bool) {
         if let Some(order) = self.prefetch.order_for_fault(page) {
             return (order, false);

@@ -117,9 +117,9 @@ impl Arena {
         (at.checked_add(bytes)? <= slab + SLAB).then_some(at)
     }
 
-    /// The first address range from `from` on that large regions cannot use, because it has an
-    /// owner or is a slab. The range of a slab also covers regions that have grown into or out of
-    /// the slab.
+    /// The first address range at or after `from` that large regions cannot use, because it has an
+    /// owner or is a slab (`SLAB`). If a region has grown across an end of the slab, the range
+    /// covers both.
     fn occupied_from(&self, from: usize) -> Option<Range<usize>> {
         let used = self.used.range(from..).next().map(|(start, (end, _))| *start..*end);
         let slab = self.slabs.range(from..).next().map(|slab| self.slab_addresses(*slab));

@@ -92,8 +92,8 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use crate::sweep::{COLUMNS, SweepDocument, header};
 
-    /// Returns a sweep that has two rows for each platform, with two different errors of the
-    /// curves.
+    /// Returns a sweep that has two rows for each platform. The rows differ in the error of the
+    /// curves that the policy believes.
     fn sweep(platforms: &[&str]) -> SweepDocument {
         let mut text = header(&COLUMNS) + "\n";
         for (case, platform) in platforms.iter().enumerate() {

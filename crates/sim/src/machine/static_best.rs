@@ -19,7 +19,8 @@ const SWEEPS: usize = 2;
 /// The static shares of the tiers with which the tasks run fastest, and the results of the tasks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StaticBest {
-    /// For each domain, the share of its tasks' pages on each tier of the machine, percent.
+    /// For each domain (socket), the share of its tasks' pages on each tier of the machine, in
+    /// percent.
     pub points: Vec<Vec<u16>>,
     /// The result of each task.
     pub tasks: Vec<StaticTask>,
