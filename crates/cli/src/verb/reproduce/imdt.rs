@@ -53,10 +53,10 @@ pub(super) fn measure(
     study: &mut StudyDocument,
 ) -> Result<Option<i32>, Failure> {
     let deadline = Instant::now() + if args.quick { QUICK_DEADLINE } else { DEADLINE };
-    let drive = extend::measured_drive(slice::from_ref(&args.store), false);
-    if drive.is_err() && args.store != Path::new(STUDY_STORE) {
-        return drive.map(|_| None);
-    }
+    let drive = match extend::measured_drive(slice::from_ref(&args.store), false) {
+        Err(why) if args.store != Path::new(STUDY_STORE) => return Err(why),
+        drive => drive,
+    };
     let measured =
         drive.and_then(|drive| Ok((drive, compare::comparisons(&comparisons(args), deadline)?)));
     let (drive, found) = match measured {
