@@ -45,6 +45,10 @@ use std::{
 /// The environment variable that names the folder of the session.
 pub const VARIABLE: &str = "INTERLEAF_EXTEND";
 
+/// The environment variable that injects faults into the transfers of the store, for tests of
+/// programs on a failing drive. Its value is a `FaultPlan`, such as `seed=1,eio=200`.
+pub const STORE_FAULTS: &str = "INTERLEAF_STORE_FAULTS";
+
 /// An environment variable, by name and value, for programs with tcmalloc of gperftools. Without
 /// it, tcmalloc takes memory by `sbrk(2)` instead of `mmap(2)`, and the preloaded library cannot
 /// extend this memory.

@@ -5,7 +5,7 @@ mod library;
 
 use interleaf_pager::{
     kernel::uffd::FaultMode,
-    session::{Children, SCHEMA, SKIP_SBRK, Session, SessionSettings, VARIABLE},
+    session::{Children, SCHEMA, SKIP_SBRK, STORE_FAULTS, Session, SessionSettings, VARIABLE},
     shared,
 };
 use library::library;
@@ -49,12 +49,13 @@ fn compile_to(program: &Path, name: &str, more: &[&str]) {
 /// Runs a program with extended memory, in a session as `interleaf extend` creates it. `folder` is
 /// the program's working folder, and also holds its store.
 fn extended(program: &Path, folder: &Path, arguments: &[&str], faults: FaultMode) -> Output {
-    extended_with(None, program, folder, arguments, faults)
+    extended_with(&[], program, folder, arguments, faults)
 }
 
-/// Runs a program as `extended` does. `preloaded` is one more preloaded library.
+/// Runs a program as `extended` does, with more environment variables. A value of `LD_PRELOAD` is
+/// one more preloaded library.
 fn extended_with(
-    preloaded: Option<&Path>,
+    variables: &[(&str, &str)],
     program: &Path,
     folder: &Path,
     arguments: &[&str],
@@ -78,8 +79,14 @@ fn extended_with(
     let session = Session::begin(base.path(), None, &settings).expect("a session");
     let mut command = Command::new("timeout");
     command.args(["-s", "KILL", "400", "env"]);
-    let more = preloaded.map(|it| format!(":{}", it.display())).unwrap_or_default();
-    command.arg(format!("LD_PRELOAD={}{more}", library().display()));
+    let mut preloaded = library().display().to_string();
+    for (name, value) in variables {
+        match *name {
+            "LD_PRELOAD" => preloaded.extend([":", value]),
+            _ => _ = command.arg(format!("{name}={value}")),
+        }
+    }
+    command.arg(format!("LD_PRELOAD={preloaded}"));
     command.arg(format!("{VARIABLE}={}", session.folder().display()));
     command.arg(format!("{}={}", SKIP_SBRK.0, SKIP_SBRK.1));
     command.arg(program).args(arguments).current_dir(folder).envs(ONE_THREAD);
@@ -120,25 +127,25 @@ fn same(name: &str, arguments: &[&str]) {
 /// Asserts the same as `same`, in the fault handling mode `faults`.
 fn same_by(name: &str, arguments: &[&str], faults: FaultMode) {
     let (folder, program) = compile(name);
-    same_program(None, &program, folder.path(), arguments, faults);
+    same_program(&[], &program, folder.path(), arguments, faults);
 }
 
-/// Asserts the same as `same_by` for a compiled program. `preloaded` is one more preloaded library
-/// in both runs.
+/// Asserts the same as `same_by` for a compiled program. Both runs have the environment variables
+/// `variables`; a value of `LD_PRELOAD` is one more preloaded library.
 fn same_program(
-    preloaded: Option<&Path>,
+    variables: &[(&str, &str)],
     program: &Path,
     folder: &Path,
     arguments: &[&str],
     faults: FaultMode,
 ) {
     let mut plain = Command::new(program);
-    plain.args(arguments).current_dir(folder).envs(preloaded.map(|it| ("LD_PRELOAD", it)));
+    plain.args(arguments).current_dir(folder).envs(variables.iter().copied());
     let plain = plain.output().expect("a program that was just compiled");
     assert!(plain.status.success(), "not extended: {}", text(&plain));
     let files = || std::fs::read_dir(folder).expect("the folder").count();
     let before = files();
-    let output = extended_with(preloaded, program, folder, arguments, faults);
+    let output = extended_with(variables, program, folder, arguments, faults);
     assert_eq!(text(&output), text(&plain), "extended, and not");
     assert_eq!(files(), before, "files in the folder");
 }
@@ -273,7 +280,7 @@ fn a_program_with_fixed_addresses() {
     let program = folder.path().join("program");
     compile_to(&program, "fixed.c", &["-no-pie", "-fno-pic"]);
     for faults in BOTH {
-        same_program(None, &program, folder.path(), &[], faults);
+        same_program(&[], &program, folder.path(), &[], faults);
     }
 }
 
@@ -297,16 +304,17 @@ fn same_with(allocator: &Allocator) {
     };
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
     let path = |name: &str| folder.path().join(name);
+    let preloaded = [("LD_PRELOAD", library.to_str().expect("a path of letters"))];
     compile_to(&path("linked"), "allocators.c", link);
     compile_to(&path("preloaded"), "allocators.c", &["-DPRELOADED"]);
     compile_to(&path("containers"), "containers.cc", &["-fsized-deallocation"]);
     for faults in BOTH {
-        same_program(None, &path("linked"), folder.path(), &[], faults);
-        same_program(Some(&library), &path("preloaded"), folder.path(), &[], faults);
+        same_program(&[], &path("linked"), folder.path(), &[], faults);
+        same_program(&preloaded, &path("preloaded"), folder.path(), &[], faults);
     }
     // This program is run only in the mode in which the pager's thread handles faults. With a
     // handler of SIGBUS, a system call on an unmapped output buffer would fail (`EFAULT`).
-    same_program(Some(&library), &path("containers"), folder.path(), &[], FaultMode::Thread);
+    same_program(&preloaded, &path("containers"), folder.path(), &[], FaultMode::Thread);
 }
 
 #[test]
@@ -335,7 +343,7 @@ fn jemalloc_in_the_program() {
     let program = folder.path().join("program");
     compile_to(&program, "allocators.c", &["-DJEMALLOC", library, "-lm", "-ldl"]);
     for faults in BOTH {
-        same_program(None, &program, folder.path(), &[], faults);
+        same_program(&[], &program, folder.path(), &[], faults);
     }
 }
 
@@ -375,9 +383,9 @@ fn first_allocations() {
             &["vfork"],
             &["exit"],
         ] {
-            same_program(None, &program, folder.path(), arguments, faults);
+            same_program(&[], &program, folder.path(), arguments, faults);
         }
-        same_program(None, &early, folder.path(), &["constructor"], faults);
+        same_program(&[], &early, folder.path(), &["constructor"], faults);
     }
 }
 
@@ -446,7 +454,7 @@ fn handlers_of_forks() {
     let run_path = format!("-Wl,-rpath,{folder_text}");
     compile_to(&path("program"), "atfork.c", &["-L", folder_text, "-lhandlers", &run_path]);
     for faults in BOTH {
-        same_program(None, &path("program"), folder.path(), &[], faults);
+        same_program(&[], &path("program"), folder.path(), &[], faults);
     }
 }
 
@@ -479,6 +487,16 @@ fn three_hundred_forks() {
 #[test]
 fn a_storm() {
     same("storm.c", &["3"]);
+}
+
+/// Asserts that no word is wrong in a storm on a drive whose transfers fail, are incomplete, finish
+/// late or in another order. Each failed transfer succeeds at a retry.
+#[test]
+fn a_storm_on_a_failing_drive() {
+    let faults = "seed=1,eio=500,again=20,short=20,torn=500,delayed=500,delay_ms=20,reordered=1";
+    let (folder, program) = compile("storm.c");
+    let variables = [(STORE_FAULTS, faults)];
+    same_program(&variables, &program, folder.path(), &["3"], FaultMode::Thread);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Joins a process to its session: gives it a slot in the ledger, a store, the nodes of its frames,
 //! and the settings of its cache.
 
-use super::{Children, Session};
+use super::{Children, STORE_FAULTS, Session};
 use crate::{
     cache::Settings,
     nodes::Nodes,
@@ -39,10 +39,14 @@ impl Session {
     /// Opens the store of this process.
     ///
     /// # Errors
-    /// When a store cannot be used.
+    /// When a store cannot be used, or [`STORE_FAULTS`] is not a plan of faults.
     pub fn open_store(&self) -> Result<FileStore, String> {
         let stores: Vec<&Path> = self.settings.stores.iter().map(PathBuf::as_path).collect();
-        let options = Options { force: self.settings.force, ..Options::default() };
+        let faults = match std::env::var(STORE_FAULTS) {
+            Ok(plan) => Some(plan.parse().map_err(|why| format!("{STORE_FAULTS}: {why}"))?),
+            Err(_) => None,
+        };
+        let options = Options { force: self.settings.force, faults, ..Options::default() };
         let store = FileStore::open_all(&stores, options).map_err(|why| why.to_string())?;
         Ok(store.released_by(Some(Releaser::in_folder(self.folder()))))
     }
