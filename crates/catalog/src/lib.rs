@@ -17,7 +17,7 @@ use interleaf_card::{
     settings::Settings,
 };
 use interleaf_console::Failure;
-use interleaf_extend_forecast::drive::{Drive, DriveError, PAGE_BYTES, PageLatency};
+use interleaf_extend_forecast::drive::{Drive, PAGE_BYTES, PageLatency};
 use interleaf_linux::input;
 use interleaf_model::{
     configuration::Configuration,
@@ -246,18 +246,15 @@ pub fn drive_names() -> Vec<String> {
 /// drive in the file with the path `name`.
 pub fn drive(name: &str) -> Result<Drive, Failure> {
     let names = drive_names();
-    let known = names.join(", ");
-    let of_drive = |why: DriveError| {
-        Failure::new(why.to_string(), format!("see devices/drives, which has {known}"))
-    };
     if let Some(text) = embedded(&DRIVES, &format!("{name}.toml")) {
-        return Drive::parse(&format!("{name}.toml"), text).map_err(of_drive);
+        return Ok(Drive::parse(&format!("{name}.toml"), text)?);
     }
     if let Ok(card) = card::by_name(name) {
         return card_drive(&card);
     }
-    let hint = format!("{}name a drive file, or one of {known}", suggestion(name, &names));
-    Drive::parse(name, &text(Path::new(name), &hint)?).map_err(of_drive)
+    let hint =
+        format!("{}name a drive file, or one of {}", suggestion(name, &names), names.join(", "));
+    Ok(Drive::parse(name, &text(Path::new(name), &hint)?)?)
 }
 
 /// The queue depths at which the latency of page reads from a card is simulated. A forecast

@@ -18,7 +18,9 @@
 //! greatest depth, the requests per second stay constant.
 
 use crate::miss_curve::Traffic;
+use interleaf_model::format::{FileError, toml_text::TomlText};
 use serde::Deserialize;
+use toml::Spanned;
 
 /// The schema of a drive file.
 pub const SCHEMA: &str = "interleaf.drive/1";
@@ -59,78 +61,68 @@ pub struct Drive {
     pub sources: Vec<(String, String)>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{file}: {problem}")]
-pub struct DriveError {
-    /// The name of the file; with the line if the text is not TOML of this form.
-    pub file: String,
-    /// The field, the wrong value, and the values that are allowed.
-    pub problem: String,
-}
+/// A figure of a drive file, and its source.
+type Sourced = (Spanned<f64>, Spanned<String>);
 
-#[derive(Deserialize)]
-struct Sourced(f64, String);
+/// A queue depth, the latency of a page read at this depth in microseconds, and its source.
+type PageLatencyEntry = (Spanned<f64>, Spanned<f64>, Spanned<String>);
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct DriveFile {
-    schema: String,
-    name: String,
-    does: String,
+    schema: Spanned<String>,
+    name: Spanned<String>,
+    does: Spanned<String>,
     read_gbps: Sourced,
     write_gbps: Sourced,
     both_gbps: Sourced,
-    pages: Vec<(f64, f64, String)>,
+    pages: Spanned<Vec<PageLatencyEntry>>,
 }
 
 impl Drive {
     /// Parses the text of a drive file. Error messages use `file` as its name.
     ///
     /// # Errors
-    /// When a field is missing, unknown, or out of range: the error names the field.
-    pub fn parse(file: &str, text: &str) -> Result<Self, DriveError> {
-        let fail = |problem: String| DriveError { file: file.into(), problem };
-        let parsed: DriveFile = toml::from_str(text).map_err(|why| {
-            let problem = why.message().replace('\n', ", ");
-            let start = why.span().map_or(0, |span| span.start);
-            let before = text.get(..start).filter(|_| !problem.starts_with("missing field"));
-            let Some(before) = before else { return fail(problem) };
-            let at = before.matches('\n').count();
-            let line = text.lines().nth(at).unwrap_or("").trim();
-            DriveError { file: format!("{file}:{}", at + 1), problem: format!("{line}: {problem}") }
-        })?;
-        if parsed.schema != SCHEMA {
-            return Err(fail(format!("schema: \"{}\" is not \"{SCHEMA}\"", parsed.schema)));
-        }
-        let positive = |field: &str, value: f64| match value > 0.0 && value <= MOST {
-            true => Ok(value),
-            false => Err(fail(format!("{field}: {value} is not above 0 and at most {MOST}"))),
-        };
+    /// When a field is missing, unknown, or out of range: the error names the field and its line.
+    pub fn parse(file: &str, text: &str) -> Result<Self, FileError> {
+        let toml = TomlText::new(file, text);
+        let read: DriveFile = toml.read_as(SCHEMA)?;
+        toml.schema(&read.schema, SCHEMA)?;
         let mut sources = vec![];
-        let mut rate = |field: &str, Sourced(value, source): Sourced| {
-            sources.push((field.to_string(), source));
-            Ok(1e9 * positive(field, value)?)
+        let mut rate = |field: &str, (value, source): &Sourced| {
+            sources.push((field.to_string(), toml.said(field, source)?));
+            Ok(1e9 * toml.positive(field, value, MOST)?)
         };
-        let read_rate = rate("read_gbps", parsed.read_gbps)?;
-        let write_rate = rate("write_gbps", parsed.write_gbps)?;
-        let both_rate = rate("both_gbps", parsed.both_gbps)?;
+        let read_rate = rate("read_gbps", &read.read_gbps)?;
+        let write_rate = rate("write_gbps", &read.write_gbps)?;
+        let both_rate = rate("both_gbps", &read.both_gbps)?;
         let mut pages: Vec<PageLatency> = vec![];
-        for (at, (depth, latency_us, source)) in parsed.pages.into_iter().enumerate() {
+        for (at, (depth, latency_us, source)) in read.pages.get_ref().iter().enumerate() {
             let field = format!("pages[{at}]");
-            let depth = positive(&field, depth)?;
-            let seconds = 1e-6 * positive(&field, latency_us)?;
-            if pages.last().is_some_and(|last| last.depth >= depth) {
-                return Err(fail(format!("{field}: depth {depth} does not rise")));
+            let seconds = 1e-6 * toml.positive(&field, latency_us, MOST)?;
+            let page = PageLatency { depth: toml.positive(&field, depth, MOST)?, seconds };
+            if let Some(last) = pages.last().filter(|last| last.depth >= page.depth) {
+                let problem = format!("{} is not above {}", page.depth, last.depth);
+                let hint = "write the queue depths in ascending order";
+                return Err(toml.error(&field, depth, problem, hint));
             }
-            sources.push((field, source));
-            pages.push(PageLatency { depth, seconds });
+            sources.push((field.clone(), toml.said(&field, source)?));
+            pages.push(page);
         }
         if pages.is_empty() {
-            return Err(fail("pages: it is empty: give the latency at depth 1 at least".into()));
+            let hint = "give the latency at depth 1 at least";
+            return Err(toml.error("pages", &read.pages, "it is empty", hint));
         }
-        let DriveFile { name, does, .. } = parsed;
-        let is_of_run = false;
-        Ok(Self { name, does, read_rate, write_rate, both_rate, pages, is_of_run, sources })
+        Ok(Self {
+            name: toml.said("name", &read.name)?,
+            does: toml.said("does", &read.does)?,
+            read_rate,
+            write_rate,
+            both_rate,
+            pages,
+            is_of_run: false,
+            sources,
+        })
     }
 
     /// Returns the time that the drive takes for `traffic` in large transfers, at a queue depth
@@ -196,18 +188,23 @@ mod tests {
     #[test]
     fn errors_name_the_field_and_its_value() {
         for (from, to, part) in [
-            ("interleaf.drive/1", "interleaf.card/1", "schema: \"interleaf.card/1\""),
-            ("[4.0, \"a\"]", "[-4.0, \"a\"]", "read_gbps: -4 is not above 0"),
-            ("[16, 100.0", "[1, 100.0", "pages[1]: depth 1 does not rise"),
-            ("[4.0, \"a\"]", "4.0", "d.toml:4: read_gbps = 4.0: invalid type"),
+            ("interleaf.drive/1", "interleaf.card/1", "d.toml:1: schema: \"interleaf.card/1\""),
+            ("[4.0, \"a\"]", "[-4.0, \"a\"]", "d.toml:4: read_gbps: -4.0 is not above 0"),
+            ("[16, 100.0", "[1, 100.0", "d.toml:7: pages[1]: 1 is not above 1"),
+            (
+                "[4.0, \"a\"]",
+                "4.0",
+                "d.toml:4: read_gbps: invalid type: floating point `4.0`, expected a list",
+            ),
+            ("\"b\"", "\"\"", "d.toml:5: write_gbps: it is empty"),
             ("does = \"a test\"\n", "", "d.toml: missing field `does`"),
-            ("does", "speed", "d.toml:3: speed = \"a test\": unknown field `speed`"),
+            ("does", "speed", "d.toml:3: speed: unknown field `speed`"),
         ] {
             let why = Drive::parse("d.toml", &TEXT.replacen(from, to, 1)).unwrap_err();
             assert!(why.to_string().contains(part), "{why}");
         }
         let why =
             Drive::parse("d.toml", &TEXT.replace("[[1, 50.0, \"e\"], [16, 100.0, \"f\"]]", "[]"));
-        assert!(why.unwrap_err().to_string().contains("pages: it is empty"));
+        assert!(why.unwrap_err().to_string().contains("d.toml:7: pages: it is empty"));
     }
 }

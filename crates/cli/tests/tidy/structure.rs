@@ -25,8 +25,8 @@ const OWN_LINES_MAX: [(&str, usize); 1] = [("cli", 10_000)];
 
 /// Pairs of (crate, the crates of the workspace that it may depend on, except in tests).
 const LAYERS: [(&str, &str); 34] = [
-    ("extend_forecast", ""),
     ("model", ""),
+    ("extend_forecast", "model"),
     ("sim", "model"),
     ("card", "model sim"),
     ("card_server", "card"),

@@ -430,6 +430,7 @@ fn in_plain_words(message: &str) -> String {
         ("expected a string", "expected text in quotes"),
         ("expected an array of length 2", PAIR),
         ("expected a tuple of size 2", PAIR),
+        ("expected a tuple of size 3", "expected a list of three values"),
     ];
     let message = message.trim().replace('\n', ", ");
     // After "expected struct", the parser's message has the name of a Rust struct, which means
