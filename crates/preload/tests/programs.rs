@@ -493,7 +493,7 @@ fn a_storm() {
 /// late or in another order. Each failed transfer succeeds at a retry.
 #[test]
 fn a_storm_on_a_failing_drive() {
-    let faults = "seed=1,eio=500,again=20,short=20,torn=500,delayed=500,delay_ms=20,reordered=1";
+    let faults = "seed=1,eio=500,again=20,short=200,torn=500,delayed=500,delay_ms=20,reordered=1";
     let (folder, program) = compile("storm.c");
     let variables = [(STORE_FAULTS, faults)];
     same_program(&variables, &program, folder.path(), &["3"], FaultMode::Thread);

@@ -268,10 +268,10 @@ impl Recipe {
         recipe.place = toml.place("name", &recipe.name);
         match recipe.check_fields() {
             Ok(()) => check_file_names(&toml, &recipe.files).map(|()| recipe),
-            Err((field, why)) => Err(Failure::new(
-                format!("{label}: {field}: {why}"),
-                "see docs/recipes.md for the fields of a recipe",
-            )),
+            Err((field, why)) => {
+                let hint = "see docs/recipes.md for the fields of a recipe";
+                Err(toml.key_error(&field, &why, hint).into())
+            }
         }
     }
 
@@ -280,8 +280,8 @@ impl Recipe {
         self.name.get_ref()
     }
 
-    /// Checks all fields of the recipe. The error is the first invalid field, and what is wrong
-    /// with it.
+    /// Checks all fields of the recipe. The error is the path of the first invalid field (see
+    /// [`TomlText::key_error`]), and what is wrong with it.
     fn check_fields(&self) -> Result<(), (String, String)> {
         let wrong = |field: &str, why: String| Err((field.to_string(), why));
         if self.schema != SCHEMA {
@@ -295,9 +295,10 @@ impl Recipe {
             let why = "write letters, digits, \"-\", \"_\" and \".\" only";
             return wrong("name", format!("\"{}\" is not a plain name: {why}", self.name()));
         }
-        for name in self.files.iter().map(File::name) {
+        for (at, name) in self.files.iter().map(File::name).enumerate() {
             if !is_plain(name) {
-                return wrong("file.name", format!("\"{name}\" is not a plain file name"));
+                let why = format!("\"{name}\" is not a plain file name");
+                return wrong(&format!("file[{at}].name"), why);
             }
         }
         let numbers = [
@@ -310,34 +311,40 @@ impl Recipe {
                 return wrong(field, format!("{value} is not between {least} and {most}"));
             }
         }
-        let commands = iter::once(("command", &self.command));
-        for (field, words) in commands.chain(self.prepare.iter().map(|words| ("prepare", words))) {
-            if words.is_empty() {
-                return wrong(field, "it is empty: write a program and its arguments".into());
-            }
+        let prepare = self.prepare.iter().enumerate();
+        let prepare = prepare.map(|(at, words)| (format!("prepare[{at}]"), words));
+        let commands: Vec<(String, &Vec<String>)> =
+            iter::once(("command".into(), &self.command)).chain(prepare).collect();
+        if let Some((field, _)) = commands.iter().find(|(_, words)| words.is_empty()) {
+            return wrong(field, "it is empty: write a program and its arguments".into());
         }
-        let command = self.command.iter().map(|word| ("command", word));
-        let prepare = self.prepare.iter().flatten().map(|word| ("prepare", word));
-        let environment = self.environment.values().map(|word| ("environment", word));
-        let mut words = command.chain(prepare).chain(environment);
+        let environment = self.environment.iter();
+        let environment = environment.map(|(name, word)| (format!("environment.{name}"), word));
+        let words =
+            commands.iter().flat_map(|(field, words)| iter::repeat(field.clone()).zip(*words));
+        let mut words = words.chain(environment);
         if !words.clone().any(|(_, word)| word.contains("{n}")) {
             return wrong("command", "it has no {n}: the footprint would change nothing".into());
         }
         if let Some((field, word)) = words.find(|(_, word)| has_unknown_placeholder(word)) {
             let known = PLACEHOLDERS.join(", ");
-            return wrong(field, format!("\"{word}\" has a placeholder that is none of {known}"));
+            return wrong(&field, format!("\"{word}\" has a placeholder that is none of {known}"));
         }
-        if self.figures.iter().any(|figure| figure.name.is_empty() || figure.unit.is_empty()) {
-            return wrong("figure", "a figure needs a name and a unit".into());
+        let mut patterns =
+            vec![("result".to_string(), &self.result), ("check".into(), &self.check)];
+        for (at, figure) in self.figures.iter().enumerate() {
+            for (key, text) in [("name", &figure.name), ("unit", &figure.unit)] {
+                if text.is_empty() {
+                    return wrong(&format!("figure[{at}].{key}"), "it is empty".into());
+                }
+            }
+            patterns.push((format!("figure[{at}].pattern"), &figure.pattern));
         }
-        let groups = [("result", &self.result), ("check", &self.check)].into_iter();
-        for (field, pattern) in
-            groups.chain(self.figures.iter().map(|figure| ("figure.pattern", &figure.pattern)))
-        {
+        for (field, pattern) in patterns {
             let regex = Regex::new(pattern)
-                .map_err(|why| (field.to_string(), format!("'{pattern}': {why}")))?;
+                .map_err(|why| (field.clone(), format!("'{pattern}': {why}")))?;
             if regex.captures_len() < 2 {
-                return wrong(field, format!("'{pattern}' has no group (...) for the value"));
+                return wrong(&field, format!("'{pattern}' has no group (...) for the value"));
             }
         }
         if let Some(pattern) = &self.verified

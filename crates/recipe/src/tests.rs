@@ -89,24 +89,29 @@ fn a_run_that_did_not_verify_its_result_is_an_error() {
 #[test]
 fn an_invalid_field_is_named_with_its_value() {
     for (from, to, expected) in [
-        ("recipe/1", "recipe/2", "own.toml: schema: \"interleaf.recipe/2\" is not"),
-        ("name = \"sum\"", "name = \"../sum\"", "name: \"../sum\" is not a plain name"),
-        ("name = \"sum.py\"", "name = \"/etc/sum\"", "file.name: \"/etc/sum\""),
-        ("8.0", "-8.0", "bytes_per_item: -8 is not between"),
-        ("\"{n}\", ", "", "command: it has no {n}"),
+        ("recipe/1", "recipe/2", "own.toml:1: schema: \"interleaf.recipe/2\" is not"),
+        ("name = \"sum\"", "name = \"../sum\"", "own.toml:2: name: \"../sum\" is not a plain name"),
+        ("name = \"sum.py\"", "name = \"/etc/sum\"", "own.toml:12: file[0].name: \"/etc/sum\""),
+        ("8.0", "-8.0", "own.toml:5: bytes_per_item: -8 is not between"),
+        ("\"{n}\", ", "", "own.toml:4: command: it has no {n}"),
         ("{threads}", "{cores}", "command: \"{cores}\" has a placeholder that is none of {n}"),
         (
             "[[file]]",
             "[environment]\nTHREADS = \"{cores}\"\n[[file]]",
-            "environment: \"{cores}\" has a placeholder that is none of {n}",
+            "own.toml:12: environment.THREADS: \"{cores}\" has a placeholder that is none of {n}",
         ),
         (
             "bytes_per_item",
             "prepare = [[\"cc\", \"{file}\"]]\nbytes_per_item",
-            "prepare: \"{file}\" has a placeholder that is none of {n}",
+            "own.toml:5: prepare[0]: \"{file}\" has a placeholder that is none of {n}",
         ),
-        ("seconds (", "seconds ((", "result: 'seconds (("),
-        ("([0-9]+)'", "[0-9]+'", "check: 'sum [0-9]+' has no group"),
+        (
+            "[[file]]",
+            "[[figure]]\nname = \"\"\nunit = \"s\"\npattern = 'x (.)'\n[[file]]",
+            "own.toml:12: figure[0].name: it is empty",
+        ),
+        ("seconds (", "seconds ((", "own.toml:6: result: 'seconds (("),
+        ("([0-9]+)'", "[0-9]+'", "own.toml:9: check: 'sum [0-9]+' has no group"),
         ("\"lower\"", "\"less\"", "own.toml:8: better: unknown variant `less`"),
         ("does =", "doess =", "own.toml:3: doess: unknown field `doess`"),
     ] {

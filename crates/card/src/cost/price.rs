@@ -134,14 +134,9 @@ impl Prices {
             };
             let form = if item.is_by_capacity() { "7.50 USD/GB" } else { "25 USD" };
             let hint = format!("write a number, a currency and its unit: \"{form}\"");
-            let found = PriceText::split(of.price.get_ref());
-            let found = found.filter(|found| matches!(found.unit, None | Some("GB")));
-            let Some(PriceText { amount, currency: own, unit }) = found else {
-                let problem = format!("\"{}\" is not a price", of.price.get_ref());
-                return Err(text.error("price.price", &of.price, problem, hint));
-            };
-            let by_capacity = unit.is_some();
-            if by_capacity != item.is_by_capacity() {
+            let PriceText { amount, currency: own, unit } =
+                PriceText::parse(&text, "price.price", &of.price, &hint)?;
+            if unit != item.is_by_capacity().then_some("GB") {
                 let unit = if item.is_by_capacity() { "a GB" } else { "a piece" };
                 let problem = format!("the price of {name} is for {unit}");
                 return Err(text.error("price.price", &of.price, problem, hint));

@@ -124,11 +124,12 @@ fn amount(
     currency: &mut Option<String>,
 ) -> Result<f64, FileError> {
     let form = if unit.is_some() { "0.15 USD/kWh" } else { "350 USD" };
-    let Some(found) = PriceText::split(value.get_ref()).filter(|found| found.unit == unit) else {
+    let hint = format!("write a number, a currency and its unit: \"{form}\"");
+    let found = PriceText::parse(text, field, value, &hint)?;
+    if found.unit != unit {
         let problem = format!("\"{}\" is not a price in this unit", value.get_ref());
-        let hint = format!("write a number, a currency and its unit: \"{form}\"");
         return Err(text.error(field, value, problem, hint));
-    };
+    }
     let known = currency.get_or_insert_with(|| found.currency.to_string());
     if known != found.currency {
         let problem = format!("{} beside {known}", found.currency);
@@ -164,6 +165,14 @@ mod tests {
             ("years = 4", "years = -4", 4, "energy.years", "not above 0"),
             ("\"a\"", "\"b\"", 14, "part.name", "a second price of b"),
             ("350 USD", "350", 9, "part.price", "\"350\" is not a price"),
+            ("350 USD", "-1 USD", 9, "part.price", "-1.0 is not between 0 and 1000000000"),
+            (
+                "350 USD",
+                "350 USD/GB",
+                9,
+                "part.price",
+                "\"350 USD/GB\" is not a price in this unit",
+            ),
             ("10 USD", "10 EUR", 15, "part.price", "EUR beside USD"),
             ("power_w = 8", "power_w = -8", 10, "part.power_w", "not between 0"),
             ("2025-11", "May", 12, "part.date", "\"May\" is not a date"),

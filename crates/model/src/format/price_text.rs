@@ -18,9 +18,29 @@ pub struct PriceText<'a> {
 }
 
 impl<'a> PriceText<'a> {
-    /// Splits `text`, such as `7.50 USD/GB`, into amount, currency and unit; `None` if `text` is
-    /// not a price.
-    pub fn split(text: &'a str) -> Option<Self> {
+    /// Splits `value`, the value of `field` such as `7.50 USD/GB`, into amount, currency and unit.
+    /// `hint` is the remedy if the value is not a price.
+    ///
+    /// # Errors
+    /// If the value is not a price, or its amount is out of range.
+    pub fn parse(
+        text: &TomlText<'_>,
+        field: &str,
+        value: &'a Spanned<String>,
+        hint: &str,
+    ) -> Result<Self, FileError> {
+        let Some(found) = Self::split(value.get_ref()) else {
+            let problem = format!("\"{}\" is not a price", value.get_ref());
+            return Err(text.error(field, value, problem, hint));
+        };
+        if !(0.0..=AMOUNT_MAX).contains(&found.amount) {
+            let problem = format!("{:?} is not between 0 and {AMOUNT_MAX}", found.amount);
+            return Err(text.error(field, value, problem, hint));
+        }
+        Ok(found)
+    }
+
+    fn split(text: &'a str) -> Option<Self> {
         let (amount, unit) = text.split_once(' ')?;
         let (currency, unit) = match unit.split_once('/') {
             Some((currency, unit)) => (currency, Some(unit)),
@@ -28,8 +48,7 @@ impl<'a> PriceText<'a> {
         };
         let is_currency =
             currency.len() == 3 && currency.bytes().all(|byte| byte.is_ascii_uppercase());
-        let amount: f64 =
-            amount.parse().ok().filter(|amount| (0.0..=AMOUNT_MAX).contains(amount))?;
+        let amount = amount.parse().ok()?;
         is_currency.then_some(Self { amount, currency, unit })
     }
 }

@@ -15,7 +15,7 @@ use crate::{
 };
 use core::{fmt::Display, ops::RangeInclusive, str::FromStr};
 use serde::{Deserialize, de::DeserializeOwned};
-use toml::Spanned;
+use toml::{Spanned, de::DeValue};
 
 /// The smallest number that counts as above 0. Smaller numbers are refused like 0, because their
 /// logarithms and ratios may not be finite.
@@ -216,6 +216,17 @@ impl<'a> TomlText<'a> {
         }
     }
 
+    /// Creates an error about the key at `path`, such as `file[2].name`: tables are separated by a
+    /// point, and entries of lists are counted from 0. The error has the line of the value, if the
+    /// file has this key.
+    pub fn key_error(&self, path: &str, problem: &str, hint: &str) -> FileError {
+        let line = Table::parse(self.text).ok().and_then(|table| {
+            let start = value_at(table.get_ref(), path)?.span().start;
+            Some(self.line(start))
+        });
+        FileError { line, ..self.file_error(path, problem, hint) }
+    }
+
     /// Returns the value of `field` if it is above 0 and at most `limit`. Values below 1e-12 are
     /// refused like 0.
     ///
@@ -404,6 +415,22 @@ impl<'a> TomlText<'a> {
         let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '[' | ']');
         (!key.is_empty() && key.chars().all(plain)).then(|| key.to_string())
     }
+}
+
+/// Returns the value at `path` in `table`; `None` if the table has no such key. The form of `path` is
+/// described at [`TomlText::key_error`].
+fn value_at<'v, 'i>(table: &'v Table<'i>, path: &str) -> Option<&'v Spanned<DeValue<'i>>> {
+    let (key, rest) = path.split_once('.').map_or((path, None), |(key, rest)| (key, Some(rest)));
+    let (key, number) = match key.split_once('[') {
+        Some((key, number)) => (key, Some(number.strip_suffix(']')?.parse::<usize>().ok()?)),
+        None => (key, None),
+    };
+    let value = table.get(key)?;
+    let value = match number {
+        Some(number) => value.get_ref().as_array()?.get(number)?,
+        None => value,
+    };
+    rest.map_or(Some(value), |rest| value_at(value.get_ref().as_table()?, rest))
 }
 
 /// The key `schema` alone, which every TOML file of the workspace may have. Other keys are ignored.
