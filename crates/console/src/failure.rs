@@ -1,7 +1,7 @@
 //! Defines the error of a command: a problem and a hint.
 
 use interleaf_model::format::FileError;
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 /// The reason why a command did not complete.
 #[derive(Debug)]
@@ -34,6 +34,24 @@ impl Failure {
             }
             other => other,
         }
+    }
+}
+
+/// Checks that all names in the list of the option `option` are different.
+///
+/// # Errors
+/// When a name is in the list twice.
+pub fn check_distinct<'n>(
+    option: &str,
+    names: impl IntoIterator<Item = &'n str>,
+) -> Result<(), Failure> {
+    let mut known = BTreeSet::new();
+    match names.into_iter().find(|name| !known.insert(*name)) {
+        Some(name) => {
+            let hint = format!("name each {} once", option.trim_start_matches('-'));
+            Err(Failure::new(format!("{option}: {name} is there twice"), hint))
+        }
+        None => Ok(()),
     }
 }
 

@@ -12,4 +12,4 @@ pub mod output;
 pub mod support;
 pub mod system;
 
-pub use failure::Failure;
+pub use failure::{Failure, check_distinct};

@@ -30,7 +30,7 @@ pub use shares::{DemandShare, demand_shares};
 use crate::{Progress, check};
 use assessment::{Assessment, assess};
 use combined::Predictions;
-use interleaf_console::Failure;
+use interleaf_console::{Failure, check_distinct};
 use interleaf_model::{
     configuration::Configuration,
     demand::Demand,
@@ -96,16 +96,9 @@ pub fn configurations(names: &[String]) -> Result<Vec<Configuration>, Failure> {
     }
     let mut all: Vec<Configuration> = vec![];
     for name in names {
-        for one in interleaf_catalog::configurations_of(name)? {
-            if all.iter().any(|other| other.name == one.name) {
-                return Err(Failure::new(
-                    format!("--configuration: {} is there twice", one.name),
-                    "name each configuration once",
-                ));
-            }
-            all.push(one);
-        }
+        all.extend(interleaf_catalog::configurations_of(name)?);
     }
+    check_distinct("--configuration", all.iter().map(|one| one.name.as_str()))?;
     Ok(all)
 }
 

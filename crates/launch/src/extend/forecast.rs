@@ -7,7 +7,7 @@
 //! footprint that the budget does not hold. A budget holds fewer bytes of the footprint than its
 //! size, because some frames are kept free, and others have prefetched pages that are not used yet.
 
-use interleaf_console::Failure;
+use interleaf_console::{Failure, check_distinct};
 use interleaf_extend_forecast::{
     access::Trace,
     drive::{Drive, PAGE_BYTES, PageLatency},
@@ -125,6 +125,7 @@ pub fn forecast(options: &ForecastOptions) -> Result<ForecastDocument, Failure> 
         true => interleaf_catalog::drive_names(),
         false => options.drives.clone(),
     };
+    check_distinct("--drive", names.iter().map(String::as_str))?;
     let mut drives = vec![];
     for name in &names {
         drives.push(interleaf_catalog::drive(name)?);

@@ -417,8 +417,8 @@ impl<'a> TomlText<'a> {
     }
 }
 
-/// Returns the value at `path` in `table`; `None` if the table has no such key. The form of `path` is
-/// described at [`TomlText::key_error`].
+/// Returns the value at `path` in `table`; `None` if the table has no such key. `path` has the form
+/// that [`TomlText::key_error`] describes.
 fn value_at<'v, 'i>(table: &'v Table<'i>, path: &str) -> Option<&'v Spanned<DeValue<'i>>> {
     let (key, rest) = path.split_once('.').map_or((path, None), |(key, rest)| (key, Some(rest)));
     let (key, number) = match key.split_once('[') {

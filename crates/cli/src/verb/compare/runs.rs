@@ -4,7 +4,7 @@ use crate::{
     args::{CompareArgs, QuantityChoice},
     verb::{bench, page},
 };
-use interleaf_console::{Failure, support, system};
+use interleaf_console::{Failure, check_distinct, support, system};
 use interleaf_launch::{
     RunsEnd,
     compare::{self, CompareOptions, Compared, Quantity},
@@ -97,6 +97,7 @@ fn workloads(args: &CompareArgs) -> Result<Vec<Compared>, Failure> {
             "write a command after --, or name workloads with --workload stream,fft",
         ));
     }
+    check_distinct("--workload", args.runs.workload.iter().map(String::as_str))?;
     let footprint = args.runs.footprint.unwrap_or(FOOTPRINT);
     let workload = |name: &String| {
         let rate_unit = bench::rate_unit(name)?;
