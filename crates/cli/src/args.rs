@@ -480,7 +480,8 @@ fn refused(error: &clap::Error, verb: &str) -> Failure {
     }
     let is_of_value = error.kind() == ErrorKind::ValueValidation;
     let is_sweep = problem.contains("--sweep <FILE>");
-    if problem.contains("--mix <MIX>") && !is_of_value && !is_sweep {
+    let is_of_traffic = problem.contains("--demand <") || problem.contains("--workload <");
+    if problem.contains("--mix <MIX>") && is_of_traffic && !is_of_value && !is_sweep {
         // Other verbs with `--mix` have neither `--workload` nor `--demand`.
         match verb {
             "interleaf plan" => hints.push("give --demand NAME or FILE, or --mix MIX".into()),
