@@ -23,10 +23,10 @@ use std::collections::BTreeSet;
 const SEARCHED: [f64; 2] = [0.1, 10.0];
 
 /// Number of bisection steps of the search for a factor. `HALVINGS` steps find the factor to about
-/// 1 in 400,000. `HALVINGS_OF_PREDICTIONS` steps find the factor to about 1 in 400; this smaller
+/// 1 in 400,000. `HALVINGS_OF_PREDICTIONS` steps find the factor to about 1 in 7,000; this smaller
 /// number is for figures that change the predictions, because each step then takes new predictions.
 const HALVINGS: u32 = 20;
-const HALVINGS_OF_PREDICTIONS: u32 = 10;
+const HALVINGS_OF_PREDICTIONS: u32 = 14;
 
 /// A function that multiplies one figure by a factor and returns the new assessment.
 type Vary<'a> = Box<dyn Fn(f64) -> Assessment + 'a>;
