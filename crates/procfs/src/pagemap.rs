@@ -23,6 +23,9 @@ pub const ENTRY_BYTES: u64 = 8;
 /// The bit of a pagemap entry that says that the page is in memory.
 const PRESENT: u64 = 1 << 63;
 
+/// The bit of a pagemap entry that says that the page is in swap.
+const SWAPPED: u64 = 1 << 62;
+
 /// The bit of a pagemap entry that says that the page belongs to a file or to shared memory.
 const FILE: u64 = 1 << 61;
 
@@ -37,6 +40,11 @@ impl Entry {
     /// True if the page is in memory.
     pub fn is_resident(self) -> bool {
         self.0 & PRESENT != 0
+    }
+
+    /// True if the page is in swap.
+    pub fn is_swapped(self) -> bool {
+        self.0 & SWAPPED != 0
     }
 
     /// True if the page belongs to a file or to shared memory.

@@ -165,7 +165,7 @@ mod tests {
     use crate::{
         cache::node::Division,
         kernel::{
-            memory::{Memory, is_resident},
+            memory::{Memory, has_page},
             uffd::FaultMode,
         },
     };
@@ -196,16 +196,16 @@ mod tests {
                     *frames.part_mut(part(page)).first_mut().unwrap() = page as u8;
                 }
                 space.map_in(&mut frames, &part(page), address + part(page).start);
-                assert!(is_resident(address + part(page).start));
+                assert!(has_page(address + part(page).start));
             }
-            let left = (0..100).filter(|page| is_resident(frame + part(*page).start)).count();
+            let left = (0..100).filter(|page| has_page(frame + part(*page).start)).count();
             assert!(left < 100, "the frames of a full list were given back");
             // Only the frames of the pages mapped last still hold a page; the others were given
             // back.
             for page in (0..100).rev() {
                 let at = address + part(page).start;
                 assert_eq!(space.unmap_out(&mut frames, &part(page), at), Ok(false));
-                assert!(!is_resident(at));
+                assert!(!has_page(at));
                 assert_eq!(frames.page(part(page).start)[0], page as u8, "round {round}");
             }
         }

@@ -6,7 +6,7 @@
 
 #![expect(unsafe_code, reason = "page tables are changed under the program")]
 
-use crate::kernel::memory::is_resident;
+use crate::kernel::memory::has_page;
 use interleaf_procfs::page::PAGE_BYTES;
 use interleaf_store::descriptor;
 use rustix::{
@@ -328,10 +328,10 @@ impl Userfault {
                     tries += 1;
                     std::thread::yield_now();
                 }
-                // Linux 6.18 moves the shared zero page, but does not count it as moved, so the
-                // retry finds the page at `dst` already. (The kernel maps the shared zero page when
-                // it splits a huge page of zeros.)
-                Err(Errno::EXIST) if !is_resident(src as usize) && is_resident(dst as usize) => {
+                // Linux 6.18 moves the shared zero page and pages in swap, but does not count them
+                // as moved, so the retry finds the page at `dst` already. (The kernel maps the
+                // shared zero page when it splits a huge page of zeros.)
+                Err(Errno::EXIST) if !has_page(src as usize) && has_page(dst as usize) => {
                     let _ = self.wake(&(dst as usize..dst as usize + PAGE_BYTES));
                     done += PAGE_BYTES;
                 }
@@ -460,8 +460,18 @@ const fn to_range(addresses: &Range<usize>) -> AddressRange {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::memory::Memory;
+    use crate::kernel::memory::{self, Memory};
     use interleaf_procfs::page::HUGE_BYTES;
+    use rustix::mm::Advice;
+    use std::ffi::c_int;
+
+    /// True if the page at the address `page` is in DRAM, and not in swap.
+    fn is_resident(page: usize) -> bool {
+        let mut status = 0;
+        // SAFETY: for a length of one page, the call writes one byte to `status`.
+        let outcome: c_int = unsafe { libc::mincore(page as *mut _, 1, &raw mut status) };
+        outcome == 0 && status & 1 == 1
+    }
 
     /// Moves a huge page, which is zeros except for its last byte, in four parts. The first move
     /// splits the huge page, and the kernel then maps the shared zero page in place of pages that
@@ -488,11 +498,41 @@ mod tests {
             assert_eq!(moved, Ok(()), "{part:?}");
         }
         for address in from.addresses().step_by(PAGE_BYTES) {
-            assert!(!is_resident(address), "{address:#x} stayed");
+            assert!(!has_page(address), "{address:#x} stayed");
         }
         // SAFETY: all pages of `to` are mapped.
         let moved = unsafe { to.part(0..HUGE_BYTES) };
         assert!(moved.iter().rev().skip(1).all(|byte| *byte == 0));
         assert_eq!(moved.last(), Some(&7));
+    }
+
+    /// Moves eight pages that the kernel has swapped out, and reads them. Not tested on a machine
+    /// without swap.
+    #[test]
+    fn pages_in_swap_move_too() {
+        let faults = match Userfault::open(FaultMode::Thread) {
+            Ok(faults) => faults,
+            Err(why) => panic!("not tested: {why}"),
+        };
+        let [from, to] = [0; 2].map(|_| Memory::frames(HUGE_BYTES).expect("memory"));
+        faults.register(&to.addresses()).expect("registered");
+        let pages = from.start()..from.start() + 8 * PAGE_BYTES;
+        // SAFETY: the memory is this test's own, and paging out keeps its content.
+        unsafe {
+            memory::advise(&from.addresses(), Advice::LinuxNoHugepage).expect("advice");
+            from.put(0, &(0..8 * PAGE_BYTES).map(|at| (at / PAGE_BYTES) as u8).collect::<Vec<_>>());
+            memory::advise(&pages, Advice::LinuxPageOut).expect("advice");
+        }
+        if is_resident(pages.start) {
+            println!("not tested: the kernel swaps nothing out: turn swap on");
+            return;
+        }
+        assert!(has_page(pages.start));
+        // SAFETY: the memory is this test's own.
+        let moved = unsafe { faults.uffdio_move(to.start(), pages.start, pages.len(), 1000) };
+        assert_eq!(moved, Ok(()));
+        // SAFETY: these pages of `to` are mapped.
+        let moved = unsafe { to.part(0..pages.len()) };
+        assert!(moved.iter().enumerate().all(|(at, byte)| usize::from(*byte) == at / PAGE_BYTES));
     }
 }
