@@ -169,15 +169,27 @@ pub(crate) unsafe fn advise(pages: &Range<usize>, advice: Advice) -> io::Result<
     unsafe { mm::madvise(pages.start as *mut _, pages.len(), advice) }
 }
 
-/// True if there is a page at the address `page`, in DRAM or in swap; false if there is none, or if
-/// `/proc/self/pagemap` cannot be read.
+/// True if there is a page at the address `page`, in DRAM or in swap. If this process may not read
+/// its `/proc/self/pagemap`, only a page in DRAM counts.
 pub(crate) fn has_page(page: usize) -> bool {
     let mut entry = [0; pagemap::ENTRY_BYTES as usize];
     let offset = pagemap::entry_offset(page as u64, PAGE_BYTES as u64);
     let is_read = File::open("/proc/self/pagemap")
         .and_then(|pagemap| pagemap.read_exact_at(&mut entry, offset))
         .is_ok();
-    is_read && pagemap::entries(&entry).any(|entry| entry.is_resident() || entry.is_swapped())
+    match is_read {
+        true => pagemap::entries(&entry).any(|entry| entry.is_resident() || entry.is_swapped()),
+        false => is_resident(page),
+    }
+}
+
+/// True if the page at the address `page` is in DRAM; false if it is not, or if nothing is mapped
+/// at the address.
+pub(crate) fn is_resident(page: usize) -> bool {
+    let mut status = 0;
+    // SAFETY: for a length of one page, the call writes one byte to `status`.
+    let outcome = unsafe { libc::mincore(page as *mut _, 1, &raw mut status) };
+    outcome == 0 && status & 1 == 1
 }
 
 /// Allocates the pages of the huge page at `address`, filled with zeros (`MADV_POPULATE_WRITE`,

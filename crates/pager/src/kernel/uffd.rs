@@ -460,18 +460,10 @@ const fn to_range(addresses: &Range<usize>) -> AddressRange {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernel::memory::{self, Memory};
+    use crate::kernel::memory::{self, Memory, is_resident};
     use interleaf_procfs::page::HUGE_BYTES;
     use rustix::mm::Advice;
-    use std::ffi::c_int;
-
-    /// True if the page at the address `page` is in DRAM, and not in swap.
-    fn is_resident(page: usize) -> bool {
-        let mut status = 0;
-        // SAFETY: for a length of one page, the call writes one byte to `status`.
-        let outcome: c_int = unsafe { libc::mincore(page as *mut _, 1, &raw mut status) };
-        outcome == 0 && status & 1 == 1
-    }
+    use std::io::Write as _;
 
     /// Moves a huge page, which is zeros except for its last byte, in four parts. The first move
     /// splits the huge page, and the kernel then maps the shared zero page in place of pages that
@@ -524,7 +516,8 @@ mod tests {
             memory::advise(&pages, Advice::LinuxPageOut).expect("advice");
         }
         if is_resident(pages.start) {
-            println!("not tested: the kernel swaps nothing out: turn swap on");
+            let text = b"pages in swap are not tested: this machine has no swap\n";
+            std::io::stderr().write_all(text).expect("the standard error");
             return;
         }
         assert!(has_page(pages.start));
