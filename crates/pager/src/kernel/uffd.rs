@@ -465,16 +465,21 @@ mod tests {
     use rustix::mm::Advice;
     use std::io::Write as _;
 
+    /// Returns a userfaultfd and the memory of two huge pages, which are not registered.
+    fn opened() -> (Userfault, [Memory; 2]) {
+        let faults = match Userfault::open(FaultMode::Thread) {
+            Ok(faults) => faults,
+            Err(why) => panic!("not tested: {why}"),
+        };
+        (faults, [0; 2].map(|_| Memory::frames(HUGE_BYTES).expect("memory")))
+    }
+
     /// Moves a huge page, which is zeros except for its last byte, in four parts. The first move
     /// splits the huge page, and the kernel then maps the shared zero page in place of pages that
     /// are all zeros. The shared zero page must move like other pages.
     #[test]
     fn shared_pages_of_zeros_move_too() {
-        let faults = match Userfault::open(FaultMode::Thread) {
-            Ok(faults) => faults,
-            Err(why) => panic!("not tested: {why}"),
-        };
-        let [from, to] = [0; 2].map(|_| Memory::frames(HUGE_BYTES).expect("memory"));
+        let (faults, [from, to]) = opened();
         // SAFETY: the memory is this test's own.
         unsafe {
             from.zero(0..HUGE_BYTES);
@@ -502,11 +507,7 @@ mod tests {
     /// without swap.
     #[test]
     fn pages_in_swap_move_too() {
-        let faults = match Userfault::open(FaultMode::Thread) {
-            Ok(faults) => faults,
-            Err(why) => panic!("not tested: {why}"),
-        };
-        let [from, to] = [0; 2].map(|_| Memory::frames(HUGE_BYTES).expect("memory"));
+        let (faults, [from, to]) = opened();
         faults.register(&to.addresses()).expect("registered");
         let pages = from.start()..from.start() + 8 * PAGE_BYTES;
         // SAFETY: the memory is this test's own, and paging out keeps its content.
