@@ -328,9 +328,10 @@ impl Userfault {
                     tries += 1;
                     std::thread::yield_now();
                 }
-                // Linux 6.18 moves the shared zero page and pages in swap, but does not count them
-                // as moved, so the retry finds the page at `dst` already. (The kernel maps the
-                // shared zero page when it splits a huge page of zeros.)
+                // Linux 6.18 moves some pages without counting them, so the retry finds the page at
+                // `dst` already. Such a page is the shared zero page, which the kernel maps when it
+                // splits a huge page of zeros. Other pages were seen under memory pressure: they
+                // were in swap by the time of the retry.
                 Err(Errno::EXIST) if !has_page(src as usize) && has_page(dst as usize) => {
                     let _ = self.wake(&(dst as usize..dst as usize + PAGE_BYTES));
                     done += PAGE_BYTES;
