@@ -16,6 +16,6 @@ pub mod available;
 pub mod program;
 
 pub use table::{
-    Process, ProcessTable, Snapshot, allowed_cpus, allowed_nodes, anonymous_bytes, has_owner_ended,
-    is_exiting, own_resident_max, owner_suffix, process, tree,
+    AnonymousMemory, Process, ProcessTable, Snapshot, allowed_cpus, allowed_nodes,
+    anonymous_memory, has_owner_ended, is_exiting, own_resident_max, owner_suffix, process, tree,
 };

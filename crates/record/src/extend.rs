@@ -55,6 +55,10 @@ pub struct ExtendDocument {
     /// no process was read.
     #[serde(default)]
     pub outside: Option<OutsideDocument>,
+    /// Peak of the memory of all processes together that the kernel had in swap, in the budget or
+    /// outside of it. 0 while the command runs, and in documents of older versions.
+    #[serde(default)]
+    pub swapped_bytes: u64,
     /// User CPU time of the command and of the pagers, s; null while the command runs.
     #[serde(default)]
     pub user_s: Option<f64>,
@@ -211,6 +215,7 @@ impl ExtendDocument {
             stores: settings.stores.clone(),
             resident_max_bytes: None,
             outside: None,
+            swapped_bytes: 0,
             user_s: None,
             system_s: None,
             total,

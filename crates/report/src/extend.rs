@@ -231,8 +231,21 @@ fn nothing(document: &ExtendDocument) -> String {
     )
 }
 
-/// Formats the memory of the processes outside the budget, in one line.
+/// Formats the memory of the processes outside the budget, and their memory in swap, in a line
+/// each.
 fn outside(document: &ExtendDocument) -> String {
+    let swapped = match document.swapped_bytes {
+        0 => String::new(),
+        bytes => format!(
+            "memory in swap: up to {}; if the machine or the control group has too little memory, \
+             the kernel also swaps pages of the budget: a lower --dram avoids this\n",
+            Bytes::new(bytes)
+        ),
+    };
+    outside_budget(document) + &swapped
+}
+
+fn outside_budget(document: &ExtendDocument) -> String {
     let Some(OutsideDocument { bytes, left_bytes }) = document.outside else {
         return match document.resident_max_bytes {
             Some(bytes) => {
@@ -591,6 +604,7 @@ mod tests {
             stores: vec![],
             resident_max_bytes: None,
             outside: None,
+            swapped_bytes: 0,
             user_s: None,
             system_s: None,
             total: counts(faults),
@@ -623,12 +637,17 @@ mod tests {
     #[test]
     fn processes_below_the_least_allocation_have_extended_nothing() {
         let outside = Some(OutsideDocument { bytes: 3 << 20, left_bytes: 1 << 20 });
-        let known = ExtendDocument { outside, ..document(0, vec![process(1, 0)]) };
+        let swapped_bytes = 2 << 20;
+        let known = ExtendDocument { outside, swapped_bytes, ..document(0, vec![process(1, 0)]) };
         let expected = "nothing was extended: unless a message above says why, no process \
                         allocated 2 MiB (--min-alloc) in pieces of 128 KiB and more, or touched \
                         none of it.\nmemory outside the budget: up to 3 MiB. Of these, 1 MiB are \
                         in allocations";
         assert!(ended(&known).starts_with(expected), "{}", ended(&known));
+        let expected = "\nmemory in swap: up to 2 MiB; if the machine or the control group has too \
+                        little memory, the kernel also swaps pages of the budget: a lower --dram \
+                        avoids this\n";
+        assert!(ended(&known).ends_with(expected), "{}", ended(&known));
         assert!(page(&known).answer.starts_with("nothing was extended: "));
         let resident_max_bytes = Some(5 << 20);
         let unknown =

@@ -234,14 +234,22 @@ impl<'a> Snapshot<'a> {
     }
 }
 
-/// Returns the resident anonymous memory of a process, bytes, without files and shared memory.
-/// `None` if the process does not exist or has ended.
+/// The anonymous memory of a process, without files and shared memory, bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AnonymousMemory {
+    pub resident: u64,
+    /// Memory in swap; 0 if the kernel has no swap.
+    pub swapped: u64,
+}
+
+/// Returns the anonymous memory of a process. `None` if the process does not exist or has ended.
 ///
 /// # Errors
 /// When its `status` cannot be read.
-pub fn anonymous_bytes(root: &Root, pid: u32) -> Result<Option<u64>, RootError> {
+pub fn anonymous_memory(root: &Root, pid: u32) -> Result<Option<AnonymousMemory>, RootError> {
     let status = root.peek(&format!("/proc/{pid}/status"))?.unwrap_or_default();
-    Ok(size(&status, "RssAnon"))
+    let swapped = size(&status, "VmSwap").unwrap_or(0);
+    Ok(size(&status, "RssAnon").map(|resident| AnonymousMemory { resident, swapped }))
 }
 
 /// Returns this process's peak resident memory, bytes; `None` if `status` does not show it.

@@ -151,6 +151,7 @@ mod tests {
             stores: vec!["/mnt/nvme".into()],
             resident_max_bytes: None,
             outside: None,
+            swapped_bytes: 0,
             user_s: None,
             system_s: None,
             total: counts,
