@@ -172,15 +172,15 @@ pub(crate) unsafe fn advise(pages: &Range<usize>, advice: Advice) -> io::Result<
 /// True if there is a page at the address `page`, in DRAM or in swap. If this process may not read
 /// its `/proc/self/pagemap`, only a page in DRAM counts.
 pub(crate) fn has_page(page: usize) -> bool {
-    let mut entry = [0; pagemap::ENTRY_BYTES as usize];
-    let offset = pagemap::entry_offset(page as u64, PAGE_BYTES as u64);
-    let is_read = File::open("/proc/self/pagemap")
-        .and_then(|pagemap| pagemap.read_exact_at(&mut entry, offset))
-        .is_ok();
-    match is_read {
-        true => pagemap::entries(&entry).any(|entry| entry.is_resident() || entry.is_swapped()),
-        false => is_resident(page),
-    }
+    let in_pagemap = || {
+        let mut entry = [0; pagemap::ENTRY_BYTES as usize];
+        let offset = pagemap::entry_offset(page as u64, PAGE_BYTES as u64);
+        File::open("/proc/self/pagemap")?.read_exact_at(&mut entry, offset)?;
+        let mut entries = pagemap::entries(&entry);
+        std::io::Result::Ok(entries.any(|entry| entry.is_resident() || entry.is_swapped()))
+    };
+    // `mincore(2)` needs no descriptor, but does not see a page in swap.
+    is_resident(page) || in_pagemap().unwrap_or(false)
 }
 
 /// True if the page at the address `page` is in DRAM; false if it is not, or if nothing is mapped
