@@ -96,8 +96,8 @@ struct DriveToml {
 
 /// Parses `text`, the configurations in the file `file`.
 ///
-/// # Errors
-/// If a field is invalid, or if two configurations have the same name. The error is about the first
+/// If a field is invalid, or if two configurations have the same name. The error names the first
+/// wrong line.
 /// of these.
 pub fn parse(file: &str, text: &str) -> Result<Vec<Configuration>, FileError> {
     let text = TomlText::new(file, text);

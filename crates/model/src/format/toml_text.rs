@@ -239,7 +239,6 @@ impl<'a> TomlText<'a> {
         limit: f64,
     ) -> Result<f64, FileError> {
         let number = *value.get_ref();
-        // Numbers near 0 are refused too, because their logarithms and ratios may not be finite.
         if number >= LEAST_POSITIVE && number <= limit {
             return Ok(number);
         }
