@@ -254,7 +254,7 @@ impl Curve {
 /// from the exact weighted mean of both curves. The deviation grows with the ratio.
 const BLEND_STEP: f64 = 4.0;
 
-/// Returns the rising numbers `all` (bytes in flight), and further numbers between two neighbors
+/// Returns the rising numbers `all` (bytes in flight), and further numbers between two neighbours
 /// whose ratio exceeds [`BLEND_STEP`]. The further numbers divide the interval into steps of equal
 /// ratio.
 fn with_steps_between(all: &[f64]) -> Vec<f64> {
