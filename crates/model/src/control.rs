@@ -11,7 +11,7 @@
 //! ```text
 //! time     0 s                    6 s                   12 s
 //! samples  | | | | | | | | | | | | | | | | | | | | | | | | |
-//! pages    |          rest        |move move| rest        |
+//! pages    |     no migration     | migrate |no migration |
 //! used     |______________________|         |_____________|
 //! policy                          ^ decides               ^ decides
 //! ```
