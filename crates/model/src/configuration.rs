@@ -104,7 +104,7 @@ pub enum ConfigurationError {
         /// The name of the platform that lacks the tier, or that already has it.
         platform: String,
         /// The words before "tier" in the error message: "no" if the tier is missing, "already a"
-        /// if it exists twice.
+        /// if the configuration's platform has a tier of this name itself.
         problem: &'static str,
         /// The name of the tier.
         tier: String,

@@ -96,9 +96,9 @@ struct DriveToml {
 
 /// Parses `text`, the configurations in the file `file`.
 ///
-/// If a field is invalid, or if two configurations have the same name. The error names the first
-/// wrong line.
-/// of these.
+/// # Errors
+/// If a field is invalid, or if two configurations have the same name. The error is about the first
+/// invalid field or repeated name.
 pub fn parse(file: &str, text: &str) -> Result<Vec<Configuration>, FileError> {
     let text = TomlText::new(file, text);
     let parsed: ConfigurationsToml = text.read_as(SCHEMA)?;
