@@ -1,11 +1,11 @@
 //! The behaviour of a workload's threads, inferred from a few measured runs.
 //!
-//! The result of a run shows the speed, not its cause. Three causes can give the same bandwidth:
-//! threads with few outstanding lines and no compute time; threads that compute while many lines
-//! are outstanding; an access pattern that gets less bandwidth from the DIMMs than the curves have.
-//! The gain from a second tier differs between these causes. Runs with several thread counts
-//! separate the causes: a saturated run shows the limit of the pattern, an unsaturated run the
-//! demand of the threads. A single run does not separate them.
+//! The result of a run shows the speed of a workload, not the cause of this speed. Three causes can
+//! give the same bandwidth: threads with few outstanding lines and no compute time; threads that
+//! compute while many lines are outstanding; an access pattern that gets less bandwidth from the
+//! DIMMs than the loaded-latency curves show. The gain from a second tier differs between these
+//! causes. Runs with several thread counts separate the causes: a saturated run shows the limit of
+//! the pattern, an unsaturated run the demand of the threads. A single run does not separate them.
 //!
 //! Therefore no single behaviour is fitted. [`infer`] returns a set of [`Behaviour`]s of equal
 //! weight that agree with the runs. Each behaviour gives a prediction, and the spread of the
@@ -40,9 +40,8 @@ pub struct Behaviour {
     /// patterns a part of the bandwidth. Tiers of other kinds are limited by their link or
     /// controller, so the pattern does not reduce their bandwidth.
     pub pattern_factor: f64,
-    /// The degree (0 to 1) to which the traffic for a unit of work ([`TrafficPerWork`]) depends on
-    /// the bandwidth of one thread rather than on the number of threads. At 0, it depends on the
-    /// number of threads alone; at 1, on the bandwidth of one thread alone.
+    /// What the traffic for a unit of work ([`TrafficPerWork`]) depends on: 0 if only on the number
+    /// of threads, 1 if only on the bandwidth of one thread. Between 0 and 1, on both.
     pub traffic_relief: f64,
     /// Reads as a fraction of the bytes of the traffic, 0 to 1.
     pub read_share: f64,

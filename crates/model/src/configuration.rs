@@ -12,8 +12,8 @@ use crate::{
     units::Bytes,
 };
 
-/// The number of populated channels or of expanders in a configuration, and the number for which
-/// the platform gives its figures.
+/// A number of populated channels or of expanders in a configuration, together with the number for
+/// which the platform gives bandwidth and capacity. Example: 8 of 12 channels.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count {
     /// The number of channels or expanders in the configuration.
@@ -23,8 +23,8 @@ pub struct Count {
 }
 
 impl Count {
-    /// The largest valid `used`, as a multiple of `of`. Beyond this multiple the figures of other
-    /// components, such as the cores, would no longer fit.
+    /// The largest valid `used`, as a multiple of `of`. With more channels or expanders, the other
+    /// figures of the platform, such as the number of cores, would no longer suit the memory.
     pub const FACTOR_MAX: u32 = 16;
 
     fn share(self) -> f64 {
@@ -104,7 +104,7 @@ pub enum ConfigurationError {
         /// The name of the platform that lacks the tier, or that already has it.
         platform: String,
         /// The words before "tier" in the error message: "no" if the tier is missing, "already a"
-        /// if it exists twice.
+        /// if the configuration's platform has a tier of this name itself.
         problem: &'static str,
         /// The name of the tier.
         tier: String,
@@ -193,10 +193,10 @@ fn add(
     Ok(())
 }
 
-/// Returns a copy of `link`, the link of `other` to the tier of `expanders`, for `machine`. Its
-/// domains are those domains of `machine` with the names of the link's domains, and its name is one
-/// that no link of `machine` has. If the link carries the traffic of all domains of `other`, the
-/// copy carries the traffic of all domains of `machine`.
+/// Returns a copy of `link` for `machine`, with a name that no link of `machine` has. `link` is the
+/// link of `other` to the tier of `expanders`. The copy carries the traffic of those domains of
+/// `machine` that have the names of the link's domains. If `link` carries the traffic of all
+/// domains of `other`, the copy carries the traffic of all domains of `machine`.
 fn copied(
     link: &Link,
     other: &Platform,

@@ -11,7 +11,7 @@
 //! ```text
 //! time     0 s                    6 s                   12 s
 //! samples  | | | | | | | | | | | | | | | | | | | | | | | | |
-//! pages    |          rest        |move move| rest        |
+//! pages    |     no migration     | migrate |no migration |
 //! used     |______________________|         |_____________|
 //! policy                          ^ decides               ^ decides
 //! ```
@@ -233,8 +233,8 @@ impl Controller {
 
 impl DomainControl {
     /// Asks the policy for a verdict and applies the guards to it. The target stays unchanged if no
-    /// bytes were counted. For a limited number of periods ([`BEGIN_MAX`],
-    /// [`Settings::hold_off_max`]) it also stays unchanged if a migration has not begun or is not
+    /// bytes were counted. It also stays unchanged, but only for a limited number of periods
+    /// ([`BEGIN_MAX`], [`Settings::hold_off_max`]), if a migration has not begun or is not
     /// complete, or if there are too few samples.
     fn decide(&mut self, time_s: f64, settings: &Settings) -> DomainPeriod {
         let has_not_begun = !self.window.has_begun(settings) && self.held_off < BEGIN_MAX;

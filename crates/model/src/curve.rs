@@ -254,8 +254,9 @@ impl Curve {
 /// from the exact weighted mean of both curves. The deviation grows with the ratio.
 const BLEND_STEP: f64 = 4.0;
 
-/// Returns the rising numbers `all` (bytes in flight), with further numbers between two neighbours
-/// whose ratio exceeds [`BLEND_STEP`]: equal ratios divide the step between these neighbours.
+/// Returns the rising numbers `all` (bytes in flight), and further numbers between two neighbours
+/// whose ratio exceeds [`BLEND_STEP`]. The further numbers divide the interval into steps of equal
+/// ratio.
 fn with_steps_between(all: &[f64]) -> Vec<f64> {
     let mut result = vec![];
     for (at, number) in all.iter().copied().enumerate() {

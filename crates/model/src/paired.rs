@@ -82,8 +82,8 @@ pub struct Design {
 /// The result of comparing a configuration (a way to run a program) with the first configuration.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Judgement {
-    /// The speed-up over the first configuration: its cost divided by the cost of this
-    /// configuration.
+    /// The speed-up over the first configuration: the cost of the first configuration, divided by
+    /// the cost of this configuration.
     pub speedup: Interval,
     /// The conclusion from the interval's position relative to 1 and to [`Design::min_difference`].
     pub effect: Effect,

@@ -31,8 +31,8 @@ const DRAM: [(f64, f64); 8] = [
 
 /// The shape of an expander's curve for reads: pairs of a fraction of the maximum bandwidth, and
 /// the latency at this fraction divided by the idle latency. Up to 0.97 of the maximum bandwidth,
-/// it follows cxl.csv of the platform `xeon6-cz122`; above, its latencies are lower. NVRAM and
-/// storage have this shape too.
+/// the shape follows cxl.csv of the platform `xeon6-cz122`. At higher bandwidths, its latencies are
+/// lower than in cxl.csv. NVRAM and storage have this shape too.
 const EXPANDER: [(f64, f64); 7] =
     [(0.0, 1.0), (0.5, 1.07), (0.8, 1.22), (0.92, 1.45), (0.97, 1.8), (0.99, 2.5), (1.0, 4.5)];
 

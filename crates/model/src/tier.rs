@@ -247,8 +247,8 @@ impl Curves {
 }
 
 /// Interpolates between the two curves of `curves` (not empty) whose read shares are next below and
-/// next above `read_share`. If one of them does not exist, returns the answer of the other curve,
-/// and true.
+/// next above `read_share`. If only one of these two curves exists, returns its answer, and true to
+/// mark the answer as an extrapolation.
 fn interpolate(curves: &[&MixCurve], read_share: f64) -> (Answer, bool) {
     let share = |curve: &MixCurve| curve.mix.read_share();
     let below = curves

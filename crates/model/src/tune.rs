@@ -308,8 +308,8 @@ impl<'a> Judged<'a> {
     }
 
     /// Returns weights that were not run yet and may be better than the best weights so far by more
-    /// than the minimum gain. The number with them is the possible gain, as a fraction of the best
-    /// weights' value.
+    /// than the minimum gain. Also returns the possible gain, as a fraction of the best weights'
+    /// value.
     fn promising(&self) -> Option<(Weights, f64)> {
         let curve = self.curve.as_ref()?;
         let best = curve.least();

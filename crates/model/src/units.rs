@@ -23,8 +23,8 @@ pub struct UnitError {
 }
 
 impl UnitError {
-    /// Returns the text of an error that a user can correct: `PROBLEM: write ALLOWED`. It shows the
-    /// valid text `example`.
+    /// Returns an error message that a user can follow: the problem, the allowed units, and a valid
+    /// text, `example`.
     pub fn with_example(&self, example: &str) -> String {
         let one_of = if self.allowed.contains(',') { "one of" } else { "the unit" };
         format!("{self}: write a number with {one_of} {}, such as {example}", self.allowed)

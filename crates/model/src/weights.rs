@@ -8,7 +8,7 @@ pub const WEIGHT_MAX: u16 = 255;
 
 /// The number of pages on each tier in one round, such as `3:1`. The weights are kept as given:
 /// `6:2` is not reduced to `3:1`. At least one weight is not zero. A tier with the weight zero gets
-/// no pages. The kernel has no weight of zero; for it, such a tier is excluded by a node mask.
+/// no pages. The kernel has no weight of zero: there, a node mask excludes such a tier.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Weights(Vec<u16>);
 

@@ -261,7 +261,8 @@ proptest! {
     }
 }
 
-/// Clears the places of the values in their file: a written file has the values in other lines.
+/// Clears the file positions of the values: a file written by `demand_toml::text` has them in other
+/// lines.
 fn without_places(mut demand: Demand) -> Demand {
     demand.local.iter_mut().for_each(|run| run.bandwidth_place.clear());
     demand.interleaved.iter_mut().for_each(|run| run.weights_place.clear());

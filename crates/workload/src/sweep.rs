@@ -58,9 +58,9 @@ impl Sweep {
         self.array.of::<u64>().len().div_ceil(self.threads).next_multiple_of(step)
     }
 
-    /// Reads the array and returns a checksum. With a stride, the checksum combines the words that
-    /// are read; without a stride, the sums of the words of each page. Both are combined in the
-    /// order of the accesses.
+    /// Reads the array and returns a checksum, which depends on the order of the accesses. With a
+    /// stride, it combines the words that are read; without a stride, the sums of the words of each
+    /// page.
     fn read(&self) -> u64 {
         let stride = self.stride.map(|stride| stride / size_of::<u64>());
         let parts = self.array.of::<u64>().chunks(self.share()).collect();

@@ -59,8 +59,8 @@ fn every_block_is_touched_and_no_other() {
     }
 }
 
-/// The footprint of a trace is that of the kernel, which rounds the requested footprint down. If
-/// the kernel rejects a footprint, the trace rejects it with the same message.
+/// Asserts that a trace has the footprint of the kernel, which rounds the requested footprint down.
+/// If the kernel rejects a footprint, the trace must reject it with the same message.
 #[test]
 fn a_trace_has_the_footprint_of_the_kernel() {
     let settings = |bytes: u64| {

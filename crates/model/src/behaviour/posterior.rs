@@ -60,8 +60,8 @@ pub fn infer(platform: &Platform, demand: &Demand) -> Vec<Behaviour> {
                 low + part[axis] * (high - low)
             })
         };
-        // Each round continues the Halton sequence, whose points fill the cube evenly, where the
-        // previous round ended. So no two rounds try the same points.
+        // The points of the Halton sequence fill the cube evenly. Each round continues the sequence
+        // after the last point of the previous round, so no two rounds try the same points.
         let logs: Vec<([f64; DIMENSIONS], f64)> = (1..=points)
             .map(|at| within(round * points + at))
             .map(|point| (point, evidence.log_likelihood(&prior.at(&point))))

@@ -77,8 +77,8 @@ pub struct Prior {
 }
 
 impl Prior {
-    /// The prior of the behaviour of `demand` on a platform each of whose cores can have
-    /// `outstanding_lines_per_core` lines outstanding.
+    /// The prior of the behaviour of `demand` on a platform whose cores can have
+    /// `outstanding_lines_per_core` lines outstanding each.
     pub fn of(demand: &Demand, outstanding_lines_per_core: f64) -> Self {
         // The demand may state its own median of a thread's outstanding lines, which may be below
         // the limit of a core. A median above the limit is lowered to the limit.

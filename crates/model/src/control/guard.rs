@@ -28,8 +28,8 @@ const OVER_IDLE: f64 = 4.0;
 /// A tier other than the first is overloaded only if its latency is above `OVER_FIRST` times the
 /// latency of the first tier. See [`OVER_IDLE`].
 const OVER_FIRST: f64 = 2.0;
-/// The guard against overload acts if the total bandwidth falls by at least this fraction from one
-/// observation to the next. A smaller loss may be noise.
+/// A fraction, 0 to 1. The guard against overload acts only if the total bandwidth fell by at least
+/// this fraction since the previous observation. A smaller loss may be noise.
 const LOST: f64 = 0.05;
 
 /// The state of the guards (limits on a policy's decisions) of one domain.
@@ -118,7 +118,7 @@ impl Guards {
             *share += more;
             homeless -= more;
         }
-        // All tiers together have too little room for the pages, so the target stays as it is.
+        // Some pages fit on no tier, so the target stays as it is.
         if homeless > 1e-9 {
             shares.clone_from(&seen.target);
         }

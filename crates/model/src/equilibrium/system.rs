@@ -225,8 +225,8 @@ impl<'a> System<'a> {
     }
 
     /// Recomputes the bandwidths and latencies of the tiers `coupled` in `network`, the queueing
-    /// network of the only load, after a change of `traffic`. The tiers in `coupled` lose bandwidth
-    /// for traffic on other tiers.
+    /// network of the only load, after a change of `traffic`. Traffic on other tiers takes
+    /// bandwidth from the tiers in `coupled`.
     fn renew(
         &self,
         network: &mut StreamNetwork,

@@ -98,7 +98,7 @@ struct DriveToml {
 ///
 /// # Errors
 /// If a field is invalid, or if two configurations have the same name. The error is about the first
-/// of these.
+/// invalid field or repeated name.
 pub fn parse(file: &str, text: &str) -> Result<Vec<Configuration>, FileError> {
     let text = TomlText::new(file, text);
     let parsed: ConfigurationsToml = text.read_as(SCHEMA)?;

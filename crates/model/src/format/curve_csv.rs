@@ -34,8 +34,8 @@ struct Group<'a> {
 /// domains.
 ///
 /// # Errors
-/// If a column is missing or unknown, if a domain is not among `domains`, or if a curve is
-/// impossible. The header of this module shows the columns.
+/// If a column is missing or unknown (the header of this module shows the columns), if a domain is
+/// not among `domains`, or if the points of a mix are not a valid curve ([`Curve::new`]).
 pub fn parse(file: &str, text: &str, domains: &[&str]) -> Result<Curves, FileError> {
     let table = Table::read(file, text, &REQUIRED, Some(&["domain"]))?;
     let mut groups: Vec<Group<'_>> = vec![];

@@ -138,7 +138,7 @@ pub fn platform_place(file: &str, text: &str) -> Option<String> {
 /// Reads the demand in `text`, the content of the file `file`.
 ///
 /// # Errors
-/// If the file is not a demand file, or has an impossible value.
+/// If the file is not a demand file, or if a value is invalid.
 pub fn parse(file: &str, text: &str) -> Result<Demand, FileError> {
     let toml = TomlText::new(file, text);
     let read: DemandFile =

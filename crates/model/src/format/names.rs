@@ -13,8 +13,8 @@ const SHARED_NUMBER: f64 = 0.5;
 /// Minimum number of digits of a number that counts as shared.
 const NUMBER: usize = 3;
 
-/// Minimum number of characters of a misspelled name for the suggestion of a known name that begins
-/// with it.
+/// Minimum number of characters that a misspelled name must have to be compared with the beginnings
+/// of the known names.
 const BEGINNING: usize = 3;
 
 /// Returns the known name that is most similar to `wrong`. If none is similar enough and `wrong`

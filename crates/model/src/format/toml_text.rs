@@ -239,7 +239,6 @@ impl<'a> TomlText<'a> {
         limit: f64,
     ) -> Result<f64, FileError> {
         let number = *value.get_ref();
-        // Numbers near 0 are refused too, because their logarithms and ratios may not be finite.
         if number >= LEAST_POSITIVE && number <= limit {
             return Ok(number);
         }
@@ -439,8 +438,8 @@ struct Head {
     schema: Option<Spanned<String>>,
 }
 
-/// The problem of a figure, such as a timing of a memory module, that is not written as a list of a
-/// value and its source: the text for the error message.
+/// The part of an error message that describes a figure, such as a timing of a memory module, which
+/// is not written as a list of a value and its source.
 const PAIR: &str = "expected a list of a value and its source";
 
 /// Returns the message of the TOML parser without the names of Rust types.

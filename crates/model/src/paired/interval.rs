@@ -32,8 +32,8 @@ const DEGENERATE: f64 = 1e-6;
 /// cluster has a standard error of almost 0.
 const HALF_MAX: f64 = 9.0 * std::f64::consts::LN_10;
 
-/// The limit to the range of the values applies if the probability that the mean is outside of the
-/// range is at most this fraction of the error that the confidence allows.
+/// The interval is limited to the range of the values if the probability that the mean is outside
+/// of this range is at most this fraction of the allowed error (1 minus the confidence).
 const RANGE_ERROR_MAX: f64 = 0.25;
 
 /// The geometric mean of ratios, and the confidence interval of this mean.
@@ -47,8 +47,8 @@ pub struct Interval {
     pub high: f64,
 }
 
-/// The mean over all workloads, in which each workload counts with the mean of its values, and the
-/// standard error of this mean. Each stratum has the values of one workload.
+/// The mean of the workloads' means, and the standard error of this mean. Each stratum has the
+/// values of one workload.
 #[derive(Clone, Copy, Debug)]
 struct Moments {
     mean: f64,

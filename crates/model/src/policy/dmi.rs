@@ -187,9 +187,9 @@ impl Level {
     }
 }
 
-/// Sums over periods at the same ratio of pages, of which [`Mean::level`] makes the mean: the
-/// number of periods, the sum of their bandwidths, and the sum of the squares of their standard
-/// errors.
+/// Sums over periods at the same ratio of pages: the number of periods, the sum of their
+/// bandwidths, and the sum of the squares of their standard errors. [`Mean::level`] computes the
+/// mean.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Mean {
     periods: f64,

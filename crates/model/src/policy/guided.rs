@@ -63,8 +63,8 @@ const CHANGE: f64 = 0.04;
 const CHANGE_ERRORS: f64 = 5.0;
 
 /// Queue counters may saturate at a maximum number of outstanding reads. They count as saturated if
-/// the counted number is within this fraction of the maximum. The fraction is the measurement error
-/// of a period. Counters that exceed the maximum by more evidently do not have this limit.
+/// the counted number differs from the maximum by less than this fraction, which is the measurement
+/// error of a period. A higher count shows that the counters do not have this maximum.
 const LIMIT_ERROR: f64 = 0.05;
 
 /// Two choices of shares are equally good if their predicted bandwidths differ by at most this

@@ -43,8 +43,8 @@ impl PolicyKind {
         (Self::Guided, "guided", "curves propose shares, measured bandwidth decides"),
     ];
 
-    /// The kinds of policies that a command can run under without a configuration: all but
-    /// [`Self::Static`], whose weights only a configuration has.
+    /// The kinds of policies that a command line can select by name alone: all but
+    /// [`Self::Static`], which needs weights too.
     pub fn of_commands() -> impl Iterator<Item = &'static (Self, &'static str, &'static str)> {
         Self::ALL.iter().filter(|(kind, ..)| *kind != Self::Static)
     }

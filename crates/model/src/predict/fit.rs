@@ -3,7 +3,7 @@
 //! For the local runs (all pages on the first tier) that [`Demand::nearest_run`] can return, the
 //! forecast equals the measured result. These are the runs of one series with a counted bandwidth
 //! or, if no run has a counted bandwidth, the runs of the first run's series. For all other runs
-//! the forecast may differ from the measured result: they only exclude behaviours.
+//! the forecast may differ from the measured result, because these runs only exclude behaviours.
 
 use super::Forecast;
 use crate::{demand::Demand, weights::Weights};

@@ -321,8 +321,8 @@ impl<'a> Forecast<'a> {
         statistics::mean(&self.gains(threads, measured_at))
     }
 
-    /// The gain of bandwidth that each behaviour predicts. [`Self::gain`] describes it, and is the
-    /// mean.
+    /// The gain of bandwidth ([`Self::gain`]) that each behaviour predicts, in the order of
+    /// `behaviours`.
     fn gains(&self, threads: f64, measured_at: f64) -> Vec<f64> {
         if threads == measured_at && std::ptr::eq(self.platform, self.measured_on) {
             return vec![1.0; self.behaviours.len()];

@@ -6,8 +6,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     /// A machine that does not follow its curves: with P percent of the pages on the first tier,
-    /// its bandwidth is `gbps[P]`. The shares that guided keeps have the highest bandwidth that it
-    /// measured in the search, also if the search ends with its last correction.
+    /// its bandwidth is `gbps[P]`. Asserts that the shares that the policy `guided` keeps have the
+    /// highest bandwidth that it measured in the search, also if the search ends with its last
+    /// correction.
     #[test]
     fn guided_keeps_the_best_shares_that_it_measured(
         gbps in prop::collection::vec(200.0..900.0f64, 101),

@@ -35,12 +35,14 @@ const MS: fn(u64) -> Duration = Duration::from_millis;
 /// tiers. A domain's bandwidth follows from its demand, its tiers and the shares of its pages.
 struct Fake {
     layout: Layout,
-    /// Shares of each scope's pages on the tiers: `placed` now, `goals` by the last decision.
+    /// Shares of each scope's pages on the tiers: `placed` at present, `goals` from the last
+    /// decision.
     placed: Vec<Vec<f64>>,
     goals: Vec<Vec<f64>>,
     /// The demand of the threads of each domain, GB/s.
     demand_gbps: Vec<f64>,
-    /// `lag`: from a decision to the start of the migration. `delay`: duration of the migration.
+    /// `lag` is the time from a decision to the start of its migration, `delay` the migration's
+    /// length.
     lag: Duration,
     delay: Duration,
     now: Duration,
@@ -352,7 +354,7 @@ fn decisions_wait_for_migration_up_to_a_limit() {
 
 #[test]
 fn too_few_quiet_samples_are_none() {
-    // A migration (`delay`) of 4.8 s leaves 6 of 30 samples quiet; one of 5.2 s leaves 4: too few.
+    // Of 30 samples, a migration of 4.8 s leaves 6 quiet. One of 5.2 s leaves 4: below `quiet_min`.
     for (delay, judged) in [(MS(4800), true), (MS(5000), true), (MS(5200), false)] {
         let mut machine = Fake::new(1, &[(0, true)]);
         machine.delay = delay;
@@ -526,7 +528,8 @@ fn any_tier() -> impl Strategy<Value = TierObservation> {
     )
 }
 
-/// Generates random observations of a period on `tiers` tiers. The caller sets the target.
+/// Generates random observations of a period on `tiers` tiers, without a target, which the caller
+/// sets.
 fn any_observation(tiers: usize) -> impl Strategy<Value = Observation> {
     let steered = prop::option::of(prop_oneof![Just(0), 1..2000 * GB]);
     let seen = prop::collection::vec(any_tier(), tiers);

@@ -66,8 +66,8 @@ pub(super) trait Edges: Sync {
 }
 
 impl Csr {
-    /// Builds a graph from `edges`. The edges are not stored in between, but read twice: first to
-    /// count the neighbours of each vertex, and then to write the neighbours.
+    /// Builds a graph from `edges`. Reads the edges twice, so that they need not be stored: first
+    /// to count the neighbours of each vertex, and then to write the neighbours.
     pub(super) fn new(memory: &Memory, edges: &impl Edges) -> Result<Self, SetupError> {
         let vertices = edges.vertices();
         let mut offsets = memory.array(8 * (vertices + 1))?;

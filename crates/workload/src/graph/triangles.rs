@@ -143,10 +143,10 @@ fn is_skewed(graph: View<'_>) -> bool {
     average / 1.3 > degrees[SAMPLE / 2] as f64
 }
 
-/// Returns the number of triangles, which one thread computes with marks in place of sorted lists.
-/// An edge is kept only in the list of its vertex with the lower rank, which has fewer neighbours.
-/// With the full lists, the search through the neighbours of vertices with many neighbours would
-/// take several times as long as the rounds.
+/// Returns the number of triangles, to verify the count of the parallel algorithm. For each vertex,
+/// one thread marks the neighbours, and counts the marked neighbours of each neighbour. An edge is
+/// kept only in the list of its vertex with the lower rank, which has fewer neighbours: the full
+/// lists of vertices with many neighbours would take several times as long as the rounds.
 fn marked(graph: View<'_>) -> u64 {
     let rank = |vertex: u32| (graph.degree(vertex), vertex);
     let (mut ends, mut lists) = (vec![0], Vec::with_capacity(graph.neighbours.len() / 2));

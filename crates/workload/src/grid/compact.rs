@@ -24,11 +24,11 @@ const ALPHA: f64 = 1.0 / 3.0;
 const FIRST: f64 = 14.0 / 9.0 / 2.0;
 const SECOND: f64 = 1.0 / 9.0 / 4.0;
 
-/// The wave number, in waves per cell, at which the scheme multiplies the amplitude of a wave by
-/// the largest factor. A round divides by the factor of the field's wave, so rounding errors at
-/// wave numbers with a larger factor grow from round to round. So the wave number of the field is
+/// The wave number, in waves per cell, of the wave whose amplitude the scheme multiplies by the
+/// largest factor. A round divides by the factor of the field's wave, so rounding errors at wave
+/// numbers with a larger factor grow from round to round. Therefore the wave number of the field is
 /// near `WAVE`. It is not exactly `WAVE`, because the number of waves along a line is whole, and
-/// coprime to the number of cells: with 24 cells it is 11, and errors grow by up to 6.6 times per
+/// coprime to the number of cells: 24 cells have 11 waves, and errors grow by up to 6.6 times per
 /// round.
 const WAVE: f64 = 0.36;
 

@@ -315,8 +315,8 @@ impl Kernel for Spherical {
         self.rounds += 1;
         let cells = self.system.matrix.sides.iter().product::<usize>() as u64;
         let iterations = u64::from(ITERATIONS);
-        // Accesses to elements of 8 bytes for a cell in an iteration: 2 for the gain, 4 for the
-        // direction, 6 for the product (4 of them read the matrix), 2 for the step, and 3 each for
+        // Accesses to elements of 8 bytes for a cell in an iteration: 2 for `gain`, 4 for the
+        // direction, 6 for the product (4 of them read the matrix), 2 for `step`, and 3 each for
         // the solution and the residual.
         let bytes = iterations * cells * 8 * (2 + 4 + 6 + 2 + 3 + 3);
         Work { bytes, flops: iterations * FLOPS * cells, ..Work::default() }
