@@ -12,9 +12,9 @@
 //! The host has three limits, each over all of its expanders: of outstanding lines, of outstanding
 //! non-temporal stores (a lower limit), and of bandwidth.
 //!
-//! Example: with flits of 68 bytes, a slot occupies 17 bytes on the wire. The response to a read of
-//! 64 bytes occupies 4.6 slots with its overhead, that is 78.2 bytes. Of the link's 31.5 GB/s, 25.8
-//! GB/s are then data.
+//! Example: a flit of 68 bytes has four slots, so a slot occupies 17 bytes on the wire. The
+//! response to a read of 64 bytes occupies 4.6 slots with its overhead, that is 78.2 bytes. Each
+//! direction of the link carries 31.5 GB/s, of which 25.8 GB/s are then data.
 
 mod expander;
 mod port;
@@ -45,8 +45,8 @@ pub struct ExpanderLoad {
 pub struct ExpanderOutcome {
     /// Bandwidth of reads and writes together, GB/s.
     pub bandwidth_gbps: f64,
-    /// Fractions of the simulated time for which the directions of the link carried messages: first
-    /// the direction to the expander, then the direction from it.
+    /// Fractions of the simulated time for which the link carried messages: first in the direction
+    /// to the expander, then in the direction from the expander.
     pub link_busy: [f64; 2],
     /// Latencies of reads, ns, from the host's request until the host has the data.
     pub latency: Histogram,

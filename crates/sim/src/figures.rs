@@ -1,5 +1,5 @@
-//! Reads the numbers of a device file: each is a pair of a value with its unit, and the source of
-//! the value.
+//! Reads the numbers of a device file. Each number is a pair: the value with its unit, and the
+//! source of the value.
 //!
 //! A source is a key of the file's table `[sources]`, or a reason that begins with `derived: ` or
 //! `assumed: `. A number without a source is refused.
@@ -18,13 +18,13 @@ use interleaf_model::format::{FileError, toml_text::TomlText};
 use std::collections::BTreeMap;
 use toml::Spanned;
 
-/// A value with its unit, and its source.
+/// The pair of a value with its unit and of its source, with the pair's position in the file.
 pub type Sourced = Spanned<[String; 2]>;
 
 /// Number of femtoseconds in a nanosecond.
 const FS_PER_NS: f64 = 1e6;
 
-/// Reads the figures of one file: pairs of a value with its unit, and a source.
+/// Reads the numbers of one device file, and refuses a number without a source.
 pub struct FigureReader<'a> {
     /// The text of the file.
     pub text: &'a TomlText<'a>,

@@ -97,8 +97,9 @@ pub struct SimMachine<'a> {
     moved_bytes: u64,
 }
 
-/// The bandwidth and the latency of the running tasks in equilibrium. The solution is kept until
-/// the running tasks, their phases, their shares of the tiers or the background traffic change.
+/// The bandwidth and the latency of the running tasks in equilibrium. The machine keeps this
+/// solution until the running tasks, their phases, their shares of the tiers or the background
+/// traffic change.
 #[derive(Default)]
 struct Solved<'a> {
     /// For each running task, its index in the scenario and the index of its current phase.
@@ -141,8 +142,8 @@ impl Counters {
 
 impl<'a> SimMachine<'a> {
     /// Creates the machine of `scenario` at time 0. For each domain, `start` has the share of each
-    /// tier in the pages that a task allocates: 1 for the first tier (no interleaving), or several
-    /// shares (interleaving).
+    /// tier in the pages that a task allocates. A share of 1 on the first tier means no
+    /// interleaving.
     pub fn new(scenario: &'a Scenario, start: Vec<Vec<f64>>) -> Self {
         let layout = scenario.layout();
         let tiers = layout.tiers.len();
@@ -414,7 +415,7 @@ impl<'a> SimMachine<'a> {
         step.max(1)
     }
 
-    /// Adds the traffic of `step_ns` to the counters.
+    /// Adds the traffic of a step of `step_ns` nanoseconds to the counters.
     fn count(&mut self, step_ns: u64) {
         let span = step_ns as f64;
         let slowed = 1.0 - self.stall();
@@ -670,8 +671,8 @@ fn bands(pages: &Pages, heat: &Heat, damon: &Damon) -> Vec<HeatBand> {
     bands
 }
 
-/// Returns the bandwidth of migration from tier `from` to tier `to`, GB/s: `limit_gbps`, and at
-/// most the part of each tier's bandwidth that background traffic can take.
+/// Returns the bandwidth of migration from tier `from` to tier `to`, GB/s: `limit_gbps`, but at
+/// most the fraction [`BACKGROUND_MAX`] of the rated bandwidth of each of the two tiers.
 fn migration_gbps(layout: &Layout, limit_gbps: f64, from: usize, to: usize) -> f64 {
     let most = layout.tiers[from].rated_gbps.min(layout.tiers[to].rated_gbps);
     limit_gbps.min(BACKGROUND_MAX * most)

@@ -39,7 +39,7 @@ pub struct Expander {
     /// Delay of a message from one end of the link to the other, fs. The time for which the message
     /// occupies the link is not included.
     pub delay_fs: u64,
-    /// Delay of an access in the controller, fs: the sum of the way to the DRAM and the way back.
+    /// Delay of an access in the controller, fs: half on the way to the DRAM, half on the way back.
     pub controller_fs: u64,
     /// Maximum number of read requests in the controller.
     pub read_credits: u32,

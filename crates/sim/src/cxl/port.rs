@@ -18,12 +18,11 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 /// server has 128 cores, each with one read stream and one write stream at each of its eight
 /// expanders.
 const STREAMS: usize = 128;
-/// Bytes of a cache line.
 const LINE: u64 = 64;
-/// Scale of the fixed-point number `write_part`, the fraction of writes among the requests: `PARTS`
-/// means that all requests are writes.
+/// Scale of the fixed-point numbers `write_part` (the fraction of writes among the requests) and
+/// `write_due`: `PARTS` stands for 1.
 const PARTS: u64 = 1 << 32;
-/// Directions of the link, as indices: to the expander (`TO`), and from it (`FROM`).
+/// Indices of the two directions of the link: to the expander (`TO`), and from it (`FROM`).
 const TO: usize = 0;
 const FROM: usize = 1;
 

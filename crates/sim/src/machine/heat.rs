@@ -15,7 +15,7 @@ use super::{noise::Noise, pages::Pages, scenario::Damon};
 /// a region.
 const MERGE: f64 = 0.1;
 
-/// Consecutive page groups that DAMON assumes to be equally hot.
+/// Consecutive page groups for which DAMON has one common hotness estimate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Region {
     /// The index of the first page group.
@@ -69,7 +69,8 @@ impl Heat {
     ) {
         let samples = samples(damon);
         // `known` caches the last access share and the probability that was computed from it. Most
-        // groups of a region are equally hot, so most samples need no new exponential function.
+        // page groups of a region are equally hot, so most samples need no new exponential
+        // function.
         let mut known = (f64::NAN, 0.0);
         for region in &mut self.regions {
             let mut hits = 0;

@@ -95,7 +95,8 @@ provenance = "assumed"
 source = "a test"
 "#;
 
-    /// Returns the CSV of curves that `lines` describes: domain, maximum bandwidth, idle latency.
+    /// Converts `lines` to the CSV of a tier's curves. An entry of `lines` has a domain, its
+    /// maximum bandwidth (GB/s) and its idle latency (ns).
     fn curves(lines: &str) -> Result<String, String> {
         let mut text = "mix,bandwidth_gbps,latency_ns,provenance,source,domain\n".to_string();
         for line in lines.split("; ") {

@@ -1,4 +1,4 @@
-//! The migrator turns target shares into page moves.
+//! Turns target shares into migrations of page groups.
 //!
 //! [`MoveQueue`] holds the misplaced page groups of all tasks. The order of the target ([`Order`])
 //! decides where groups go. *Interleave*: a hot group goes to the tier that
@@ -69,8 +69,8 @@ impl Steered<'_> {
 #[derive(Clone, Debug, Default)]
 pub(super) struct MoveQueue {
     moves: VecDeque<Move>,
-    /// For each task: if the last search found no misplaced group, the target shares and
-    /// [`Pages::moves`] at that search. While both are the same, the task needs no new search.
+    /// For each task: if the last search found no misplaced group, the target shares and the value
+    /// of [`Pages::moves`] at that search. While neither has changed, no new search is needed.
     in_place: Vec<Option<(Vec<f64>, u64)>>,
     /// For each tier, true from the start of the demotion of its cold pages ([`DEMOTE_BELOW`]) to
     /// its end ([`DEMOTE_UP_TO`]).
@@ -87,8 +87,8 @@ impl MoveQueue {
         self.moves.pop_front();
     }
 
-    /// Replaces the plan: demotions from nearly full tiers first, then moves to the targets. `free`
-    /// has the free bytes of each tier, `capacity` all of its bytes.
+    /// Replaces the planned moves: first demotions from nearly full tiers, then moves to the
+    /// targets. `free` has the free bytes of each tier, `capacity` the total bytes.
     pub(super) fn plan(
         &mut self,
         tasks: &[Steered<'_>],

@@ -145,8 +145,9 @@ impl Outcome {
 }
 
 impl TaskOutcome {
-    /// Returns the speed of the first run, or of its completed part, divided by the speed with all
-    /// pages on the first tier. `None` for a task that had not begun when the simulation ended.
+    /// Returns the speed of the first run divided by its speed with all pages on the first near
+    /// tier. If the first run has not ended, the speed is the completed work. `None` for a task
+    /// that had not begun when the simulation ended.
     pub fn speedup(&self) -> Option<f64> {
         match self.runtime_s {
             Some(runtime_s) => Some(self.local.runtime_s / runtime_s),
@@ -155,8 +156,8 @@ impl TaskOutcome {
     }
 
     /// Returns the regret: the duration of the first run divided by its duration with the best
-    /// static shares, minus 1. For an unfinished run, regret is computed from the work done. `None`
-    /// without best static shares or work.
+    /// static shares, minus 1. If the first run has not ended, see [`Self::regret_over_duration`].
+    /// `None` if there are no best static shares, or if no work was done.
     pub fn regret(&self) -> Option<f64> {
         let best = self.best_static.as_ref()?;
         match self.runtime_s {
@@ -167,7 +168,7 @@ impl TaskOutcome {
 
     /// Returns the regret over the whole simulation, including the time in which the policy
     /// searches for shares: the work with the best static shares divided by the work done, minus 1.
-    /// `None` without best static shares or work.
+    /// `None` if there are no best static shares, or if no work was done.
     pub fn regret_over_duration(&self) -> Option<f64> {
         let best = self.best_static.as_ref()?;
         (self.work > 0.0).then(|| best.work / self.work - 1.0)

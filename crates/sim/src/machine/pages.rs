@@ -1,11 +1,12 @@
 //! Keeps the pages of a task in groups.
 //!
-//! The pages of a group are on one tier and equally hot. Groups are in order of addresses. Bytes
-//! and hotness are integers, so moves conserve the sum of the bytes and the sum of the hotness
-//! exactly.
+//! The pages of a group are on one tier and equally hot. Groups are in the order of addresses.
+//! Bytes and hotness are integers, so migration conserves the sum of the bytes and the sum of the
+//! hotness exactly.
 //!
-//! The tier of a group is a pure function of its address and the shares. Group `i` has the number
-//! `i x 0.618...` modulo 1. The numbers of any range of groups are spread evenly between 0 and 1.
+//! Interleaving derives the tier of a group from its address and the shares alone. Group `i` has
+//! the number `i x 0.618...` modulo 1. The numbers of any range of groups are spread evenly between
+//! 0 and 1.
 //! Each tier owns a part of this interval, proportional to its share. Thus any range of addresses
 //! is interleaved in the ratio of the shares, and moving n percentage points of share between two
 //! neighbouring tiers moves only n % of the pages. (Linux uses the offset modulo the sum of the
@@ -18,8 +19,8 @@ use interleaf_model::demand::Hotness;
 const HEAT_UNITS: f64 = (1u64 << 40) as f64;
 
 /// The address space is divided into blocks of page groups. The number of blocks is the square of
-/// this constant. Two blocks that follow each other in hotness are mostly this number of blocks
-/// apart in the address space.
+/// this constant. Two blocks that are neighbours in the order of hotness are mostly this number of
+/// blocks apart in the address space.
 const BLOCKS_PER_AXIS: usize = 16;
 
 /// The fractional part of the golden ratio, times 2^64. Its multiples modulo 2^64 are spread more
@@ -82,8 +83,7 @@ impl Pages {
         self.group_bytes + u64::from(group < self.larger)
     }
 
-    /// Returns, for each tier, the bytes that the groups from `start` to `end` (excluded) have on
-    /// this tier.
+    /// Returns, for each tier, the bytes on it of the page groups from `start` to `end` (excluded).
     pub(super) fn bytes_within(&self, start: usize, end: usize) -> impl Iterator<Item = u64> {
         let larger = self.larger.clamp(start, end);
         (0..self.bytes_on.len()).map(move |tier| {
@@ -94,8 +94,8 @@ impl Pages {
         })
     }
 
-    /// Returns the number of moves so far. If two calls return the same number, no group has moved
-    /// between the two calls.
+    /// Returns how often a page group was assigned to a tier. If two calls return the same number,
+    /// no group has moved between the two calls.
     pub(super) const fn moves(&self) -> u64 {
         self.moves
     }
@@ -158,7 +158,7 @@ impl Interleaving {
     }
 }
 
-/// Returns the hotness of each group, in order of addresses.
+/// Returns the hotness of each page group in [`HEAT_UNITS`], in the order of addresses.
 fn heat(groups: usize, hotness: Hotness) -> Vec<u64> {
     let by_rank = |rank: usize| match hotness {
         Hotness::Uniform => 1.0,

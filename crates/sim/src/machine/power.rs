@@ -14,9 +14,10 @@ pub(super) fn watts(machine: &SimMachine<'_>) -> Option<f64> {
     Some(platform.standing_w()? + power.core_w * threads + traffic + background)
 }
 
-/// Returns the power that is attributed to the task at index `entry` of the running tasks, W: the
-/// power of its cores and of its traffic, and a part of the standing power (the power without
-/// load). The standing power is divided among the running tasks in proportion to their threads.
+/// Returns the power that is attributed to the task at index `entry` of the running tasks, W;
+/// `None` without power figures. It is the power of the task's cores and traffic, and a part of the
+/// standing power (the power without load). The standing power is divided among the running tasks
+/// in proportion to their threads.
 pub(super) fn task_watts(machine: &SimMachine<'_>, entry: usize) -> Option<f64> {
     let platform = &machine.scenario.platform;
     let power = platform.power.as_ref()?;

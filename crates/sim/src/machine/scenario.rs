@@ -7,19 +7,20 @@ use interleaf_model::{
     units::{Bytes, Time},
 };
 
-/// Maximum number of page groups of a scenario; more groups give no better result.
+/// Maximum number of page groups of a scenario; more groups would not make the result more
+/// accurate.
 pub const GROUPS_MAX: usize = 1 << 22;
 
-/// Default number of page groups: one percentage point of a share is 655 groups.
+/// Default number of page groups: 1 % of the pages are 655 groups.
 pub const PAGE_GROUPS: usize = 1 << 16;
 
-/// Minimum and maximum length of a simulation, s: more than a day is a typing error.
+/// Minimum and maximum length of a simulation, s. A length of more than a day is a typing error.
 pub const DURATION_S: [f64; 2] = [1e-3, 86_400.0];
 
 /// Maximum bandwidth of migration or of a device, GB/s: far above any machine.
 pub const BANDWIDTH_MAX_GBPS: f64 = 1e5;
 
-/// Maximum standard deviation of a counter, as a fraction of its reading.
+/// Maximum standard deviation of a counter reading, as a fraction of the reading.
 pub const NOISE_MAX: f64 = 0.5;
 
 /// Maximum number of tiers of a machine that is simulated.
@@ -33,8 +34,8 @@ const RUN_S: [f64; 2] = [1e-3, 1e8];
 /// Default footprint of a demand: 32 GiB (assumed).
 pub const FOOTPRINT_BYTES: u64 = 32 << 30;
 
-/// Default standard deviation of a counter, as a fraction of its reading: on busy servers,
-/// bandwidth readings of 200 ms vary by about 2 % (assumed).
+/// Default standard deviation of a counter reading, as a fraction of the reading: on busy servers,
+/// bandwidth readings over 200 ms vary by about 2 % (assumed).
 pub const COUNTER_NOISE: f64 = 0.02;
 
 /// A scenario of a simulation.
@@ -56,7 +57,7 @@ pub struct Scenario {
     pub damon: Damon,
     /// The number of page groups of all tasks together. All pages of a group are on the same tier.
     pub page_groups: usize,
-    /// Standard deviation of a counter, as a fraction of its reading.
+    /// Standard deviation of a counter reading, as a fraction of the reading.
     pub counter_noise: f64,
     /// True if the machine counts requests to a tier and their latency.
     pub counts_latency: bool,
@@ -127,7 +128,8 @@ impl Task {
         }
     }
 
-    /// Returns the duration of a run alone on the machine with all pages on the first tier, s.
+    /// Returns the duration of a run if the task is alone on the machine, with all pages on the
+    /// first tier, s.
     pub fn local_runtime_s(&self) -> f64 {
         self.work * self.program.local_runtime_s
     }

@@ -1,4 +1,4 @@
-//! Keeps the state of a task: its pages, and the work that it has completed.
+//! The state of a task: its pages, and the work that it has completed.
 
 use super::{
     heat::Heat,
@@ -15,8 +15,8 @@ const DONE: f64 = 1e-12;
 pub(super) enum Placement {
     /// The task does not run.
     None,
-    /// The accesses are divided among the tiers by fixed shares, and there are no pages: for the
-    /// search of the best static shares.
+    /// The accesses are divided among the tiers by fixed shares, and the task has no pages. The
+    /// search of the best static shares uses this placement.
     Fixed(Vec<f64>),
     /// The task has page groups, whose hotness is sampled.
     Paged(Box<Pages>, Heat),

@@ -18,7 +18,8 @@ use interleaf_model::{
 pub struct Trial {
     /// The kind of the policy that the run uses.
     pub policy: PolicyKind,
-    /// Shares in percent for [`PolicyKind::Static`]; `None` for the best static shares.
+    /// Shares of the tiers in percent for [`PolicyKind::Static`]; `None` for the best static
+    /// shares.
     pub points: Option<Vec<u16>>,
     /// The relative error of the curves that the policy uses: see [`with_curve_error`].
     pub curve_error: f64,

@@ -96,7 +96,8 @@ impl ScenarioFile {
     }
 
     /// Converts `why`, an error of the scenario as a whole, into an error with a position in the
-    /// file: the entry that contributes most to the error, or the platform if no entry does.
+    /// file. The position is the entry that contributes most to the error, or the platform if no
+    /// entry does.
     fn of_whole(&self, toml: &TomlText<'_>, scenario: &Scenario, why: &ScenarioError) -> FileError {
         let error = |at: Option<FieldSpan>| match at {
             Some((field, value)) => toml.error(&field, &value, why, why.hint()),

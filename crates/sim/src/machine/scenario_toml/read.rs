@@ -13,8 +13,8 @@ use serde::Deserialize;
 use std::{collections::BTreeMap, str::FromStr};
 use toml::Spanned;
 
-/// Maximum stall of a thread on a moving page, s. Real stalls take microseconds, so a stall above
-/// this limit is a typing error.
+/// Maximum stall of a thread on a migrating page, s. Stalls take microseconds on servers, so a
+/// stall above this limit is a typing error.
 const STALL_MAX_S: f64 = 1.0;
 
 /// The smallest and the largest page, bytes: a base page and the largest huge page of x86-64.
@@ -59,7 +59,8 @@ struct ScenarioToml {
     page_groups: Option<Spanned<i64>>,
     /// Relative standard deviation of a counter reading: "2%".
     counter_noise: Option<Spanned<String>>,
-    /// True if the machine counts requests and their waiting time; default: true.
+    /// True if the machine counts requests and queue occupancy, from which latency follows;
+    /// default: true.
     counts_latency: Option<bool>,
     /// The seed of all randomness; default: 1.
     seed: Option<Spanned<i64>>,

@@ -178,7 +178,8 @@ fn demands_are_asked_for_by_source_and_their_errors_pass() {
     assert!(built(&with("")).is_ok());
 }
 
-/// Checks parts of the error for `text`: line and field, problem, hint.
+/// Checks that `text` is refused with an error at `place` (line and field), which has the texts
+/// `problem` and `hint`.
 #[track_caller]
 fn refuses(text: &str, place: &str, problem: &str, hint: &str) {
     let error = build(text).expect_err(text);
