@@ -17,11 +17,11 @@
 //!                                                      └ timing_state
 //! ```
 //!
-//! [`device`] reads the tables in `devices/`, and `constraint` turns them into constraints between
-//! commands. Observers of [`command`] receive each command: [`check`] compares the command with the
-//! tables, [`energy`] adds its energy, [`perfetto`] draws it. [`trace`] reads requests from files,
-//! and [`run`] simulates all channels. [`server`] has the modules of servers, and the properties of
-//! their cores and fabrics.
+//! [`device`] reads the tables in `devices/`, and `constraint` turns the tables into constraints
+//! between commands. Observers of [`command`] receive each command: [`check`] compares the command
+//! with the tables, [`energy`] adds its energy, [`perfetto`] writes it to a trace file. [`trace`]
+//! reads requests from files. [`run`] simulates all channels. [`server`] has the modules of
+//! servers, and the properties of their cores and fabrics.
 //!
 //! [`row_channel`] is a second controller, which is simulated faster: it transfers whole row
 //! segments in order of arrival, as in a storage card. Both controllers use the same constraints

@@ -316,7 +316,7 @@ impl<'a> SimMachine<'a> {
         }
         solved.running = running;
         if loads.is_empty() {
-            // Keeps the background traffic, on which the power depends even while no task runs.
+            // Keep the background traffic: power depends on it even while no task runs.
             *solved = Solved { background_gbps, ..Solved::default() };
             return;
         }

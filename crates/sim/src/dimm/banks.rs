@@ -15,7 +15,6 @@ pub(super) struct OpenRows {
     /// For each bank: the index of the oldest request for the bank's open row, or [`NONE`]. The
     /// index is in the served queue: the read queue, or the write queue during a write drain.
     hit: [u8; BANKS_MAX],
-    /// For each bank, the number of accesses since its row was opened.
     accesses: [u32; BANKS_MAX],
 }
 
@@ -94,9 +93,9 @@ impl Banks {
         Self { timing, rows: OpenRows::new(), requests }
     }
 
-    /// For each bank, finds the oldest request for the bank's open row in the served queue. Call it
-    /// after a bus turnaround, when the served queue has changed from the read queue to the write
-    /// queue or back.
+    /// For each bank, finds the oldest request for the bank's open row in the served queue. Must be
+    /// called after a bus turnaround, because the served queue has then changed from the read queue
+    /// to the write queue or back.
     pub(super) fn find_hits(&mut self) {
         self.rows.hit = [NONE; BANKS_MAX];
         let served = self.requests.served();

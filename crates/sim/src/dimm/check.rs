@@ -1,15 +1,16 @@
 //! Checks independently every command that a controller issues to a device.
 //!
-//! The checker is written from the timing tables alone and shares no code with the scheduler. For
-//! each bank, bank group and rank it keeps the last command of each class; for each rank also the
-//! last four activations and the last read and write on the data bus; for each pseudo-channel the
-//! last command on the command bus. A new command is compared with each command that a rule names,
-//! pair by pair. The checker has no queues, ready times or cached results, so it does not repeat
-//! errors in these parts of the scheduler.
+//! The checker is written from the timing tables alone and shares no code with the scheduler. It
+//! keeps the last command of each class for each bank, bank group and rank. For each rank it also
+//! keeps the last four activations, and the last read and the last write on the data bus. For each
+//! pseudo-channel it keeps the last command on the command bus. A new command is compared with each
+//! command that a rule names, pair by pair. The checker has no queues, ready times or cached
+//! results, so it does not repeat errors in these parts of the scheduler.
 //!
-//! The last command of each class is enough, because a rule is a minimum distance. Commands come in
-//! order of time, so an earlier command of the same class at the same bank is further away.
+//! A rule is a minimum distance, and commands come in order of time. An earlier command of the same
+//! class at the same bank is further away, so the last command of each class is enough.
 //!
+//! The figure shows the level at which each rule applies:
 //! ```text
 //! sub-channel ── pseudo-channel ── rank ── bank group ── bank
 //!  command bus    (MRDIMM: 2)       tFAW    tRRD_L        tRCD tRAS tRP
@@ -92,7 +93,7 @@ const END: Command = Command {
     column: 0,
 };
 
-/// Maximum number of violations that are kept; further violations are only counted.
+/// Maximum number of violations that the checker keeps; further violations are only counted.
 const KEPT_MAX: usize = 16;
 
 /// Checks the commands of one sub-channel, in the order in which they were issued.

@@ -97,8 +97,8 @@ impl Fabric {
 /// Maximum number of cache lines that a traffic load may have outstanding.
 pub const SLOTS_MAX: usize = 1 << 16;
 
-/// Scale of the fixed-point number `write_part`, the fraction of writes among the requests: `PARTS`
-/// means that all requests are writes.
+/// Scale of the fixed-point numbers `write_part` (the fraction of writes among the requests) and
+/// `write_due`: `PARTS` stands for 1.
 const PARTS: u64 = 1 << 32;
 
 /// Makes the requests of a load to the controller of one sub-channel.
@@ -109,20 +109,21 @@ pub struct ClosedLoop {
     random: Pcg64Mcg,
     write_part: u64,
     write_due: u64,
-    /// For each slot, the cycle of the DRAM's clock in which the core requested the slot's line. A
-    /// slot holds one outstanding line.
+    /// For each slot (an outstanding line), the clock of the DRAM at which the core requested the
+    /// line.
     asked: Vec<u64>,
-    /// With a rate, for each slot: the time of its next request in 16ths of a clock, and the state
-    /// of its random generator. Slots that request neighbouring lines together have the same time
-    /// and state.
+    /// If the load has a rate, for each slot: the time of its next request in 16ths of a clock, and
+    /// the state of its random generator. Slots that request neighbouring lines together have the
+    /// same time and state.
     due: Vec<(u64, u64)>,
     neighbours: usize,
     /// Mean time between two requests of a slot, in 16ths of a clock; 0 without a rate.
     interval: u64,
-    /// Without a rate, for each free slot: the clock at which its next request arrives at the
-    /// controller, and the slot. Slots whose last request was a read are in one list, slots whose
-    /// last request was a write in the other. Requests of one direction complete in order of time,
-    /// so each list is in order of time, apart from reads that the write queue answers at once.
+    /// If the load has no rate, for each free slot: the clock at which its next request arrives at
+    /// the controller, and the slot. `after_reads` has the slots whose last request was a read,
+    /// `after_writes` the slots whose last request was a write. Requests of one direction complete
+    /// in order of time, so each list is in order of time, apart from reads that the write queue
+    /// answers at once.
     after_reads: VecDeque<(u64, u32)>,
     after_writes: VecDeque<(u64, u32)>,
     paced: BinaryHeap<Reverse<(u64, u32)>>,

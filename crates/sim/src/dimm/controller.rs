@@ -84,7 +84,7 @@ pub struct SubChannel {
     /// Requests that wait because their queue is full, by pseudo-channel and direction.
     waiting: [[VecDeque<Request>; 2]; 2],
     waiting_count: usize,
-    /// The arrival order, a running number, that the next request gets.
+    /// The number that the next request gets as its place in the order of arrival.
     order: u16,
     clock: u64,
     /// The served direction: [`READS`] or [`WRITES`].
@@ -102,7 +102,8 @@ pub struct SubChannel {
     /// while a request of the other direction waits. The controller then decides on a bus
     /// turnaround.
     slices: [u64; 2],
-    /// The clock of the next bus turnaround; until then rows are opened for the next direction.
+    /// The clock of the next bus turnaround, or [`NEVER`] if none is decided. Until this clock, the
+    /// schedulers open rows for requests in the next direction.
     turns_at: u64,
     /// Clocks from the decision on a bus turnaround to the turnaround.
     preparation: u64,

@@ -1,7 +1,8 @@
 //! Defines the parameters of a memory module: geometry, timing in clocks, and currents.
 //!
-//! The parameters are in `devices/`, one file per family, with their sources; the files are built
-//! in. A module is identified by its name, with the density and the width of its devices.
+//! The parameters are in `devices/`, one file per DRAM family, each parameter with its source. The
+//! binary includes these files. A module is identified by its name, and by the density and the
+//! width of its devices.
 //!
 //! ```
 //! use interleaf_sim::dimm::device::{Device, Options};
@@ -190,8 +191,9 @@ impl Device {
         rule::clocks(ps, self.kilotransfers)
     }
 
-    /// Returns the number of DRAM clocks in a delay of `ps` picoseconds. It is rounded to the
-    /// nearest clock, and not up, because a delay is not a minimum distance.
+    /// Returns the number of DRAM clocks in a delay of `ps` picoseconds, rounded to the nearest
+    /// clock. Minimum distances are rounded up ([`Self::clocks`]), but a delay is no minimum
+    /// distance.
     pub fn nearest_clocks(&self, ps: u64) -> u64 {
         let per_clock = 2_000_000_000_u128;
         ((u128::from(ps) * u128::from(self.kilotransfers) + per_clock / 2) / per_clock) as u64

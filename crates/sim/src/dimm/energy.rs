@@ -84,7 +84,7 @@ impl Energy {
         if self.bits > 0.0 { self.total() / self.bits * 1e12 } else { 0.0 }
     }
 
-    /// Returns the energy and the bits of a run of `seconds` with the same power and bandwidth.
+    /// Scales energy and bits to a run of `seconds` with the same power and bandwidth.
     pub fn lasting(self, seconds: f64) -> Self {
         let factor = if self.seconds > 0.0 { seconds / self.seconds } else { 1.0 };
         Self {

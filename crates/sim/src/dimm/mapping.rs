@@ -2,13 +2,12 @@
 //!
 //! Each line of a sub-channel has an index, whose bits are called address bits. The low bits select
 //! pseudo-channel, rank, group, bank and column, in the order of the layout; the bits above them
-//! are the row. Each bit of pseudo-channel, rank, group and bank is the exclusive or of the address
-//! bits in a mask. Each mask has one bit below the row that no other mask has, so no two lines
-//! share a location. Each mask also has two bits of the row, so neighbouring rows are in different
-//! banks.
+//! are the row. Each bit of pseudo-channel, rank, group and bank is the XOR of the address bits in
+//! a mask. Each mask has one bit below the row that no other mask has, so no two lines share a
+//! location. Each mask also has two bits of the row, so neighbouring rows are in different banks.
 //!
-//! Chunks of lines are dealt in turn to the sub-channels of all channels. The number of
-//! sub-channels need not be a power of two.
+//! Consecutive chunks of lines are on consecutive sub-channels, over all channels ([`deal`]). The
+//! number of sub-channels need not be a power of two.
 
 use super::{device::Device, traffic::Location};
 
@@ -46,8 +45,8 @@ impl Layout {
 /// Maps the lines of one sub-channel to banks, rows and columns.
 #[derive(Clone, Debug)]
 pub struct Mapping {
-    /// For each bit of bank, group and rank, the mask of the address bits whose exclusive or is
-    /// this bit, low bits first. The masks of the pseudo-channel follow.
+    /// For each bit of bank, group and rank, the mask of the address bits whose XOR is this bit,
+    /// low bits first. The masks of the pseudo-channel follow.
     masks: [u64; 12],
     /// The number of masks at the start of `masks` that select the bank number (bank, group and
     /// rank).
@@ -134,8 +133,8 @@ impl Mapping {
 }
 
 /// Returns the index of the sub-channel that has the line `line` of the whole memory, and the
-/// line's index within this sub-channel. Chunks of `chunk` lines are dealt to `parts` sub-channels
-/// in turn.
+/// line's index within this sub-channel. Consecutive chunks of `chunk` lines are on consecutive
+/// sub-channels, of which there are `parts`.
 pub fn deal(line: u64, parts: u64, chunk: u64) -> (u64, u64) {
     let (number, within) = (line / chunk, line % chunk);
     (number % parts, number / parts * chunk + within)

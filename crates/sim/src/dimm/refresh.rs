@@ -1,4 +1,4 @@
-//! The refresh scheduler chooses the time and the command of each rank's refreshes.
+//! Chooses the time and the command of each rank's refreshes.
 //!
 //! A due refresh blocks its banks: until the refresh is issued, the scheduler sends these banks
 //! only the precharge that the refresh needs. With tREFI = 3.9 us and tRFC = 295 ns, all banks of a

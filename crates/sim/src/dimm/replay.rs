@@ -1,7 +1,7 @@
 //! Replays a trace as the load of a machine's memory.
 //!
-//! Lines of the trace are dealt over all sub-channels in chunks; each sub-channel reads the whole
-//! trace and takes its own lines. A request is issued at its time, or later if no slot for an
+//! Chunks of lines of the trace are interleaved over all sub-channels. Each sub-channel reads the
+//! whole trace and takes its own lines. A request is issued at its time, or later if no slot for an
 //! outstanding line is free. In a trace without times, a request is issued as soon as a slot is
 //! free. A write occupies a slot until the controller has accepted it.
 
@@ -17,11 +17,10 @@ use super::{
 };
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-/// The number of consecutive lines on one sub-channel, before lines of the next sub-channel follow:
+/// The number of consecutive lines on one sub-channel before lines of the next sub-channel follow:
 /// 256 bytes, as servers interleave lines.
 pub const CHUNK: u64 = 4;
 
-/// Bytes of a cache line.
 const LINE: u64 = 64;
 
 /// Number of accesses after which `Setup::replay` calls its argument `progress`.

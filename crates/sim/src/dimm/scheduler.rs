@@ -1,5 +1,4 @@
-//! The command scheduler works by first-ready, first-come-first-served (FR-FCFS; Rixner et al.
-//! 2000).
+//! Chooses the next command by first-ready, first-come-first-served (FR-FCFS; Rixner et al. 2000).
 //!
 //! Each bank has at most one next command for its queued requests: an access if a request hits the
 //! open row, a precharge if all requests are for other rows, an activation if no row is open. Thus
@@ -83,8 +82,9 @@ impl Scheduler {
         self.stale[class] = true;
     }
 
-    /// Puts each bank with requests into the class of its next command. Call it after a change of
-    /// the served queue, of the queue for which rows are opened, or of all arrival orders.
+    /// Puts each bank with requests into the class of its next command. Must be called after a
+    /// change of the served queue, of the queue for which rows are opened, or of all arrival
+    /// orders.
     pub(super) fn update_all(&mut self, banks: &Banks, blocked: BankSet) {
         self.members = [0; CLASSES];
         self.best = [NO_CANDIDATE; CLASSES];

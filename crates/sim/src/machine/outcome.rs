@@ -77,7 +77,7 @@ impl PeriodRecord {
     }
 }
 
-/// The result of a policy on a scenario.
+/// The result of the run of a policy on a scenario, and the results with which it is compared.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     /// The record of each period.
@@ -107,8 +107,8 @@ pub struct TaskOutcome {
     /// Energy of the first run, J; `None` if the run did not end, or the platform has no power
     /// figures.
     pub energy_j: Option<f64>,
-    /// The result of the task with all pages on the first near tier, as if this tier had unlimited
-    /// capacity.
+    /// The result of the task with all pages on the first near tier (the near tiers are the tiers
+    /// of the task's own socket), as if this tier had unlimited capacity.
     pub local: StaticTask,
     /// The result of the task with the best static shares; `None` if the pages fit with none of the
     /// shares that were tried.
