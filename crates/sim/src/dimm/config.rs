@@ -40,9 +40,9 @@ pub struct Controller {
     /// High watermark: the number of queued writes of a pseudo-channel at which a write drain
     /// starts.
     pub write_high: usize,
-    /// Low watermark: the number of queued writes at which a long drain stops while reads wait. A
-    /// drain that begins with fewer than `write_high` writes stops when the fraction `write_low /
-    /// write_high` of these writes is left.
+    /// Low watermark: the number of queued writes at which a long drain (see `read_high`) stops
+    /// while reads wait. A drain that begins with fewer than `write_high` writes stops when the
+    /// fraction `write_low / write_high` of these writes is left.
     pub write_low: usize,
     /// The number of queued writes of a pseudo-channel at which a drain starts while no read is
     /// queued. Each drain delays the reads that arrive meanwhile. With fewer queued writes the

@@ -16,8 +16,8 @@ use super::{
 use interleaf_model::mix::Mix;
 
 /// Default number of outstanding lines of a sub-channel, for any module: 128 cores with 27 lines
-/// each over 24 sub-channels. With this number the latency at 556 GB/s equals the latency measured
-/// on such a server.
+/// each over 24 sub-channels. With this number, the simulated latency at 556 GB/s equals the
+/// latency that was measured on a server with these cores and sub-channels.
 pub const OUTSTANDING: usize = 144;
 
 /// Minimum number of refresh intervals in a measurement, for a bandwidth within half a percent of

@@ -236,7 +236,7 @@ const PAGE_BYTES: RangeInclusive<u32> = 8..=65_536;
 
 const WIDTHS: [&str; 5] = ["x4", "x8", "x16", "x32", "x64"];
 
-/// The file of a family, while one of its modules is built.
+/// The parsed file of a DRAM family, from which one module is built.
 pub(super) struct Tables<'a> {
     pub(super) text: &'a TomlText<'a>,
     pub(super) file: &'a DeviceToml,
@@ -433,8 +433,8 @@ impl<'a> Tables<'a> {
         }
     }
 
-    /// Returns the time of `pair` in clocks at the data rate `rate`. Fails if this is fewer than
-    /// `least` clocks.
+    /// Returns the time of `pair` in clocks at the data rate `rate`. Fails if the time has fewer
+    /// than `least` clocks.
     fn at(&self, field: &str, pair: &Sourced, rate: u64, least: i64) -> Result<u32, FileError> {
         let clocks = self.rule(field, pair)?.at(rate);
         u32::try_from(clocks).ok().filter(|_| clocks >= least).ok_or_else(|| {

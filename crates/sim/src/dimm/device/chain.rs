@@ -48,8 +48,8 @@ struct Base {
 /// The files that a file of devices inherits from, directly or through another file.
 pub(super) struct Chain {
     pub(super) inherited: Vec<NamedText>,
-    /// For each file in `inherited`, the inherited module of this file. The modules of the
-    /// inheriting file take from it the fields that they do not set.
+    /// For each file in `inherited`, the module of this file that is inherited. The modules of the
+    /// inheriting file take the fields that they do not set from this module.
     bases: Vec<Base>,
 }
 

@@ -16,7 +16,6 @@ use interleaf_model::format::FileError;
 /// The first bytes of a binary trace; the last byte is the version.
 pub const MAGIC: [u8; 8] = *b"ildimm\0\x01";
 
-/// Bytes of a cache line.
 const LINE: u64 = 64;
 
 /// Maximum length of a 64-bit number in LEB128, bytes: ten groups of seven bits, one in each byte.
