@@ -112,9 +112,9 @@ pub struct Tagged {
     pub interrupted: u64,
     /// The thread was moved to another CPU since the previous load.
     pub moved: u64,
-    /// The sample is longer than `GAP_NS`, and another thread ran on the CPU during its batch.
+    /// The sample is longer than [`GAP_NS`], and a context switch occurred in its batch of loads.
     pub switched: u64,
-    /// The sample is longer than `GAP_NS`, and a hypervisor took CPU time during its window.
+    /// The sample is longer than [`GAP_NS`], and a hypervisor took CPU time in its [`WINDOW`].
     pub stolen: u64,
     /// The sample is longer than [`GAP_NS`] for an unknown reason.
     pub gaps: u64,

@@ -157,7 +157,7 @@ impl Kernel {
         if isa.here().is_ok() { table::chosen(isa) } else { vec![] }
     }
 
-    /// Returns all kernels of an instruction set among which the fastest kernels were searched.
+    /// Returns the kernels of an instruction set that the search for the fastest kernels compared.
     #[cfg(any(test, feature = "search"))]
     pub fn candidates(isa: Isa) -> Vec<Self> {
         if isa.here().is_ok() { table::candidates(isa) } else { vec![] }
@@ -188,8 +188,9 @@ impl Kernel {
         if self.shape.pages == 1 { self.shape.lines } else { self.shape.pages * PAGE_BYTES / LINE }
     }
 
-    /// Returns the number of groups in a round: the number of units in a block. If a group loads
-    /// two units and stores one, a round therefore loads two whole blocks and stores one.
+    /// Returns the number of groups in a round. The kernel accesses whole blocks in a round, so a
+    /// round has as many groups as a block has units. If a group loads two units and stores one, a
+    /// round loads two blocks and stores one.
     const fn groups_in_round(&self) -> usize {
         self.block_lines() / self.unit_lines()
     }

@@ -35,7 +35,7 @@ pub struct Traffic {
     pub name: Name,
     /// The first term of the ratio: lines that are loaded.
     pub loads: u32,
-    /// Buffers that the loads use in turn; 0 without loads.
+    /// The number of buffers that the loads use in turn; 0 without loads.
     pub read_buffers: u32,
     /// The second term of the ratio: lines that are stored.
     pub stores: u32,
@@ -43,7 +43,7 @@ pub struct Traffic {
     pub nontemporal: bool,
 }
 
-/// The name of a kind of traffic: that of a mix, or a share of reads.
+/// The name of traffic: the name of its mix, or its share of reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Name {
     /// The name of the mix in the Memory Latency Checker, such as `W2`.
@@ -53,8 +53,7 @@ pub enum Name {
     Share(u32),
 }
 
-/// The error of a requested share of reads that no traffic has: below 50 % with ordinary stores, or
-/// above 100 %.
+/// A requested share of reads that is impossible: below 50 % with ordinary stores, or above 100 %.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no traffic has {percent} % reads: there is {least} to 100 %{}", if *.least > 0 {
     ", since an ordinary store reads its line too; with stores past the caches from 0 %"

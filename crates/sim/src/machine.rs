@@ -266,7 +266,7 @@ impl<'a> SimMachine<'a> {
     }
 
     /// Allocates the page groups of a task by `shares`, as on first touch. If the tier of a group
-    /// is full, the group goes to the first near tier with free memory (a near tier is reached
+    /// is full, the group goes to the first local tier with free memory (a local tier is reached
     /// without crossing a socket link), otherwise to the first of all tiers with free memory.
     fn allocate(&mut self, at: usize, groups: usize, shares: &[f64]) -> Pages {
         let task = &self.scenario.tasks[at];

@@ -271,8 +271,8 @@ fn reads_reach_the_peak_less_refresh() {
     for name in ["rdimm-4800-1r", "rdimm-6400-2r", "mrdimm-8800-2r", "mrdimm-12800-4r"] {
         for density in ["16Gb", "32Gb"] {
             let mut setup = Setup::new(of_density(name, density), 1);
-            // 240 lines are enough for the fastest module. With the default of 144 lines,
-            // MRDIMM-12800 reaches only 89 % of its peak.
+            // 240 outstanding lines are enough for the fastest module. With the default of 144
+            // lines, MRDIMM-12800 reaches only 89 % of its peak.
             setup.outstanding = 240;
             let t = setup.device.timing;
             let peak = setup.peak_gbps() / f64::from(setup.device.sub_channels);

@@ -358,8 +358,8 @@ fn demotion_makes_room() {
     let platform = server();
     let mut scenario = quiet(&platform, &demand("lbm"), 60);
     scenario.page_groups = 1 << 14;
-    // With few regions at the start, a region would have hot and cold pages, which would migrate
-    // together.
+    // With few DAMON regions at the start, a region would have both hot and cold pages, and these
+    // pages would migrate together.
     scenario.damon.regions_min = 500;
     scenario.damon.regions_max = 4000;
     scenario.tasks[0].footprint_bytes = 100 * GIB;

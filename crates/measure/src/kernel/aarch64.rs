@@ -1,5 +1,5 @@
-//! Implements the timed loops of loads and stores for AArch64. As on x86-64, the text of a loop is
-//! the same for all instruction sets; only pieces of it, such as `load` and `zero`, differ.
+//! Implements the timed loops of loads and stores for AArch64. The text of a loop is the same for
+//! NEON and SVE; only some pieces differ, such as `load` and `zero`.
 //!
 //! A vector of SVE has 16 to 256 bytes, a property of the machine. Four predicates divide a line
 //! among vectors: each predicate selects the bytes of the line that are in one vector. If a vector

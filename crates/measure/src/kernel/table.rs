@@ -25,9 +25,9 @@ pub(super) fn order(act: AccessKind, nontemporal: bool) -> [Isa; 5] {
 #[rustfmt::skip]
 pub(super) fn chosen(isa: Isa) -> Vec<Kernel> {
     // A row of the table gives the kernels of five kinds: `read`, `write`, `past` (non-temporal
-    // stores), `both` and `both past`. The numbers of a kind are pages and lines, then the prefetch
-    // distance and the hint of loads if the kind has loads, then the prefetch distance of stores if
-    // it has ordinary stores.
+    // stores), `both` and `both past`. The first two numbers of a kernel are pages and lines. A
+    // kernel that loads then has the prefetch distance and the hint of its loads. A kernel with
+    // ordinary stores ends with the prefetch distance of its stores.
     macro_rules! row {
         (
             $isa:ident, read $rp:literal $rl:literal $ra:literal $rh:ident,

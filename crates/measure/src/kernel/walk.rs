@@ -15,11 +15,11 @@ use crate::{
 };
 use std::{ops::Range, ptr};
 
-/// The number of lines that a thread accesses between two checks of the team's stop flag. They are
-/// 256 KiB, which take 10 us or more.
+/// The number of lines that a thread accesses between two checks of the team's stop flag: 256 KiB,
+/// which take 10 us or more.
 const CHUNK_LINES: usize = 4096;
 
-/// The size, lines, of the smallest buffer for random order. From this size on, a random order
+/// Minimum number of lines of a buffer in random order. With at least this number, the order
 /// consists of whole batches of [`BATCH`] lines.
 const ORDER_LINES_MIN: usize = 64 * BATCH;
 

@@ -275,8 +275,8 @@ impl Observer for CommandCounts {
     }
 }
 
-/// Figures of one device. `closed` is the power with all banks closed, W. The fields after `open`
-/// are the energy of one command of each kind beyond standby, J.
+/// The power and the energies of one DRAM device. `closed` is the power with all banks closed, W.
+/// The fields after `open` are the energy of one command of each kind beyond standby, J.
 struct PerDevice {
     closed: f64,
     /// Power with all banks open, less the power with all banks closed, W.

@@ -94,7 +94,8 @@ impl Scheduler {
         }
     }
 
-    /// Puts a bank into the class of its next command, after a change of the bank.
+    /// Puts a bank into the class of its next command, after the state or the requests of the bank
+    /// changed.
     #[inline]
     pub(super) fn update(&mut self, bank: usize, banks: &Banks, blocked: BankSet) {
         // The mask does not change a valid bank number. It shows the compiler that the index is
@@ -121,8 +122,8 @@ impl Scheduler {
         }
     }
 
-    /// Returns the class of a bank's next command; `None` for a blocked bank or a bank without
-    /// requests.
+    /// Returns the class of a bank's next command; `None` for a bank that waits for a due refresh
+    /// (`blocked`), or a bank without requests.
     #[inline]
     fn next_class(&self, bank: usize, banks: &Banks, blocked: BankSet) -> Option<usize> {
         if banks.requests.is_turning() {

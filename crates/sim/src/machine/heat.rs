@@ -58,8 +58,8 @@ impl Heat {
         self.aggregations > 0
     }
 
-    /// Ends an aggregation interval. `visits` takes the share of the accesses that go to a group,
-    /// and returns the number of visits to one page of the group in a sampling interval.
+    /// Ends an aggregation interval. `visits` converts the share of the accesses that go to a page
+    /// group into the number of visits to one of its pages in a sampling interval.
     pub(super) fn aggregate(
         &mut self,
         damon: &Damon,

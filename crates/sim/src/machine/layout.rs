@@ -26,8 +26,8 @@ impl Scenario {
     }
 }
 
-/// Describes domain `at` of `platform` with its near tiers: the tiers that its traffic reaches
-/// without crossing a socket link. If all tiers are behind links, all tiers are near.
+/// Describes domain `at` of `platform` with its local tiers: the tiers that its traffic reaches
+/// without crossing a socket link. If all tiers are behind links, all tiers are local.
 fn domain(platform: &Platform, at: usize) -> DomainLayout {
     let far = |tier: &usize| {
         platform.links.iter().any(|link| link.domains.contains(&at) && link.tiers.contains(tier))

@@ -29,7 +29,7 @@ const COLD_NS: u64 = 15_000_000_000;
 const DEMOTE_BELOW: f64 = 0.01;
 pub(super) const DEMOTE_UP_TO: f64 = 0.02;
 
-/// Bonus of a page group that is already on the first near tier, when the hottest groups are
+/// Bonus of a page group that is already on the first local tier, when the hottest groups are
 /// selected: this number is added to its hits (samples that found an access). Without the bonus,
 /// random errors of sampling would exchange groups of equal hotness between tiers for ever.
 const RESIDENT_BONUS: u32 = 2;
@@ -42,12 +42,12 @@ pub(super) struct Move {
     pub(super) to: usize,
 }
 
-/// A task, as input of the migrator.
+/// A task, with the pages that the migrator may move and the hotness that DAMON sampled.
 pub(super) struct Steered<'a> {
     pub(super) task: usize,
     pub(super) pages: &'a Pages,
     pub(super) heat: &'a Heat,
-    /// The near tiers of the task, the fastest first.
+    /// The local tiers of the task (the memory of its own socket), the fastest first.
     pub(super) near: &'a [usize],
     /// True if the pages of the task may be migrated.
     pub(super) steered: bool,
@@ -57,8 +57,8 @@ pub(super) struct Steered<'a> {
 }
 
 impl Steered<'_> {
-    /// Returns the near tiers to which pages of `tier` are demoted, the fastest first: the tiers
-    /// that are slower than `tier`, or all near tiers if `tier` is not near.
+    /// Returns the local tiers to which pages of `tier` are demoted, the fastest first: the local
+    /// tiers that are slower than `tier`, or all local tiers if `tier` is not local.
     fn slower(&self, tier: usize) -> impl Iterator<Item = usize> {
         let behind = self.near.iter().position(|own| *own == tier).map_or(0, |at| at + 1);
         self.near[behind..].iter().copied()

@@ -107,8 +107,8 @@ pub struct TaskOutcome {
     /// Energy of the first run, J; `None` if the run did not end, or the platform has no power
     /// figures.
     pub energy_j: Option<f64>,
-    /// The result of the task with all pages on the first near tier (the near tiers are the tiers
-    /// of the task's own socket), as if this tier had unlimited capacity.
+    /// The result of the task with all pages on the first local tier (the local tiers are the
+    /// memory of the task's own socket), as if this tier had unlimited capacity.
     pub local: StaticTask,
     /// The result of the task with the best static shares; `None` if the pages fit with none of the
     /// shares that were tried.
@@ -145,7 +145,7 @@ impl Outcome {
 }
 
 impl TaskOutcome {
-    /// Returns the speed of the first run divided by its speed with all pages on the first near
+    /// Returns the speed of the first run divided by its speed with all pages on the first local
     /// tier. If the first run has not ended, the speed is the completed work. `None` for a task
     /// that had not begun when the simulation ended.
     pub fn speedup(&self) -> Option<f64> {
@@ -177,7 +177,7 @@ impl TaskOutcome {
 
 impl<'a> Run<'a> {
     /// Creates a run of `scenario` that simulates at most `duration`. For each domain, `policy` is
-    /// called with the domain's index and near tiers, and returns the policy of the domain.
+    /// called with the domain's index and local tiers, and returns the policy of the domain.
     pub fn new(
         scenario: &'a Scenario,
         settings: Settings,

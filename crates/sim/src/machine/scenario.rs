@@ -53,7 +53,7 @@ pub struct Scenario {
     pub held_bytes: Vec<u64>,
     /// The bandwidth of page migration, and the stall that it causes.
     pub migration: Migration,
-    /// The intervals and the regions of hotness sampling.
+    /// The intervals and the numbers of regions of DAMON's hotness sampling.
     pub damon: Damon,
     /// The number of page groups of all tasks together. All pages of a group are on the same tier.
     pub page_groups: usize,
@@ -61,7 +61,7 @@ pub struct Scenario {
     pub counter_noise: f64,
     /// True if the machine counts requests to a tier and their latency.
     pub counts_latency: bool,
-    /// The seed of all randomness: errors of counters, and samples and regions of hotness.
+    /// The seed of all randomness: errors of counter readings, and errors of hotness sampling.
     pub seed: u64,
 }
 
@@ -72,7 +72,7 @@ pub struct Task {
     pub name: String,
     /// The phases and the memory behaviour of the task's threads.
     pub program: Program,
-    /// Each measured run of the demand, and its forecast.
+    /// The measured runs of the demand, each with the result that the model forecasts for it.
     pub fits: Vec<RunFit>,
     /// The number of threads, all of them in `domain`.
     pub threads: u32,
@@ -165,7 +165,7 @@ pub struct TrafficDevice {
     pub to_s: f64,
 }
 
-/// The rules of page migration.
+/// The bandwidth of page migration, and the stall of threads on migrating pages.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Migration {
     /// Migration bandwidth, GB/s. Each byte is read on one tier and written on another tier.
@@ -232,7 +232,7 @@ pub enum ScenarioError {
         /// The number of tiers of the platform.
         tiers: usize,
     },
-    /// A run with cycles that are too short.
+    /// A cycle through the phases of a task is too short.
     #[error("a cycle of a run of {task} takes {cycle}, less than {}", Time::from_seconds(RUN_S[0]))]
     TooShort {
         /// The name of the task.
@@ -240,7 +240,7 @@ pub enum ScenarioError {
         /// The length of a cycle through the phases.
         cycle: Time,
     },
-    /// A run that is too long.
+    /// A run of a task is too long.
     #[error("a run of {task} takes {run_s:.0} s, more than {} s", RUN_S[1])]
     TooLong {
         /// The name of the task.
@@ -261,7 +261,7 @@ pub enum ScenarioError {
     /// More threads run in a domain at the same time than the domain has cores.
     #[error("at {at_s} s {threads} threads run in {domain}, which has {cores} cores")]
     TooManyThreads {
-        /// The time at which the threads run, s.
+        /// The simulated time at which the threads run, s.
         at_s: f64,
         /// The number of threads at that time.
         threads: u32,

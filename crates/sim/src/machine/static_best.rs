@@ -72,7 +72,7 @@ pub fn static_best(scenario: &Scenario, duration_s: f64) -> Option<StaticBest> {
     Some(StaticBest { tasks, points })
 }
 
-/// Returns the results of `scenario` if the pages of each domain's tasks are all on the first near
+/// Returns the results of `scenario` if the pages of each domain's tasks are all on the first local
 /// tier of the domain. The capacity of the tiers is ignored.
 pub(super) fn all_local(scenario: &Scenario, duration_s: f64) -> Vec<StaticTask> {
     let layout = scenario.layout();
@@ -81,7 +81,7 @@ pub(super) fn all_local(scenario: &Scenario, duration_s: f64) -> Vec<StaticTask>
     run(scenario, &points, duration_s)
 }
 
-/// Returns the shares in percent that put all pages on the first near tier of `domain`.
+/// Returns the shares in percent that put all pages on the first local tier of `domain`.
 fn local(layout: &Layout, domain: usize) -> Vec<u16> {
     of_machine(layout, &layout.domains[domain].tiers, &[100])
 }

@@ -82,7 +82,7 @@ impl<'a> PreparedScenario<'a> {
         Ok(Run::new(self.scenario, trial.settings.clone(), self.duration, policy))
     }
 
-    /// Creates a run. For each domain, `policy` is called with the domain's index and near tiers,
+    /// Creates a run. For each domain, `policy` is called with the domain's index and local tiers,
     /// and returns the policy of the domain.
     pub fn start_with(
         &self,
@@ -108,9 +108,9 @@ impl<'a> PreparedScenario<'a> {
     }
 }
 
-/// Returns the shares of the near tiers, in proportion to their percentages in `points`, which has
-/// an entry for each tier of the machine. If the near tiers have no percentages above 0, all pages
-/// are on the first near tier.
+/// Returns the shares of the local tiers, in proportion to their percentages in `points`, which has
+/// an entry for each tier of the machine. If the local tiers have no percentages above 0, all pages
+/// are on the first local tier.
 fn fixed(points: &[u16], near: &[usize], tiers: &[TierLayout]) -> Vec<f64> {
     let own: Vec<f64> =
         near.iter().map(|tier| points.get(*tier).copied().map_or(0.0, f64::from)).collect();

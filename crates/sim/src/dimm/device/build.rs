@@ -243,7 +243,7 @@ pub(super) struct Tables<'a> {
     /// The table of the file for the width of the module, if the file has one: its values replace
     /// the values of the family.
     pub(super) width: Option<&'a WidthTable>,
-    /// The origins of the timing parameters read so far: those that are assumed or inherited.
+    /// The assumed and the inherited ones among the timing parameters that were read so far.
     origins: RefCell<TimingOrigins>,
 }
 

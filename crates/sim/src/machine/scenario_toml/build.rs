@@ -171,7 +171,8 @@ impl WorkloadEntry {
         }
     }
 
-    /// Returns the position of `value`; without a value, the position of the workload's demand.
+    /// Returns the position of `value` in the file; if `value` is `None`, the position of the
+    /// workload's demand.
     fn at<T>(&self, field: &str, value: Option<&Spanned<T>>) -> FieldSpan {
         match value {
             Some(value) => (field.into(), Spanned::new(value.span(), ())),
@@ -180,7 +181,7 @@ impl WorkloadEntry {
     }
 }
 
-/// Returns the index of the named domain; without a name, of the first domain.
+/// Returns the index of the domain `name`; if `name` is `None`, the index of the first domain.
 fn domain(
     toml: &TomlText<'_>,
     field: &str,
