@@ -51,8 +51,8 @@ pub fn watch(
 const READS_MAX: u32 = 8;
 
 /// Reads the number of bytes that a team has loaded and stored so far, and the time of this
-/// reading. The calling thread may be preempted between the reading of the bytes and that of the
-/// clock. The function therefore reads the clock before and after the bytes, and repeats the
+/// reading. The calling thread may be preempted between the reading of the bytes and the reading of
+/// the clock. The function therefore reads the clock before and after the bytes. It repeats the
 /// reading until the two times are at most `slack` apart, or [`READS_MAX`] attempts were made.
 fn read_progress(team: &Team, slack: Duration) -> (u64, Instant) {
     let mut reads = 1;

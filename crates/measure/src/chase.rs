@@ -9,8 +9,8 @@
 //! Some prefetchers fetch the other line of an aligned pair of lines (128 bytes), or the next line.
 //! Such a prefetcher would turn half of the loads of a block into cache hits. The two lines of a
 //! pair are therefore visited in different halves of a lap, and each half covers the whole memory.
-//! A prefetched line is then half a lap too early, and is evicted from the caches before the chase
-//! reaches the line.
+//! A prefetched line then comes half a lap too early, and is evicted from the caches before the
+//! chase reaches the line.
 //!
 //! The path of the chase is verified: after each slice (a timed part of the chase, [`SLICE`]), the
 //! chase must be at the line that follows from the number of loads.

@@ -98,8 +98,8 @@ mod tests {
         assert_eq!(clock.ns(250), 100.0);
         assert_eq!(clock.ticks(Duration::from_nanos(100)), 250);
         let rate = Clock::calibrated().ticks_per_ns;
-        // The rate must be between that of the slowest generic timer of Arm servers and that of the
-        // fastest time-stamp counter.
+        // The rate must be between the rate of the slowest generic timer of Arm servers and the
+        // rate of the fastest time-stamp counter.
         assert!((0.01..10.0).contains(&rate), "{rate}");
     }
 }

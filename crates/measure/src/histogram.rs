@@ -93,8 +93,8 @@ impl Delay {
     }
 }
 
-/// The properties of the time-stamp counter that affect samples: the time that its two readings add
-/// to a sample, and its step.
+/// The properties of the time-stamp counter that affect samples: the time that the two readings of
+/// the counter add to a sample, and the step of the counter.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Timer {
     /// The overhead that is subtracted from samples, ns. Each batch of samples has its own
@@ -114,7 +114,8 @@ pub struct Tagged {
     pub moved: u64,
     /// The sample is longer than [`GAP_NS`], and a context switch occurred in its batch of loads.
     pub switched: u64,
-    /// The sample is longer than [`GAP_NS`], and a hypervisor took CPU time in its [`WINDOW`].
+    /// The sample is longer than [`GAP_NS`], and a hypervisor took CPU time in its window of
+    /// sampling (50 ms of loads).
     pub stolen: u64,
     /// The sample is longer than [`GAP_NS`] for an unknown reason.
     pub gaps: u64,
@@ -142,8 +143,8 @@ pub struct Histogram {
     pub chase: Slices,
     /// The number of context switches of the measuring thread during the measurement.
     pub switches: u64,
-    /// Ticks (of the kernel) of CPU time that a hypervisor took; `None` if the kernel does not
-    /// count them.
+    /// CPU time that a hypervisor took, in ticks of the Linux kernel; `None` if the kernel does not
+    /// count stolen time.
     pub stolen_ticks: Option<u64>,
     /// Duration of the measurement.
     pub took: Duration,
@@ -472,8 +473,8 @@ mod tests {
     }
 
     /// Accesses hit the second-level cache, so only injected delays are slow. The fraction of slow
-    /// samples must be that of the delays. Three runs are made, and their median counts, because
-    /// other programs may run on this machine.
+    /// samples must equal the fraction of delayed accesses. Three runs are made, and their median
+    /// counts, because other programs may run on this machine.
     #[test]
     fn a_delay_in_one_of_a_hundred_shows_as_one_percent_in_its_bins() {
         let share = |delay: Option<Delay>| {

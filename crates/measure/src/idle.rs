@@ -247,7 +247,8 @@ mod tests {
         }
     }
 
-    /// A stop takes effect within the lap that warms the caches, and within the measured slices.
+    /// A stop must take effect during the lap that warms the caches, and during the measured
+    /// slices.
     #[test]
     fn a_sweep_stops_before_a_size_is_measured() {
         let options = ChaseOptions { pages: Pages::Small, ..ChaseOptions::default() };

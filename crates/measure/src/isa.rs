@@ -6,13 +6,13 @@ use std::{fmt, str::FromStr};
 /// An instruction set of loads and stores.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Isa {
-    /// Vectors of 16 bytes; every x86-64 has them.
+    /// Vectors of 16 bytes, which every x86-64 processor has.
     Sse2,
     /// Vectors of 32 bytes.
     Avx2,
     /// Vectors of 64 bytes (AVX-512F).
     Avx512,
-    /// Vectors of 16 bytes; every AArch64 has them.
+    /// Vectors of 16 bytes, which every AArch64 processor has.
     Neon,
     /// Vectors of a width that depends on the machine.
     Sve,
@@ -112,7 +112,7 @@ mod tests {
     }
 
     /// The environment variable `INTERLEAF_ISAS` may list instruction sets, for runs on an emulated
-    /// processor. All of them must be available.
+    /// processor. All listed instruction sets must be available.
     #[test]
     fn instruction_sets_required_by_the_environment_are_available() {
         let names = std::env::var("INTERLEAF_ISAS").unwrap_or_default();

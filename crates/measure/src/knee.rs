@@ -152,9 +152,9 @@ pub fn knee(points: &[Loaded]) -> Option<Knee> {
 
 /// Returns the pause with which the threads reach a bandwidth of `target_gbps`, ns. The pause is
 /// interpolated between the neighbouring points with less and with more bandwidth. If no point has
-/// less bandwidth, it is extrapolated from the two points with the least load. Returns `None` if no
-/// point has this bandwidth or more, if there are fewer than two points, or if bandwidth does not
-/// rise between the two points.
+/// less bandwidth, the pause is extrapolated from the two points with the least load. Returns
+/// `None` if no point has this bandwidth or more, if there are fewer than two points, or if
+/// bandwidth does not rise between the two points.
 pub fn pause_for(points: &[Loaded], target_gbps: f64) -> Option<f64> {
     let rising: Vec<Loaded> =
         by_load(points).into_iter().filter(|point| point.bandwidth_gbps > 0.0).collect();
@@ -189,8 +189,8 @@ fn can_part(a: Loaded, b: Loaded) -> bool {
 fn middle(a: Loaded, b: Loaded) -> f64 {
     let half = f64::midpoint(a.bandwidth_gbps, b.bandwidth_gbps);
     let (longest, shortest) = (a.pause_ns, b.pause_ns);
-    // The new pause is kept away from both measured pauses, so that the three points differ by more
-    // than noise.
+    // The new pause keeps a distance from both measured pauses, so that the three points differ by
+    // more than noise.
     let margin = 0.1 * (longest - shortest);
     let by_bandwidth = pause_between(a, b, half);
     let by_pause = ((longest + 1.0) * (shortest + 1.0)).sqrt() - 1.0;

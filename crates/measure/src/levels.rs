@@ -152,7 +152,7 @@ fn longest(points: &[Visited]) -> Option<(usize, usize)> {
     Some((first, last))
 }
 
-/// Returns the latency of a plateau, ns, which is that of its middle point. `run` has the points of
+/// Returns the latency of a plateau: the latency of its middle point, ns. `run` has the points of
 /// the plateau, at least one.
 fn latency(run: &[Visited]) -> f64 {
     run[run.len() / 2].latency_ns

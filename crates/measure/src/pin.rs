@@ -23,7 +23,6 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
     use super::*;
 
-    /// Returns the CPUs that the calling thread may use.
     fn allowed() -> Vec<u32> {
         let set = rustix::thread::sched_getaffinity(None).unwrap();
         (0..1024).filter(|cpu| set.is_set(*cpu as usize)).collect()

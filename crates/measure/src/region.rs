@@ -119,8 +119,9 @@ impl Region {
         nodes: &[(u32, u32)],
     ) -> Result<Self, RegionError> {
         let sum: u64 = nodes.iter().map(|(_, count)| u64::from(*count)).sum();
-        // The memory of all nodes together is checked as well as that of each node: each node may
-        // have enough free memory although a control group does not allow the sum.
+        // The check of the memory of all nodes together is necessary beside the checks of each
+        // node: each node may have enough free memory although a control group does not allow the
+        // sum.
         let all = Policy::Interleave(nodes.iter().map(|(node, _)| *node).collect());
         availability::check(&Root::live(), bytes.max(1) as u64, pages, &all)?;
         for (node, count) in nodes {

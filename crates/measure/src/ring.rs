@@ -11,7 +11,7 @@ use std::{arch::asm, marker::PhantomData};
 /// negligible for loads from memory.
 pub const UNROLL: u64 = 128;
 
-/// A region with a ring of addresses in it.
+/// A region in which linked words form a ring of addresses.
 ///
 /// Invariant: each word at a linked slot holds the address of a linked slot.
 #[derive(Debug)]

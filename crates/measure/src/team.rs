@@ -48,8 +48,8 @@ pub struct Load {
     pub pattern: Pattern,
     /// The instruction set of the traffic kernel. Ignored if `kernel` is given.
     pub isa: Isa,
-    /// The traffic kernel, such as that of [`Kernel::best_here`]; `None` for the fastest known
-    /// kernel of `isa`.
+    /// The traffic kernel, such as the result of [`Kernel::best_here`]; `None` for the fastest
+    /// known kernel of `isa`.
     pub kernel: Option<Kernel>,
     /// The CPU of each thread.
     pub cpus: Vec<u32>,
@@ -173,8 +173,8 @@ impl Team {
     }
 
     /// Like [`Team::start`], but the threads use `regions`, memory that [`Team::release`] returned.
-    /// This memory must have the length, the pages and the policy that `load` requests; this is not
-    /// checked.
+    /// This memory must have the length, the pages and the policy that `load` requests. The method
+    /// does not check this.
     ///
     /// # Errors
     ///

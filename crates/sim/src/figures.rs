@@ -21,7 +21,6 @@ use toml::Spanned;
 /// The pair of a value with its unit and of its source, with the pair's position in the file.
 pub type Sourced = Spanned<[String; 2]>;
 
-/// Number of femtoseconds in a nanosecond.
 const FS_PER_NS: f64 = 1e6;
 
 /// Reads the numbers of one device file, and refuses a number without a source.

@@ -217,7 +217,6 @@ impl<'a> SimMachine<'a> {
         (all > 0.0).then(|| sum.iter().map(|part| part / all).collect())
     }
 
-    /// Returns true if all tasks have finished their last run.
     fn has_ended(&self) -> bool {
         self.tasks.iter().all(TaskState::has_ended)
     }
@@ -279,9 +278,9 @@ impl<'a> SimMachine<'a> {
             let wanted = interleaving.tier(group);
             let order = std::iter::once(wanted).chain(near.iter().copied()).chain(0..tiers);
             let room = |tier: &usize| self.free_bytes(*tier) >= bytes;
-            // `Scenario::check` has made sure that the bytes of all tasks together fit. But a group
-            // may be larger than the free memory of each single tier: the last tier then takes the
-            // group and is overcommitted.
+            // `Scenario::check` has made sure that the bytes of all tasks together fit into the
+            // tiers. But a group may be larger than the free memory of each single tier. The last
+            // tier then takes the group and is overcommitted.
             let tier = order.clone().find(room).unwrap_or(tiers - 1);
             self.used_bytes[tier] += bytes;
             pages.assign(group, tier);
@@ -346,7 +345,6 @@ impl<'a> SimMachine<'a> {
         gbps
     }
 
-    /// Returns the devices that are active now.
     fn devices(&self) -> impl Iterator<Item = &'a TrafficDevice> {
         let now_ns = self.now_ns;
         let active =
@@ -497,8 +495,8 @@ impl<'a> SimMachine<'a> {
 
     /// Migrates queued page groups, as many as the migration rate allows in the step that has just
     /// ended. Drops a move if the group is on the target tier already, or if the target tier would
-    /// have less free memory than its reserve. Between two tiers that carry only 1/n of the
-    /// migration rate, a move takes n times its bytes from `carried_bytes`.
+    /// have less free memory than its reserve. If the two tiers of a move carry only 1/n of the
+    /// migration rate, the move takes n times its bytes from `carried_bytes`.
     fn migrate(&mut self, step_ns: u64) {
         self.carried_bytes += self.rate_limit_gbps * step_ns as f64;
         while let Some(step) = self.queue.first() {

@@ -289,7 +289,7 @@ fn sane(outcome: &Outcome, scenario: &Scenario) -> Result<(), TestCaseError> {
 }
 
 /// Returns a configuration of proptest with `cases` cases. Failing seeds are not stored: proptest
-/// stores them beside a folder `src`, and an integration test is not below such a folder.
+/// stores seeds beside a folder `src`, and an integration test is not below such a folder.
 fn config(cases: u32) -> ProptestConfig {
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }

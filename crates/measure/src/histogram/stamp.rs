@@ -10,7 +10,6 @@ use std::arch::asm;
 pub(super) struct Spin {
     /// One of `every` loads is delayed.
     pub(super) every: u64,
-    /// The delay in ticks.
     pub(super) ticks: u64,
 }
 

@@ -12,8 +12,8 @@ pub(super) type Run = unsafe fn(&mut Job);
 
 /// Loads or stores the lines of a batch, and prefetches the lines of a batch that a later call
 /// accesses. The first array has the byte offsets in the buffer of the lines to access, the second
-/// array those of the lines to prefetch. Without this prefetch few loads overlap, because the many
-/// instructions that compute a random line fill the core's instruction window.
+/// array has the byte offsets of the lines to prefetch. Without this prefetch few loads overlap,
+/// because the many instructions that compute a random line fill the core's instruction window.
 ///
 /// # Safety
 /// The lines of both batches are mapped, and no other thread uses lines that the call stores to.
@@ -24,8 +24,7 @@ pub(super) type Touch = unsafe fn(&mut Job, &[usize; BATCH], &[usize; BATCH]);
 pub(super) struct Job {
     /// Sums of the loaded words, one for each of the eight words of a line.
     pub(super) sum: [u64; 8],
-    /// The buffers to load from; `null` for a missing buffer. If there are two, the loads use them
-    /// in turn.
+    /// The buffers to load from; `null` for a missing buffer. The loads use two buffers in turn.
     pub(super) read: [*const u8; 2],
     /// The buffer to store to.
     pub(super) write: *mut u8,

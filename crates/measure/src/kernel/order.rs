@@ -46,8 +46,8 @@ impl VisitOrder {
     #[inline(always)]
     pub(super) fn next(&mut self) -> usize {
         let mask = (1_u32 << self.bits) - 1;
-        // The first two constants are those of Murmur3's finaliser. Each step that changes `line`
-        // has an inverse modulo 2^bits, so two rounds never visit the same line of a sheet.
+        // The first two constants are from Murmur3's finaliser. Each step that changes `line` has
+        // an inverse modulo 2^bits, so two rounds never visit the same line of a sheet.
         let key = (self.sheet ^ self.seed).wrapping_mul(0x85eb_ca6b);
         let mut line = (self.round.wrapping_add(key ^ (key >> 15))) & mask;
         line = line.wrapping_mul(0xc2b2_ae35) & mask;

@@ -198,7 +198,6 @@ impl Walk {
         self.orders = Some(orders);
     }
 
-    /// Returns the kernel that makes the accesses.
     pub const fn kernel(&self) -> Kernel {
         self.kernel
     }
@@ -222,8 +221,8 @@ impl Walk {
     }
 
     /// Accesses `lines` lines, rounded up to whole rounds of the kernel. Sequential accesses stop
-    /// at the end of the memory; random accesses continue with the next cycle. Returns the number
-    /// of lines accessed.
+    /// at the end of the memory. Random accesses start the random order again after its last line.
+    /// Returns the number of lines accessed.
     ///
     /// # Errors
     /// Under the conditions of [`Walk::chunk`].

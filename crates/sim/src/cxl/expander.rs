@@ -14,7 +14,7 @@ const SCHEMA: &str = "interleaf.cxl/1";
 
 const FILES: [(&str, &str); 1] = [("cz122.toml", include_str!("../../../../devices/cz122.toml"))];
 
-/// A CXL expander, and the limits of the host in which it was measured.
+/// A CXL expander, and the limits of the host in which the expander was measured.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Expander {
     /// The name of the expander in its file, such as `cz122`.
@@ -154,8 +154,8 @@ pub fn in_file(file: &str, text: &str) -> Result<Expander, DeviceError> {
     let gigatransfers = reader.number("link.rate", &link.rate, "GT/s", 1.0..=128.0)?;
     let flit = reader.number("link.flit", &link.flit, "B", 1.0..=1024.0)?;
     // `slot` is the number of bytes of a slot on the wire. `part` is the fraction of the wire's
-    // bandwidth that flits can use: the 128b/130b encoding of PCIe 5.0 takes the rest, and flits of
-    // 256 bytes have no such encoding.
+    // bandwidth that flits can use. With 68-byte flits, the 128b/130b encoding of PCIe 5.0 adds two
+    // bits to each 128 bits; 256-byte flits have no such encoding.
     let (slot, part) = match flit {
         68.0 => (17.0, 128.0 / 130.0),
         256.0 => (256.0 / 15.0, 1.0),

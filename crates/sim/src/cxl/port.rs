@@ -22,7 +22,8 @@ const LINE: u64 = 64;
 /// Scale of the fixed-point numbers `write_part` (the fraction of writes among the requests) and
 /// `write_due`: `PARTS` stands for 1.
 const PARTS: u64 = 1 << 32;
-/// Indices of the two directions of the link: to the expander (`TO`), and from it (`FROM`).
+/// Indices of the two directions of the link: to the expander (`TO`), and from the expander
+/// (`FROM`).
 const TO: usize = 0;
 const FROM: usize = 1;
 

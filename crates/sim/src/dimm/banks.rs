@@ -80,7 +80,7 @@ impl OpenRows {
     }
 }
 
-/// The banks of a pseudo-channel with the requests for them.
+/// The state of the banks of a pseudo-channel: timing, open rows and queued requests.
 #[derive(Clone, Debug)]
 pub(super) struct Banks {
     pub(super) timing: TimingState,
@@ -106,7 +106,6 @@ impl Banks {
         }
     }
 
-    /// Returns the banks among `banks` that have an open row.
     pub(super) fn open_in(&self, banks: BankSet) -> impl Iterator<Item = usize> {
         banks_in(banks).filter(|bank| self.rows.is_open(*bank))
     }

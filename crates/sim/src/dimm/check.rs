@@ -141,7 +141,7 @@ impl Checker {
         self.commands
     }
 
-    /// Returns the number of violations, and the first [`KEPT_MAX`] of them.
+    /// Returns the number of violations, and the first [`KEPT_MAX`] violations.
     pub fn violations(&self) -> (u64, &[Violation]) {
         (self.violated, &self.violations)
     }
@@ -164,7 +164,8 @@ impl Checker {
     /// Checks that no refresh is overdue at the end `at` of a run.
     ///
     /// # Errors
-    /// If a refresh is overdue. The error is the violation of the first such rank.
+    /// If a refresh is overdue. The error is the violation of the first rank with an overdue
+    /// refresh.
     pub fn finish(&mut self, at: u64) -> Result<(), Violation> {
         for (place, rank) in self.ranks.iter().enumerate() {
             let ranks = self.rules.shape.ranks;

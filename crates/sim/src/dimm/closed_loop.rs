@@ -211,7 +211,6 @@ impl ClosedLoop {
         self.latency
     }
 
-    /// Returns a random number in `0..end`.
     #[inline]
     fn below(&mut self, end: u64) -> u64 {
         ((u128::from(self.random.next_u64()) * u128::from(end)) >> 64) as u64

@@ -1,10 +1,11 @@
 //! Turns the timing of a device into a table of constraints between commands.
 //!
 //! A constraint is a minimum number of clocks from a command of one class to a later command of the
-//! same or another class. It holds for later commands to the same bank, the same group, the same
-//! rank, the other ranks, or the other pseudo-channel. [`super::timing_state`] keeps the earliest
-//! clock of each class for each bank, bank group and rank. The window of four activations (tFAW)
-//! and the distances of refreshes are not in this table; `timing_state` has methods for both.
+//! same or another class. A constraint holds for later commands to the same bank, the same group,
+//! the same rank, the other ranks, or the other pseudo-channel. [`super::timing_state`] keeps the
+//! earliest clock of each class for each bank, bank group and rank. The window of four activations
+//! (tFAW) and the distances of refreshes are not in this table; `timing_state` has methods for
+//! both.
 
 use super::device::Device;
 

@@ -3,7 +3,7 @@
 //! An event is the arrival of a request, a refresh that becomes due, the end of a time slice of
 //! reads or writes, or a command. Each step jumps to the earliest event, so the simulation of idle
 //! time costs no more than the refreshes in it. The controller serves reads, and drains writes in
-//! batches, because each change of direction costs a bus turnaround; the schedulers of the
+//! batches, because each change of direction costs a bus turnaround. The schedulers of the
 //! pseudo-channels choose the commands.
 
 use super::{
@@ -279,8 +279,8 @@ impl SubChannel {
         }
     }
 
-    /// Subtracts the arrival order of the oldest request from all arrival orders. `enqueue` calls
-    /// it before an arrival order exceeds 16 bits.
+    /// Subtracts the arrival order of the oldest request from all arrival orders. Called by
+    /// `enqueue` before an arrival order exceeds 16 bits.
     #[cold]
     fn renumber(&mut self) {
         let queues = self.pseudos.iter().flat_map(|p| [p.queue(READS), p.queue(WRITES)]);

@@ -50,7 +50,7 @@ pub struct Device {
     pub data_bits: u32,
     /// Number of bits of a sub-channel for error correction.
     pub ecc_bits: u32,
-    /// Number of pseudo-channels in a sub-channel: 2 for multiplexed ranks, otherwise 1.
+    /// Number of pseudo-channels in a sub-channel: 2 on a multiplexed module (MRDIMM), otherwise 1.
     pub pseudo_channels: u32,
     /// Number of ranks in each pseudo-channel.
     pub ranks: u32,
@@ -71,7 +71,7 @@ pub struct Device {
     /// Clocks of the DRAM for which an activation occupies the command bus.
     pub activate_slots: u32,
     /// Clocks of the DRAM for which a read or a write occupies the command bus. Any other command
-    /// occupies it for one clock.
+    /// occupies the bus for one clock.
     pub access_slots: u32,
     /// Number of refreshes that a rank may postpone.
     pub refresh_postponed: u32,
@@ -79,7 +79,7 @@ pub struct Device {
     pub timing: Timing,
     /// For a module in a user's file: which of its timing parameters are assumed or inherited.
     pub timing_origins: TimingOrigins,
-    /// Supply currents of the devices; `None` if their data sheet is not known.
+    /// Supply currents of the devices; `None` if the device file has no currents.
     pub currents: Option<Currents>,
 }
 

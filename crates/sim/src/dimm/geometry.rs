@@ -58,8 +58,8 @@ impl Geometry {
 
     #[inline]
     pub(super) fn rank(&self, bank: usize) -> usize {
-        // The mask here, and the mask in `group`, change no valid number. They show the compiler
-        // that an index is within its array, so that the compiler leaves out the bounds check.
+        // The masks here and in `group` change no valid number. They show the compiler that an
+        // index is within its array, so that the compiler leaves out the bounds check.
         usize::from(self.rank_of[bank]) & (RANKS_MAX - 1)
     }
 

@@ -54,7 +54,7 @@ impl Histogram {
     }
 
     /// Returns a percentile of the latencies, ns: the fraction `part` (0 to 1) of all latencies
-    /// does not exceed it.
+    /// does not exceed the percentile.
     pub fn percentile_ns(&self, part: f64) -> u64 {
         let wanted = (part * self.count as f64).ceil().max(1.0) as u64;
         let mut seen = 0;

@@ -7,9 +7,10 @@
 //!                        row_policy <──────────┘  (keeps the row open or closes it)
 //! ```
 //!
-//! [`Scheduler`] proposes the next command of the queued requests, [`RefreshScheduler`] the next
-//! command of a refresh, and the earlier of the two is issued. Each method that issues a command
-//! also updates what depends on it: timing, open rows, row policy and scheduler.
+//! [`Scheduler`] proposes the next command for the queued requests, [`RefreshScheduler`] the next
+//! command for a refresh. The earlier of the two commands is issued. Each method that issues a
+//! command also updates the state that depends on the command: timing, open rows, row policy and
+//! scheduler.
 
 use super::{
     banks::Banks,
@@ -31,7 +32,7 @@ pub(super) struct PseudoChannel {
     scheduler: Scheduler,
     refresh: RefreshScheduler,
     row_policy: RowPolicyState,
-    /// The first clock at which a command of this pseudo-channel finds the command bus free.
+    /// The first clock at which the command bus is free for a command of this pseudo-channel.
     bus_free: u64,
     /// Clocks for which an activate command occupies the command bus.
     activate_slots: u64,
@@ -75,7 +76,6 @@ impl PseudoChannel {
         }
     }
 
-    /// Returns the read queue or the write queue, by its index `which`.
     #[inline]
     pub(super) fn queue(&self, which: usize) -> &Queue {
         self.banks.requests.queue(which)
@@ -87,7 +87,6 @@ impl PseudoChannel {
         self.banks.rows.row(bank)
     }
 
-    /// Returns the address of `bank` in a command: rank, bank group and bank.
     #[inline]
     pub(super) fn address(&self, bank: usize) -> (u8, u8, u8) {
         self.banks.timing.geometry.address(bank)
@@ -184,7 +183,6 @@ impl PseudoChannel {
         self.scheduler.invalidate(ACTIVATE);
     }
 
-    /// Issues the pending refresh of a rank.
     pub(super) fn refresh(&mut self, rank: usize, clock: u64) {
         let freed = self.refresh.issue(rank, clock, &mut self.banks.timing);
         self.bus_free = clock + 1;
@@ -231,8 +229,8 @@ impl PseudoChannel {
         self.banks.timing.issue_of_other(class, clock, |class| scheduler.invalidate(class));
     }
 
-    /// From now on, also opens rows for the queue that is not served yet, so that its rows are open
-    /// at the bus turnaround.
+    /// From now on, also opens rows for the queue that is not served yet, so that the rows of its
+    /// requests are open at the bus turnaround.
     pub(super) fn prepare_turn(&mut self) {
         self.banks.requests.prepare_turn();
         self.update_all();

@@ -25,7 +25,6 @@ pub(super) struct Queue {
     tail: [u8; BANKS_MAX],
     /// The set of banks for which a request is queued.
     pub(super) busy: BankSet,
-    /// The number of queued requests.
     pub(super) count: usize,
 }
 
@@ -78,7 +77,6 @@ impl Queue {
         at
     }
 
-    /// Removes and returns the request at the index `at`.
     #[inline]
     pub(super) fn remove(&mut self, at: u8) -> Request {
         let request = self.requests[usize::from(at)];
@@ -137,7 +135,6 @@ impl Queue {
         at
     }
 
-    /// Returns true if a request for the same burst is queued.
     #[inline]
     pub(super) fn has_burst(&self, request: &Request) -> bool {
         let location = &request.location;

@@ -19,7 +19,7 @@ use super::{
 #[derive(Clone, Copy, Debug)]
 struct RankRefresh {
     due: u64,
-    /// True if the refresh is due, and `banks` are blocked until it is issued.
+    /// True if the refresh is due and not issued yet. `banks` are blocked during this time.
     pending: bool,
     /// The banks that the next refresh covers.
     banks: BankSet,
@@ -30,7 +30,6 @@ struct RankRefresh {
     over: u64,
 }
 
-/// The refresh scheduler of all ranks of a pseudo-channel.
 #[derive(Clone, Debug)]
 pub(super) struct RefreshScheduler {
     ranks: [RankRefresh; RANKS_MAX],
@@ -50,8 +49,8 @@ pub(super) struct RefreshScheduler {
 }
 
 impl RefreshScheduler {
-    /// Creates the scheduler. It staggers the refreshes of pseudo-channels evenly over the refresh
-    /// interval. The refreshes of ranks are staggered, too, if `refresh_together` is false. The
+    /// Creates a scheduler that staggers the refreshes of pseudo-channels evenly over the refresh
+    /// interval. If `refresh_together` is false, the refreshes of ranks are staggered, too. The
     /// offset of this sub-channel is the fraction `phase.0 / phase.1` of an interval.
     pub(super) fn new(
         device: &Device,

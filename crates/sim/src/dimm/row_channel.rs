@@ -9,9 +9,9 @@
 //! ```
 //!
 //! The storage controller of a card transfers hundreds of bytes at once, in the order in which its
-//! DMA engines ask for them. The data bus keeps this order. The activation of an access does not
-//! wait for the data of the accesses in front of it (up to [`LOOKAHEAD`] of them), so the delays of
-//! different banks overlap. No row stays open after its access.
+//! DMA engines request the transfers. The data bus keeps this order. The activation of an access
+//! does not wait for the data of up to [`LOOKAHEAD`] earlier accesses, so the delays of different
+//! banks overlap. No row stays open after its access.
 //!
 //! [`controller`](super::controller) searches its queues for the best next command, which takes
 //! 3500 instructions for each burst of 64 bytes. Here an access of 512 bytes is computed as a whole
@@ -133,7 +133,7 @@ pub struct RowChannel {
     arrival: u64,
     counts: RowCounts,
     /// Commands, in order of time, that are not yet reported to the observer, because a later
-    /// access may have a command that comes before them. The list is empty without an observer.
+    /// access may have an earlier command. The list is empty without an observer.
     pending: VecDeque<Command>,
 }
 
@@ -374,7 +374,8 @@ impl RowChannel {
         }
     }
 
-    /// Keeps a command for the observer until no command of a later access can precede it.
+    /// Adds a command to `pending`, in order of time. The observer receives the command once no
+    /// later access can have an earlier command.
     fn push(&mut self, command: Command) {
         let later = self.pending.iter().rev().take_while(|other| other.at > command.at).count();
         self.pending.insert(self.pending.len() - later, command);

@@ -37,10 +37,9 @@ impl RowPolicy {
     }
 }
 
-/// Maximum value of the saturating counter of the adaptive policy.
 const COUNTER_MAX: u8 = 3;
 
-/// A row policy, with the history that it keeps of each bank.
+/// A row policy, and the history of each bank on which the policy decides.
 #[derive(Clone, Debug)]
 pub(super) struct RowPolicyState {
     policy: RowPolicy,
@@ -76,7 +75,6 @@ impl RowPolicyState {
         self.closed_row[bank] = CLOSED;
     }
 
-    /// Records a row hit in `bank`.
     #[inline]
     pub(super) fn hit(&mut self, bank: usize) {
         if self.policy == RowPolicy::Adaptive {

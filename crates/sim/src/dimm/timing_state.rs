@@ -3,8 +3,8 @@
 //! Three tables keep these clocks: by bank, by bank group and by rank. A bank is ready at the
 //! latest of its three entries. An issued command raises entries by the constraints of
 //! [`super::constraint`], so the constraints are evaluated once for each command and not once for
-//! each candidate. The window of four activations (tFAW) is separate: the last four activations of
-//! each rank are kept.
+//! each candidate. The window of four activations (tFAW) is separate: a list has the last four
+//! activations of each rank.
 
 use super::{
     constraint::{ACTIVATE, Affected, CLASSES, Constraint, PRECHARGE, table},
@@ -54,7 +54,6 @@ impl TimingState {
         }
     }
 
-    /// Returns the earliest clock of a command of `class` to `bank`.
     #[inline]
     pub(super) fn earliest(&self, class: usize, bank: usize) -> u64 {
         self.of_class(class).earliest(bank)
@@ -71,9 +70,9 @@ impl TimingState {
         }
     }
 
-    /// Returns the earliest clock at which the constraints of the single banks in `banks` (tRP,
-    /// tRC, the end of the last refresh) allow an activation of each of them. Constraints of bank
-    /// groups and ranks are left out.
+    /// Returns the earliest clock at which all `banks` can be activated by the constraints within
+    /// each bank (tRP, tRC, the end of the last refresh). Constraints of bank groups and ranks are
+    /// left out.
     pub(super) fn precharged(&self, banks: BankSet) -> u64 {
         banks_in(banks).map(|bank| self.bank[ACTIVATE][bank]).max().unwrap_or(0)
     }
@@ -131,19 +130,17 @@ impl TimingState {
     }
 
     /// Applies the auto-precharge of an access: the bank can be activated tRP after the earliest
-    /// clock at which it can be precharged.
+    /// clock at which the bank can be precharged.
     #[inline]
     pub(super) fn auto_precharge(&mut self, bank: usize) {
         let until = self.bank[PRECHARGE][bank] + self.t_rp;
         raise(&mut self.bank[ACTIVATE][bank], until);
     }
 
-    /// Blocks activations of `banks` before the clock `until`.
     pub(super) fn block_banks(&mut self, banks: BankSet, until: u64) {
         banks_in(banks).for_each(|bank| raise(&mut self.bank[ACTIVATE][bank], until));
     }
 
-    /// Blocks activations in `rank` before the clock `until`.
     pub(super) fn block_rank(&mut self, rank: usize, until: u64) {
         raise(&mut self.rank[ACTIVATE][rank], until);
     }
@@ -159,7 +156,6 @@ pub(super) struct ClassClocks<'a> {
 }
 
 impl ClassClocks<'_> {
-    /// Returns the earliest clock of a command to `bank`.
     #[inline]
     pub(super) fn earliest(&self, bank: usize) -> u64 {
         let (group, rank) = (self.geometry.group(bank), self.geometry.rank(bank));

@@ -152,11 +152,11 @@ impl<'a> Trace<'a> {
         Ok(trace)
     }
 
-    /// Reads all remaining requests and counts them.
+    /// Reads the remaining requests of the trace, and returns their number.
     ///
     /// # Errors
     ///
-    /// If a record is invalid. The error is that of the first invalid record.
+    /// If a record is invalid. The error describes the first invalid record.
     pub fn count_all(mut self) -> Result<u64, FileError> {
         self.try_fold(0, |count, request| request.map(|_| count + 1))
     }

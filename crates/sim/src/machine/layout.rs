@@ -44,7 +44,7 @@ fn domain(platform: &Platform, at: usize) -> DomainLayout {
 
 /// Describes tier `at` of `platform` as the HMAT of firmware does: the read bandwidth and the idle
 /// latency from the nearest domain. The nearest domain is the domain with the highest read
-/// bandwidth from the tier; among domains with equal bandwidth, it is the domain with the lowest
+/// bandwidth from the tier. Among domains with equal bandwidth, the nearest domain has the lowest
 /// latency.
 fn tier(platform: &Platform, at: usize) -> TierLayout {
     let tier = &platform.tiers[at];

@@ -54,7 +54,7 @@ pub struct PeriodRecord {
     pub domain_reached: Vec<Option<Vec<f64>>>,
     /// Counted reads and writes on each tier, GB/s.
     pub tier_bandwidth_gbps: Vec<f64>,
-    /// Latency of each tier, ns; `None` if it was not counted.
+    /// Latency of each tier, ns; `None` for a tier whose latency was not counted.
     pub tier_latency_ns: Vec<Option<f64>>,
     /// The bandwidth, in GB/s, on which the policies decide, summed over the domains: a percentile
     /// of the bandwidths of the period's samples, if possible only of the samples after the last
@@ -117,17 +117,19 @@ pub struct TaskOutcome {
 
 impl Outcome {
     /// Returns the 1-based number of the last period whose target differs from the target of the
-    /// period before; 0 if there is no such period.
+    /// period before; 0 if the target never changed.
     pub fn last_change(&self) -> usize {
         let changed = |pair: &[PeriodRecord]| pair[0].target != pair[1].target;
         self.periods.windows(2).rposition(changed).map_or(0, |at| at + 2)
     }
 
-    /// Returns the fraction of periods, from the first settled target on, in which the target is
-    /// more than 3 percentage points from this settled target; 1 if no target is settled. A target
-    /// is settled when the action of a policy is `settle` or `revert`. If no policy has such an
-    /// action, a target is settled when it stays within 3 percentage points for [`SETTLED_PERIODS`]
-    /// periods.
+    /// Returns the fraction of periods with an unsettled target, 0 to 1: of the periods since the
+    /// first settled target, those whose target is more than 3 percentage points from the first
+    /// settled target. Returns 1 if no target is settled.
+    ///
+    /// A target is settled when the action of a policy is `settle` or `revert`. If no policy has
+    /// such an action, a target is settled when it stays within 3 percentage points for
+    /// [`SETTLED_PERIODS`] periods.
     pub fn unsettled_share(&self) -> f64 {
         let says =
             |period: &PeriodRecord| period.actions.iter().any(|action| SETTLING.contains(action));

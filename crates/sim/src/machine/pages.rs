@@ -31,7 +31,6 @@ const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 /// The pages of a task: the tier and the hotness of each page group.
 #[derive(Clone, Debug)]
 pub(super) struct Pages {
-    /// The tier of each page group.
     tier: Vec<u8>,
     /// The accesses of each group, in units of hotness ([`HEAT_UNITS`]).
     heat: Vec<u64>,
@@ -73,7 +72,6 @@ impl Pages {
         self.tier.len()
     }
 
-    /// Returns the bytes of all page groups of the task.
     pub(super) const fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -83,7 +81,8 @@ impl Pages {
         self.group_bytes + u64::from(group < self.larger)
     }
 
-    /// Returns, for each tier, the bytes on it of the page groups from `start` to `end` (excluded).
+    /// Returns, for each tier, the bytes of the page groups from `start` to `end` (excluded) on
+    /// this tier.
     pub(super) fn bytes_within(&self, start: usize, end: usize) -> impl Iterator<Item = u64> {
         let larger = self.larger.clamp(start, end);
         (0..self.bytes_on.len()).map(move |tier| {

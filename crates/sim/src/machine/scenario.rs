@@ -23,7 +23,6 @@ pub const BANDWIDTH_MAX_GBPS: f64 = 1e5;
 /// Maximum standard deviation of a counter reading, as a fraction of the reading.
 pub const NOISE_MAX: f64 = 0.5;
 
-/// Maximum number of tiers of a machine that is simulated.
 const TIERS_MAX: usize = 16;
 
 /// The first number is the minimum length, in s, of a cycle through the phases: a cycle takes at
@@ -51,7 +50,7 @@ pub struct Scenario {
     pub devices: Vec<TrafficDevice>,
     /// Bytes of each tier that other programs occupy permanently.
     pub held_bytes: Vec<u64>,
-    /// The bandwidth of page migration, and the stall that it causes.
+    /// The bandwidth of page migration, and the stall that a migrating page causes.
     pub migration: Migration,
     /// The intervals and the numbers of regions of DAMON's hotness sampling.
     pub damon: Damon,
@@ -172,7 +171,7 @@ pub struct Migration {
     ///
     /// Default: 4 GB/s, a kernel thread that moves 4 KiB pages in about 1 us each (assumed).
     pub bandwidth_gbps: f64,
-    /// Stall of a thread that touches a page while it moves, ns. Default: 2000 (unmap, copy, TLB
+    /// Stall of a thread that touches a migrating page, ns. Default: 2000 (unmap, copy, TLB
     /// shootdown; assumed).
     pub stall_ns: f64,
     /// Bytes of a page. Default: 4096.

@@ -1,10 +1,11 @@
 //! Reads scenarios from files: the tasks on a platform, their start times, and disturbances
 //! (traffic of devices, memory that other programs hold).
 //!
-//! A file is parsed in two steps, since this crate opens no files. [`parse`] checks the file alone,
-//! and returns a [`ScenarioFile`] with the name of the platform. [`ScenarioFile::build`] takes that
-//! platform, asks its caller for each demand, and checks the combination: tier names, cores for
-//! threads, memory for pages. Errors of both steps name the line or the field.
+//! A file is read in two steps, because this crate opens no files. [`parse`] checks the file alone,
+//! and returns a [`ScenarioFile`] with the name of the platform. The caller loads this platform.
+//! [`ScenarioFile::build`] asks its caller for each demand, and checks the combination of scenario,
+//! platform and demands: tier names, cores for threads, memory for pages. Errors of both steps name
+//! the line or the field.
 
 mod build;
 mod read;
@@ -81,7 +82,6 @@ struct WorkloadEntry {
     steered: bool,
 }
 
-/// An owned [`DemandSource`].
 #[derive(Clone, Debug)]
 enum OwnedSource {
     Workload(String),

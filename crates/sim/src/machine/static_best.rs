@@ -86,8 +86,8 @@ fn local(layout: &Layout, domain: usize) -> Vec<u16> {
     of_machine(layout, &layout.domains[domain].tiers, &[100])
 }
 
-/// Returns the shares of all tiers of the machine, in percent: `own` for the `near` tiers, 0 for
-/// the other tiers.
+/// Returns the shares of all tiers of the machine, in percent: the shares `own` for the tiers
+/// `near`, and 0 for the other tiers.
 fn of_machine(layout: &Layout, near: &[usize], own: &[u16]) -> Vec<u16> {
     let mut points = vec![0; layout.tiers.len()];
     near.iter().zip(own).for_each(|(tier, own)| points[*tier] = *own);

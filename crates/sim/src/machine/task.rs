@@ -10,7 +10,6 @@ use super::{
 /// rounding error.
 const DONE: f64 = 1e-12;
 
-/// The placement of a task's pages.
 #[derive(Clone, Debug)]
 pub(super) enum Placement {
     /// The task does not run.

@@ -85,8 +85,8 @@ impl Setup {
     }
 }
 
-/// Simulates `accesses` accesses. The scheduler uses the tables of `setup`, the checker those of
-/// `device`. Returns the number of checked commands, and the first violations.
+/// Simulates `accesses` accesses. The scheduler uses the tables of `setup`, the checker uses the
+/// tables of `device`. Returns the number of checked commands, and the first violations.
 pub(crate) fn run(device: &Device, setup: &Setup, accesses: u64) -> (u64, Vec<Violation>) {
     let mut channel = SubChannel::new(&setup.device, &setup.controller, (setup.load.seed % 24, 24));
     let mut source = ClosedLoop::new(&setup.device, &setup.load);

@@ -38,7 +38,6 @@ impl CommandBus {
     }
 }
 
-/// A burst on the data bus.
 #[derive(Clone, Copy, Debug)]
 struct Burst {
     command: Command,

@@ -86,8 +86,8 @@ pub fn by_name(name: &str, options: &Options) -> Result<Device, DeviceError> {
 /// module of the file. `read` reads the files that this file inherits from.
 ///
 /// # Errors
-/// If the text or an inherited file is invalid, or the text has no module `name`; without a name,
-/// if it does not have exactly one module.
+/// If the text or an inherited file is invalid, or if the text has no module `name`. If `name` is
+/// `None`: if the text does not have exactly one module.
 pub fn in_file(
     file: &str,
     text: &str,
@@ -120,8 +120,8 @@ pub fn in_file(
     device(&text, &parsed, module, options)
 }
 
-/// Returns the error `why`. An error about a missing timing parameter gets a hint that says where a
-/// data sheet has the parameter.
+/// Adds a hint to an error about a missing timing parameter: where a data sheet has the parameter.
+/// Returns other errors unchanged.
 fn with_timing_hint(why: FileError) -> FileError {
     let hint = match why.missing_key() {
         Some(key @ ("cl" | "t_rcd" | "t_rp")) => format!(
@@ -418,8 +418,8 @@ impl<'a> Tables<'a> {
         rule(value).map_err(|why| self.text.error(field, pair, why, RULE_HINT))
     }
 
-    /// If a timing parameter is assumed or inherited, adds it to the origins of the module's
-    /// timing.
+    /// Adds the timing parameter `field` to the origins of the module's timing, if the parameter is
+    /// assumed or inherited.
     fn note_origin(&self, field: &str, pair: &Sourced) {
         let timing = field.strip_prefix("timing.").or_else(|| field.strip_prefix("speed."));
         let Some(name) = timing else { return };

@@ -30,17 +30,17 @@ pub struct Currents {
     pub idd4w_ua: u32,
     /// Current of repeated refreshes of all banks (IDD5B).
     pub idd5b_ua: u32,
-    /// Like `idd0`, for the supply of the word lines (VPP).
+    /// Current from VPP in the measurement of `idd0` (IPP0).
     pub ipp0_ua: u32,
-    /// Like `idd2n`, for the supply VPP.
+    /// Current from VPP in the measurement of `idd2n` (IPP2N).
     pub ipp2n_ua: u32,
-    /// Like `idd3n`, for the supply VPP.
+    /// Current from VPP in the measurement of `idd3n` (IPP3N).
     pub ipp3n_ua: u32,
-    /// Like `idd4r`, for the supply VPP.
+    /// Current from VPP in the measurement of `idd4r` (IPP4R).
     pub ipp4r_ua: u32,
-    /// Like `idd4w`, for the supply VPP.
+    /// Current from VPP in the measurement of `idd4w` (IPP4W).
     pub ipp4w_ua: u32,
-    /// Like `idd5b`, for the supply VPP.
+    /// Current from VPP in the measurement of `idd5b` (IPP5B).
     pub ipp5b_ua: u32,
     /// tRAS in the measurement of `idd0`, ps.
     pub t_ras_ps: u64,
@@ -130,7 +130,7 @@ impl Tables<'_> {
         })
     }
 
-    /// Reads the value of a pair in thousandths of `unit`.
+    /// Reads the value of a pair `[value, source]`, in thousandths of `unit`.
     fn thousandths(&self, field: &str, pair: &Sourced, unit: &str) -> Result<u32, FileError> {
         let value = self.value(field, pair)?;
         let found = quantity(value, unit)

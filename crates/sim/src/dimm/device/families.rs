@@ -3,7 +3,6 @@
 use super::file::DeviceToml;
 use interleaf_model::format::toml_text::TomlText;
 
-/// The schema of a file of devices.
 pub(super) const SCHEMA: &str = "interleaf.devices/1";
 
 pub(super) const FILES: [(&str, &str); 5] = [

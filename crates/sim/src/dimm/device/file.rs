@@ -16,7 +16,7 @@ pub(super) struct DeviceToml {
     pub(super) _inherits: Option<String>,
     /// The name of the family of DRAM devices: "ddr5".
     pub(super) family: Spanned<String>,
-    /// Sources of the values in this file. A value cites its source by the key, a short name.
+    /// Sources of figures. The key is a short name, which the figures cite.
     #[serde(default)]
     pub(super) sources: std::collections::BTreeMap<String, String>,
     /// The channel of the modules.

@@ -62,7 +62,6 @@ fn part(text: &str) -> Result<Rule, String> {
     }
 }
 
-/// The remedy for a rule that cannot be parsed.
 pub(super) const RULE_HINT: &str = "write clocks (8 nCK), a time (5 ns) or max(8 nCK, 5 ns)";
 
 fn split(text: &str) -> Result<(&str, &str), String> {

@@ -27,7 +27,6 @@ fn access(mapping: &Mapping, segment: u64, write: bool) -> RowAccess {
     RowAccess { bank: at.bank, row: at.row, column: at.column, bursts: BURSTS, write }
 }
 
-/// Returns a pseudo-random number that depends on `seed` and `index` alone.
 fn random(seed: u64, index: u64) -> u64 {
     let mixed = (seed ^ index).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     (mixed ^ (mixed >> 29)).wrapping_mul(0xBF58_476D_1CE4_E5B9) >> 20
@@ -153,8 +152,8 @@ fn rows(device: &Device, accesses: u64, write: bool) -> u64 {
 fn throughput_and_idle_latency_agree_with_the_full_simulator() {
     // The accesses go to random row segments, all reads or all writes, with full queues. The full
     // simulator ([`SubChannel`]) completes the accesses up to 25 % earlier, because its scheduler
-    // may change their order. With long activations it completes them up to 20 % later, because its
-    // queues look ahead by bursts and not by rows.
+    // may change their order. With long activations, the full simulator completes the accesses up
+    // to 20 % later, because its queues look ahead by bursts and not by rows.
     for (name, ranks) in [("ddr3-1600", 1), ("stt-mram-ddr3", 4), ("stt-mram-ddr3-1333", 4)] {
         let device = device(name, ranks);
         for write in [false, true] {

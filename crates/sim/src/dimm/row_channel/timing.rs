@@ -104,7 +104,6 @@ impl RowTiming {
             .max(since(last_four[oldest], self.t_faw))
     }
 
-    /// Records an activation at `clock`.
     #[inline]
     pub(super) fn activate(&mut self, group: usize, rank: usize, clock: u64) {
         self.group_activation[group] = clock;
@@ -164,7 +163,6 @@ impl RowTiming {
         banks_in(banks).map(|bank| self.banks[bank]).max().unwrap_or(0)
     }
 
-    /// Blocks activations and refreshes of `banks` before the clock `until`.
     pub(super) fn block_banks(&mut self, banks: BankSet, until: u64) {
         for bank in banks_in(banks) {
             self.banks[bank] = self.banks[bank].max(until);

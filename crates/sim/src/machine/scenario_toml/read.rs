@@ -59,8 +59,7 @@ struct ScenarioToml {
     page_groups: Option<Spanned<i64>>,
     /// Relative standard deviation of a counter reading: "2%".
     counter_noise: Option<Spanned<String>>,
-    /// True if the machine counts requests and queue occupancy, from which latency follows;
-    /// default: true.
+    /// True if the machine counts requests and their waiting time; default: true.
     counts_latency: Option<bool>,
     /// The seed of all randomness; default: 1.
     seed: Option<Spanned<i64>>,

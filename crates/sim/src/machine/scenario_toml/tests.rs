@@ -144,8 +144,8 @@ fn missing_keys_have_their_defaults() {
     let expected = Scenario::new("s", small(), scenario.tasks.clone());
     assert_eq!(scenario, expected);
     assert_eq!((scenario.tasks[0].threads, scenario.tasks[0].start_s), (8, 0.0));
-    // The default number of threads is that of the demand's largest run (here 3), and not the
-    // number of cores of the domain.
+    // The default number of threads is the number of threads of the demand's largest run (here 3),
+    // and not the number of cores of the domain.
     let fewer = || demand_toml::parse("d.toml", &DEMAND.replace("threads = 8", "threads = 3"));
     let demands = |_: DemandSource<'_>| Ok(LoadedDemand { demand: fewer()?, measured_on: None });
     let scenario: Result<_, FileError> = file.build(small(), &demands);

@@ -268,7 +268,7 @@ fn a_refresh_is_not_late() {
     let why = slow.check(&command(RefreshAll, 7 * 12480 + 1, 0, 0)).expect_err("late");
     assert_eq!((why.rule, why.cycles, why.limit), ("tREFI, owed", 5 * 12480 + 1, 5 * 12480));
     // Each refresh is issued when it becomes due, so no refresh is late until five intervals after
-    // the last.
+    // the last refresh.
     let mut good = Checker::new(&device);
     for turn in 1..100 {
         both(&mut good, turn * 12480);

@@ -3,7 +3,6 @@
 
 use super::*;
 
-/// The pseudo-random number generator SplitMix64.
 pub(super) struct SplitMix64(pub(super) u64);
 
 impl SplitMix64 {
