@@ -357,7 +357,7 @@ fn stolen_ticks(root: &Root) -> Option<u64> {
 }
 
 /// Parses the stolen time, ticks, in the text of `/proc/stat`: the eighth number in the line of
-/// `cpu` (`man 5 proc_stat`).
+/// `cpu` (`man 5 proc_stat`); `None` if the text has no such number.
 fn stolen_of(text: &str, cpu: usize) -> Option<u64> {
     let name = format!("cpu{cpu}");
     let line = text.lines().find(|line| line.split_whitespace().next() == Some(&name))?;

@@ -104,7 +104,6 @@ pub enum AccessKind {
 }
 
 impl AccessKind {
-    /// Returns the kind of accesses that a kernel makes for `traffic`.
     const fn of(traffic: &Traffic) -> Self {
         match (traffic.loads, traffic.stores, traffic.read_buffers) {
             (_, 0, _) => Self::Read,
@@ -144,7 +143,8 @@ impl Kernel {
         Self::chosen(isa).into_iter().find(|kernel| kernel.serves(traffic))
     }
 
-    /// Returns the fastest known kernel for `traffic` among all instruction sets of this machine.
+    /// Returns the fastest known kernel for `traffic` among all instruction sets of this machine;
+    /// `None` if no kernel issues the traffic.
     pub fn best_here(traffic: &Traffic) -> Option<Self> {
         let order = table::order(AccessKind::of(traffic), traffic.nontemporal);
         order.into_iter().find_map(|isa| Self::best(isa, traffic))

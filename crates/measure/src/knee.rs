@@ -173,7 +173,8 @@ fn by_load(points: &[Loaded]) -> Vec<Loaded> {
     rising
 }
 
-/// Returns the index of the point with the largest power: bandwidth divided by latency.
+/// Returns the index of the point with the largest power (bandwidth divided by latency); `None` if
+/// no point has a bandwidth above 0.
 fn strongest(rising: &[Loaded]) -> Option<usize> {
     let all = rising.iter().enumerate().filter(|(_, point)| point.bandwidth_gbps > 0.0);
     all.max_by(|a, b| a.1.power().total_cmp(&b.1.power())).map(|(at, _)| at)

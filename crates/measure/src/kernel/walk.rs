@@ -266,8 +266,8 @@ impl Walk {
             groups: (groups * alone) as u64,
             word: self.contents.stored(self.pass),
         };
-        // SAFETY: `new` placed the blocks of all rounds of a pass within the mapped region, with
-        // each buffer at a page boundary. The rounds of this job are within the pass. No other
+        // SAFETY: `new` placed the lines of a whole pass over each buffer within the mapped region,
+        // and each buffer at a page boundary. The rounds of this job are within the pass. No other
         // thread uses the region, and the machine has the instruction set of the kernel.
         unsafe { (self.kernel.run)(&mut job) };
         let (loaded, stored) = (read.len() * self.read.len(), write.len());

@@ -50,8 +50,8 @@ pub struct Violation {
     pub later: Command,
     /// The clocks of the host between the two commands; 0 for a rule that is not about time.
     pub cycles: u64,
-    /// The minimum number of clocks that the tables demand; for a rule with a latest time
-    /// (refresh), the maximum.
+    /// The limit of the tables: the minimum number of clocks between the two commands, or the
+    /// maximum if the rule is about a late refresh.
     pub limit: u64,
 }
 

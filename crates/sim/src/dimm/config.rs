@@ -10,7 +10,7 @@ pub enum Refresh {
     /// The controller refreshes all banks of a rank at once (REFab), once in each tREFI.
     AllBanks,
     /// The controller refreshes one bank of each group at once (REFsb, DDR5): the banks with the
-    /// same index in their groups. Successive refreshes take the indices in turn. On a device
+    /// same index in their groups. Successive refreshes cover successive indices. On a device
     /// without this command, the controller refreshes all banks.
     SameBank,
 }

@@ -27,7 +27,8 @@ pub(super) use rule::quantity;
 use interleaf_model::format::FileError;
 use std::{collections::BTreeMap, fmt};
 
-/// Maximum number of banks, over all ranks, of a simulated pseudo-channel.
+/// Maximum number of banks, over all ranks, of a simulated pseudo-channel: a set of banks has 128
+/// bits.
 pub(super) const BANKS_MAX: usize = 128;
 /// Maximum number of ranks of a simulated pseudo-channel.
 pub(super) const RANKS_MAX: usize = 4;

@@ -27,8 +27,8 @@ enum Field {
 /// other column bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Base-2 logarithm of the number of neighbouring lines in one row, limited to the lines of a
-    /// whole row.
+    /// Base-2 logarithm of the number of neighbouring lines in one row. If this number exceeds the
+    /// lines of a row, whole rows are filled.
     pub neighbours_log2: u32,
     /// True if bank bits are below rank bits: consecutive lines use all banks of a rank before the
     /// next rank, so the data bus switches ranks less often.

@@ -79,7 +79,8 @@ impl<'a> Replay<'a> {
     }
 
     /// Returns the clock at which the core issues the next request: the time in the trace, or later
-    /// if no slot is free at this time.
+    /// if no slot is free at this time. `None` if no request is left, or while every slot is in
+    /// use.
     fn asks_at(&self) -> Option<u64> {
         let (next, Reverse((free, _))) = (self.next?, self.free.peek()?);
         let clock = u128::from(next.at_ps) * u128::from(self.kilotransfers) / 2_000_000_000;

@@ -216,10 +216,10 @@ fn request_order(class: usize, bank: usize, banks: &Banks) -> u16 {
 }
 
 /// Returns the class of a bank's next command between the decision on a bus turnaround and the
-/// turnaround. Row hits of the served queue continue. A closed bank opens a row for the served
-/// queue, or for the other queue if the served queue has no request for the bank. An open row
-/// without row hits is closed for a request for another row, unless the other queue has a request
-/// for the open row.
+/// turnaround; `None` if the bank has no next command. Row hits of the served queue continue. A
+/// closed bank opens a row for the served queue, or for the other queue if the served queue has no
+/// request for the bank. An open row without row hits is closed for a request for another row,
+/// unless the other queue has a request for the open row.
 fn next_class_before_turn(bank: usize, banks: &Banks, blocked: BankSet) -> Option<usize> {
     if blocked & (1 << bank) != 0 {
         return None;

@@ -70,7 +70,8 @@ impl Steered<'_> {
 pub(super) struct MoveQueue {
     moves: VecDeque<Move>,
     /// For each task: if the last search found no misplaced group, the target shares and the value
-    /// of [`Pages::moves`] at that search. While neither has changed, no new search is needed.
+    /// of [`Pages::moves`] at that search; otherwise `None`. While neither value has changed, no
+    /// new search is needed.
     in_place: Vec<Option<(Vec<f64>, u64)>>,
     /// For each tier, true from the start of the demotion of its cold pages ([`DEMOTE_BELOW`]) to
     /// its end ([`DEMOTE_UP_TO`]).

@@ -1,4 +1,5 @@
-//! Defines a scenario: a platform, the tasks on it, and the rules of page migration.
+//! Defines a scenario: a platform, the tasks on it, and the settings of page migration and of
+//! hotness sampling.
 
 use interleaf_model::{
     demand::{Demand, Hotness, Metric},
@@ -216,7 +217,7 @@ pub enum ScenarioError {
     /// The pages of tasks exceed the memory.
     #[error("{what} of {needed} do not fit into the {free} that the tiers have free")]
     TooLarge {
-        /// The owner of the pages.
+        /// The pages that do not fit, as text with the names of their tasks.
         what: String,
         /// The size of the pages, as text.
         needed: String,

@@ -134,7 +134,7 @@ impl ScenarioFile {
         TomlText::new(&self.file, &self.text)
     }
 
-    /// Returns the default length of the simulation, if the file has one.
+    /// Returns the default length of the simulation; `None` if the file has no `duration`.
     pub const fn duration(&self) -> Option<Time> {
         self.duration
     }

@@ -30,7 +30,7 @@ impl<'a> Lines<'a> {
         Self { rest: bytes, line: 0, format, mega_transfers }
     }
 
-    /// Returns the words of the next line that is neither empty nor a comment.
+    /// Returns the words of the next line that is neither empty nor a comment; `None` at the end.
     fn next_words(&mut self) -> Option<Result<Words<'a>, InvalidField>> {
         while !self.rest.is_empty() {
             let end = self.rest.iter().position(|byte| *byte == b'\n');

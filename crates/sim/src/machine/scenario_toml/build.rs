@@ -130,7 +130,8 @@ type FieldSpan = (String, Spanned<()>);
 
 impl WorkloadEntry {
     /// Returns the index of the domain of the workload's threads, and the number of threads; `None`
-    /// if the file has no number, so that the default of the demand applies.
+    /// in place of the number if the file has no `threads`, so that the default of the demand
+    /// applies.
     fn place(
         &self,
         toml: &TomlText<'_>,

@@ -8,8 +8,8 @@ use Kind::{
     RefreshSame, Write, WriteAuto,
 };
 
-/// A rule, earlier commands, a later command, and the minimum number of clocks from the last
-/// earlier command to the later one.
+/// A rule, earlier commands, a later command, and the minimum number of clocks from the last of the
+/// earlier commands to the later command.
 type Case = (&'static str, Vec<Command>, Command, u64);
 
 fn in_rank(rank: u8, command: Command) -> Command {
