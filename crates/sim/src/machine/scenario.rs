@@ -165,7 +165,7 @@ pub struct TrafficDevice {
     pub to_s: f64,
 }
 
-/// The bandwidth of page migration, and the stall of threads on migrating pages.
+/// The bandwidth of page migration, the stall of threads on migrating pages, and the page size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Migration {
     /// Migration bandwidth, GB/s. Each byte is read on one tier and written on another tier.

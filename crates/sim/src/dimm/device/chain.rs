@@ -103,8 +103,9 @@ impl Chain {
     }
 }
 
-/// Returns the file and the module that `value` names; `value` is the value of the key `inherits`.
-/// For a path that the chain of files already has, `circle` returns the circular chain as text.
+/// Returns the file and the module that `value`, the value of the key `inherits`, names. Fails if
+/// the path of this file is already in the chain of inheriting files: `circle` then returns the
+/// circle as text for the error.
 fn of_name(
     toml: &TomlText<'_>,
     value: &Spanned<String>,
