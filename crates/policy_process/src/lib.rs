@@ -75,8 +75,8 @@ impl PolicyProcesses {
 
     /// Starts the process of the domain (socket) with the index `domain`, whose tiers are `tiers`,
     /// and waits for its first answer. Returns the policy of the domain. If there is no valid first
-    /// answer, this policy keeps all pages on the first tier. No process is started after the
-    /// failure of another one.
+    /// answer, this policy keeps all pages on the first tier. After the failure of any domain's
+    /// process, no further process is started.
     pub fn policy(&self, domain: usize, tiers: &[TierLayout]) -> Box<dyn Policy> {
         let first = (0..tiers.len()).map(|tier| if tier == 0 { 1.0 } else { 0.0 }).collect();
         if self.has_failed() {

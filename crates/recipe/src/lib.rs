@@ -26,7 +26,8 @@ const SCHEMA: &str = "interleaf.recipe/1";
 pub const SYSTEM_PYTHON: &str = "/usr/bin/python3";
 
 /// A recipe for an application. Its fields were checked: each pattern is a regular expression, no
-/// file name contains a folder, and each placeholder of a command is known.
+/// file name contains a folder, and commands have no placeholders other than `{n}`, `{threads}` and
+/// `{python}`.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
@@ -35,7 +36,6 @@ pub struct Recipe {
     pub place: String,
     /// The schema and its version: `interleaf.recipe/1`.
     schema: String,
-    /// The name of the recipe.
     name: Spanned<String>,
     /// A description of the application in one line.
     pub does: String,
@@ -131,11 +131,9 @@ impl Better {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FigurePattern {
-    /// The name of the figure.
     name: String,
     /// A regular expression. The figure is capture group 1 of its last match in the output.
     pattern: String,
-    /// The unit of the figure.
     unit: String,
 }
 
@@ -143,7 +141,6 @@ struct FigurePattern {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct File {
-    /// The name of the file.
     name: Spanned<String>,
     /// The text of the file. Placeholders in it are not replaced.
     pub text: String,
@@ -168,7 +165,8 @@ fn one() -> f64 {
     1.0
 }
 
-/// The largest least footprint that an error writes in whole KiB and not in whole MiB.
+/// Up to this size, the hint about a too small footprint states the least footprint in whole KiB,
+/// and above it in whole MiB.
 const FOOTPRINT_IN_KIB_MAX: f64 = 10.0 * 1024.0;
 
 /// Environment variables that set the number of threads of common libraries.
@@ -243,7 +241,7 @@ pub fn find(name: &str, folder: Option<&Path>) -> Result<Option<Recipe>, Failure
     Ok(all(folder)?.into_iter().find(|recipe| recipe.name() == name))
 }
 
-/// Returns the failure for `name`, which none of `recipes` has as its name.
+/// Returns the error that no recipe has the name `name`. Its hint lists the names of `recipes`.
 pub fn unknown(name: &str, recipes: &[Recipe]) -> Failure {
     let names: Vec<&str> = recipes.iter().map(Recipe::name).collect();
     Failure::new(
@@ -280,8 +278,8 @@ impl Recipe {
         self.name.get_ref()
     }
 
-    /// Checks all fields of the recipe. The error is the path of the first invalid field (see
-    /// [`TomlText::key_error`]), and what is wrong with it.
+    /// Checks all fields of the recipe. The error is a pair: the path of the first invalid field
+    /// (see [`TomlText::key_error`]), and a text about the problem.
     fn check_fields(&self) -> Result<(), (String, String)> {
         let wrong = |field: &str, why: String| Err((field.to_string(), why));
         if self.schema != SCHEMA {
@@ -361,8 +359,8 @@ impl Recipe {
     }
 
     /// Returns the requirements of pip, one on each line. This text is also written to the file
-    /// that marks a virtual environment as complete. The environment therefore counts as incomplete
-    /// once the requirements change.
+    /// that marks a virtual environment as complete. If the requirements change, the texts differ,
+    /// and the environment counts as incomplete.
     pub fn requirements(&self) -> String {
         let alone = self.pip_alone.iter().map(|it| format!("{it} # without dependencies\n"));
         self.pip.iter().map(|it| format!("{it}\n")).chain(alone).collect()
@@ -432,7 +430,8 @@ fn check_file_names(toml: &TomlText<'_>, files: &[File]) -> Result<(), Failure> 
     Ok(())
 }
 
-/// True if `word` contains a text in braces that looks like a placeholder, but is not a known one.
+/// True if `word` contains a text in braces that looks like a placeholder, but is not one of
+/// [`PLACEHOLDERS`].
 fn has_unknown_placeholder(word: &str) -> bool {
     let rest = PLACEHOLDERS.iter().fold(word.to_string(), |rest, known| rest.replace(known, ""));
     rest.match_indices('{').any(|(at, _)| {
