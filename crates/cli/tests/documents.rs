@@ -308,7 +308,7 @@ proptest! {
     }
 }
 
-/// Returns the Markdown of the recorded document `name`, which `change` alters before.
+/// Returns the Markdown of the recorded document `name` after `change` has altered the document.
 fn markdown_of(name: &str, change: impl FnOnce(&mut Value)) -> String {
     let all = documents();
     let (_, mut value) = all.iter().find(|(known, _)| known == name).unwrap().clone();

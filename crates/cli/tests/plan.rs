@@ -1,6 +1,6 @@
-//! Tests of `interleaf plan`: it comes to the conclusions of published studies, from demands that
-//! were measured on the baseline. Other tests check the recommendation, and plans for several
-//! demands with shares of time.
+//! Tests of `interleaf plan`: from workloads that were measured on a baseline server, it comes to
+//! the conclusions of published studies. Other tests check the recommendation, and plans for
+//! several workloads with shares of time.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

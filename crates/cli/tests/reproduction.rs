@@ -1,5 +1,6 @@
-//! Tests of the reproductions of published studies. The errors of their rows must stay within
-//! limits. Limits may be tightened, and never widened.
+//! Tests of the reproductions of published studies. A row of a study compares a computed figure
+//! with the published figure. The errors of the rows must stay within limits. Limits may be
+//! tightened, and never widened.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

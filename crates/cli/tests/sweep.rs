@@ -1,6 +1,7 @@
-//! Tests of `simulate --sweep`. The bytes of the CSV file do not depend on the number of cores, nor
-//! on an interruption after which the sweep is run again. The second run detects changed rows. The
-//! cases may name demand files and weights.
+//! Tests of `simulate --sweep`, which simulates each combination of listed values (a case). The
+//! bytes of its CSV file do not depend on the number of cores, nor on an interruption after which
+//! the sweep is run again. The second run detects changed rows. The cases may name demand files and
+//! weights.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

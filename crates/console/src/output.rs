@@ -32,9 +32,8 @@ pub fn text(text: &str) -> Result<(), Failure> {
     data(&width.map_or_else(|| text.to_string(), |width| wrapped(&text, width)))
 }
 
-/// Escapes the control characters of `text`: ESC becomes `\u{1b}`. Otherwise a name from a file
-/// could move the cursor of a terminal. Newlines, tabs and the color sequences of reports (`ESC [
-/// digits m`) stay.
+/// Escapes the control characters of `text`: a name from a file could move a terminal's cursor.
+/// Newlines, tabs and the color sequences of reports (`ESC [ digits m`) stay.
 fn printable(text: &str) -> Cow<'_, str> {
     let is_foreign = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
     if !text.contains(is_foreign) {

@@ -236,8 +236,7 @@ pub fn print_document(
     }
 }
 
-/// Prints each of `warnings` to stderr if `options` request CSV. The CSV text itself has no column
-/// for warnings.
+/// Prints each of `warnings` to stderr if `options` request CSV: CSV has no column for them.
 pub fn warn_beside_csv(options: OutputOptions<'_>, warnings: &[String]) {
     if options.csv && options.output != Some(Path::new("-")) {
         warnings.iter().for_each(|warning| output::message(&format!("warning: {warning}")));

@@ -13,8 +13,7 @@
 //! if the process may use it, and runs as soon as it is woken.
 //!
 //! While the pager's thread wakes a thread on the CPU that they share, it has the policy
-//! `SCHED_IDLE`. The scheduler treats a CPU that runs only such threads as idle, so it leaves the
-//! woken thread on this CPU.
+//! `SCHED_IDLE`: the scheduler then treats this CPU as idle, and leaves the woken thread on it.
 
 #![expect(unsafe_code, reason = "rustix has no sched_setattr")]
 

@@ -57,7 +57,7 @@ pub(super) fn nearest(error: &clap::Error, verb: &str) -> Option<String> {
     }
 }
 
-/// The commands below `command` that have the option `--long`.
+/// The subcommands of `command` that have an option with the name `long`.
 fn owners(command: &clap::Command, long: &str) -> Vec<String> {
     let is_own =
         |argument: &clap::Arg| argument.get_long() == Some(long) && !argument.is_global_set();
@@ -71,7 +71,6 @@ fn owners(command: &clap::Command, long: &str) -> Vec<String> {
     all.collect()
 }
 
-/// The names of the subcommands of a verb.
 pub(super) fn subcommands(verb: &str) -> Vec<String> {
     command_of(verb).get_subcommands().map(|it| it.get_name().to_string()).collect()
 }

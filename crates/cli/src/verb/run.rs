@@ -124,7 +124,6 @@ fn move_processes(
     Ok(if is_reached { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-/// Returns the command with its arguments as text.
 fn words(args: &RunArgs) -> Vec<String> {
     args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect()
 }

@@ -1,4 +1,4 @@
-//! The layout of the HTML pages in a browser. Each page is checked as on a telephone, a screen and
+//! Tests the layout of the HTML pages in a browser: each page as on a telephone, a screen and
 //! paper, with light and with dark colours.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]

@@ -1,9 +1,9 @@
 //! `interleaf simulate machine|dimm --sweep`: simulates each combination of the values in a sweep
-//! file's lists. A combination is a *case*.
+//! file's lists. A combination is a *case*, and gives one or more rows of a CSV file.
 //!
-//! Rows are computed on all cores, and recorded in order of completion, each with the number of its
-//! case. At the end the rows are sorted, so the file does not depend on the number of cores. An
-//! interrupted sweep that is started again keeps the rows that are already in the file.
+//! Cases are simulated on all cores, and their rows are written in order of completion. At the end
+//! the rows are sorted, so the file does not depend on the number of cores. An interrupted sweep
+//! that is started again keeps the rows that are already in the file.
 
 mod progress;
 

@@ -1,4 +1,5 @@
-//! The sources of a profile's figures (traffic, pipeline slots, energy), and why one is missing.
+//! The sources of a profile's figures (traffic, pipeline slots, energy), and reasons for missing
+//! ones.
 
 use crate::args::AppArgs;
 use interleaf_console::{Failure, output, system};
@@ -200,8 +201,8 @@ fn fed<'a>(path: &Path, layout: &Layout, dry_run: bool) -> Result<Traffic<'a>, F
     Ok(Traffic { source: Some(Box::new(feed)), tier_of, quantities })
 }
 
-/// Opens a recording of the traffic of each tier. Its tiers are either `tiers`, or, if `balance`
-/// made the recording, a tier for each node, fastest node first.
+/// Opens a recording of the traffic of each tier. The tiers of the recording are `tiers`, or one
+/// tier for each node, fastest node first, if `balance` made the recording.
 fn replayed<'a>(
     path: &Path,
     tiers: &[ProfileTier],
