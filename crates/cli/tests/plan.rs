@@ -49,8 +49,8 @@ fn the_winners_of_the_studies_win() {
     }
 }
 
-/// No memory is faster for a demand far below the bandwidth of RDIMMs. The cheapest configuration
-/// is recommended.
+/// For a demand far below the bandwidth of RDIMMs, more bandwidth gives no speed-up. The cheapest
+/// configuration is recommended.
 #[test]
 fn more_bandwidth_is_not_bought_where_none_is_needed() {
     let document = plan(&["--demand", "bfs", MODULES]);
@@ -94,8 +94,8 @@ fn memory_that_is_too_small_is_not_recommended() {
     let needs = needs.iter().find(|row| row["figure"] == "memory that the demand needs").unwrap();
     assert_eq!(needs["recommended"][1], "rdimm-6400-128gb");
     // The recommended server holds 1.5 TiB, and the others 768 GiB. If the demand needs at most 768
-    // GiB, another server is recommended. If it needs more than 1.5 TiB, the server with the drive
-    // is.
+    // GiB, another server is recommended. If the demand needs more than 1.5 TiB, the server with
+    // the drive is recommended.
     let factor = |end: usize| needs["factors"][end].as_f64().unwrap();
     assert!((0.74..0.79).contains(&factor(0)) && (1.5..1.51).contains(&factor(1)), "{needs}");
     assert_eq!(needs["recommended_beyond"][1], "rdimm-6400-nvme");

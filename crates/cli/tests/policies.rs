@@ -255,7 +255,7 @@ fn demand_that_shifts_is_followed() {
     }
 }
 
-// --- Equal output of an arena and a trial, and with any number of threads ------------------------
+// --- Equal output of an arena and a trial, and with any number of threads -----------------------
 
 #[test]
 fn the_arena_and_a_trial_have_the_same_outcome() {

@@ -424,8 +424,8 @@ fn a_record_of_something_else_is_not_touched() {
     }
 }
 
-/// A sweep file with two modules (a built-in one, and one in a file), two mixes, and the offered
-/// loads of `sweep`. A case has a row for each offered load.
+/// A sweep file with two modules (a built-in one, and one in a file) and two mixes. `load` is
+/// `sweep`, which stands for a list of offered loads. A case has a row for each offered load.
 const MODULES: &str = r#"
 schema = "interleaf.sweep.dimm/1"
 device = ["rdimm-6400-2r", "own.toml"]

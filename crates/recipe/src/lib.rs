@@ -26,8 +26,7 @@ const SCHEMA: &str = "interleaf.recipe/1";
 pub const SYSTEM_PYTHON: &str = "/usr/bin/python3";
 
 /// A recipe for an application. Its fields were checked: each pattern is a regular expression, no
-/// file name contains a folder, and commands have no placeholders other than `{n}`, `{threads}` and
-/// `{python}`.
+/// file name contains a folder, and each placeholder of a command is known.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Recipe {
@@ -36,6 +35,7 @@ pub struct Recipe {
     pub place: String,
     /// The schema and its version: `interleaf.recipe/1`.
     schema: String,
+    /// The name of the recipe.
     name: Spanned<String>,
     /// A description of the application in one line.
     pub does: String,
@@ -131,9 +131,11 @@ impl Better {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FigurePattern {
+    /// The name of the figure.
     name: String,
     /// A regular expression. The figure is capture group 1 of its last match in the output.
     pattern: String,
+    /// The unit of the figure.
     unit: String,
 }
 
@@ -141,6 +143,7 @@ struct FigurePattern {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct File {
+    /// The name of the file.
     name: Spanned<String>,
     /// The text of the file. Placeholders in it are not replaced.
     pub text: String,
@@ -165,8 +168,7 @@ fn one() -> f64 {
     1.0
 }
 
-/// Up to this size, the hint about a too small footprint states the least footprint in whole KiB,
-/// and above it in whole MiB.
+/// 10 MiB in KiB. Error messages state a least footprint above it in MiB, and others in KiB.
 const FOOTPRINT_IN_KIB_MAX: f64 = 10.0 * 1024.0;
 
 /// Environment variables that set the number of threads of common libraries.
@@ -430,8 +432,7 @@ fn check_file_names(toml: &TomlText<'_>, files: &[File]) -> Result<(), Failure> 
     Ok(())
 }
 
-/// True if `word` contains a text in braces that looks like a placeholder, but is not one of
-/// [`PLACEHOLDERS`].
+/// True if `word` has a text in braces that looks like a placeholder, but is not in PLACEHOLDERS.
 fn has_unknown_placeholder(word: &str) -> bool {
     let rest = PLACEHOLDERS.iter().fold(word.to_string(), |rest, known| rest.replace(known, ""));
     rest.match_indices('{').any(|(at, _)| {

@@ -86,7 +86,7 @@ fn options(args: &ExtendArgs) -> ExtendOptions {
     }
 }
 
-/// Prints the forecast of `--plan`: traffic and efficiency with other budgets and drives.
+/// Prints the forecast of `--plan`: drive traffic and slow-down with other budgets and drives.
 fn plan(args: &ExtendArgs) -> Result<(), Failure> {
     let plot = args.planning.plot.as_deref();
     plot.map_or(Ok(()), |target| support::check_picture("--plot", target))?;
