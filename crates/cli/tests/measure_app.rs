@@ -1,4 +1,4 @@
-//! Tests of `interleaf measure app` on this machine. It may lack hardware counters, so the
+//! Tests of `interleaf measure app` on this machine. The machine may lack hardware counters, so the
 //! bandwidth comes from a recording of counters (`--replay`) or from a socket (`--feed`).
 //! `crates/vm/tests/measure_app.rs` tests exact values on several nodes.
 

@@ -29,7 +29,7 @@ const MODULES: &str = "--configuration=rdimm-6400,mrdimm-8800,rdimm-6400-cz122";
 
 /// The bandwidth of RDIMMs limits these demands, so memory with more bandwidth is faster, by about
 /// the published factor. For each demand, the table has the best published speed-up with eight
-/// expanders (CXL white paper CCM004-676576390-11778), and the one with MRDIMMs.
+/// expanders (CXL white paper CCM004-676576390-11778), and the published speed-up with MRDIMMs.
 #[test]
 fn the_winners_of_the_studies_win() {
     for (demand, with_expanders, with_mrdimms) in [

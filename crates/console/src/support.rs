@@ -33,7 +33,7 @@ pub fn check_outputs(
 }
 
 /// Checks the outputs like [`check_outputs`]. `record` is the option with which the command writes
-/// its record, such as `--stats FILE`; the hint about an invalid name of the HTML page names it.
+/// its record, such as `--stats FILE`. The hint about an invalid HTML file name names this option.
 ///
 /// # Errors
 /// Those of [`check_outputs`].

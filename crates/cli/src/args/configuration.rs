@@ -101,7 +101,7 @@ impl Parts {
         }
         let named = |why: String| format!("{key}: {why}");
         let configuration = &mut self.configuration;
-        // The name of the verb `extend` may precede its option.
+        // The key of an option of `extend` may begin with the name of this verb.
         match key.strip_prefix("extend ").unwrap_or(key) {
             "name" => configuration.name = Some(value.trim().into()),
             "weights" => {

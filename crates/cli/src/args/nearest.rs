@@ -75,8 +75,8 @@ pub(super) fn subcommands(verb: &str) -> Vec<String> {
     command_of(verb).get_subcommands().map(|it| it.get_name().to_string()).collect()
 }
 
-/// The hint for an argument that is a built-in name, such as that of a platform, without the option
-/// before it. The hint names the option.
+/// The hint for a built-in name, such as that of a platform, that is given without the option for
+/// such names. The hint names this option.
 fn option_of(command: &clap::Command, name: &str) -> Option<String> {
     let lists = [
         ("platform", interleaf_catalog::platform_names()),

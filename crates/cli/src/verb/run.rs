@@ -19,8 +19,8 @@ use interleaf_linux::{
 use interleaf_record::{Document, run::RunDocument};
 use std::{path::Path, process::ExitCode};
 
-/// Audits of the placement of the command's pages take at most 1 / `AUDIT_COST` of its run time:
-/// during an audit, the command cannot change its mappings.
+/// Audits of the placement of the command's pages take at most 1 / `AUDIT_COST` of the command's
+/// run time. During an audit, the command cannot change its mappings.
 const AUDIT_COST: u32 = 20;
 
 pub(super) fn run(args: &RunArgs, root: Option<&Path>) -> Result<ExitCode, Failure> {

@@ -109,7 +109,7 @@ pub(in crate::verb) fn comparisons(
                     continue;
                 }
                 let ran = rounds(&bench, args, pattern, *ratio, &mut document, (done, total));
-                // If a run failed, its settings must be restored before its error is returned.
+                // If a run failed, restore its kernel settings before its error is returned.
                 if ran.is_err() {
                     bench.check_restored()?;
                 }

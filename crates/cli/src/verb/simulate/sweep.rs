@@ -35,8 +35,8 @@ pub(super) fn run(
     outputs: &Outputs<'_>,
 ) -> Result<(), Failure> {
     support::check_outputs(outputs.rows, outputs.report, &[outputs.parquet])?;
-    // Only the rows in a regular file are kept and continued. A device has no earlier rows, and
-    // reading from it might never end.
+    // Only a sweep with its rows in a regular file can be continued. A device has no earlier rows,
+    // and reading from it might never end.
     let stream = |target: &Path| target == Path::new("-") || target.exists() && !target.is_file();
     let to_file = outputs.rows.filter(|target| !stream(target));
     progress::say_cases(cases.count(), to_file.is_some());

@@ -319,9 +319,9 @@ impl<'a> Comparison<'a> {
     }
 
     /// Waits for the end of a run. Returns `None` if the run exceeded its time limit, or if the
-    /// deadline of all runs passed. A launcher (`--by`) may queue the run before it starts, so the
-    /// time limit counts from the run's entry in its control group. The deadline, too, is checked
-    /// only from then on.
+    /// deadline of all runs passed. A launcher (`--by`) may queue the run before it starts. So the
+    /// time limit counts from the run's entry in its control group, and the deadline is checked
+    /// only after this entry.
     fn waited(
         &self,
         running: &mut Running<'_>,
