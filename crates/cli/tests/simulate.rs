@@ -74,8 +74,8 @@ fn the_command_of_a_users_module_names_its_file() {
 }
 
 /// The measured runs of bwaves do not show whether memory limits its speed, so there is a warning.
-/// Those of hpcg do: hpcg is faster with weights of 5:2 (113 GFlop/s) than with all pages in DRAM
-/// (92 GFlop/s), so there is no warning.
+/// The measured runs of hpcg do: hpcg is faster with weights of 5:2 (113 GFlop/s) than with all
+/// pages in DRAM (92 GFlop/s), so there is no warning.
 #[test]
 fn a_workload_that_may_limit_itself_has_the_warning_of_predict() {
     let warning = |workload: &str| {
