@@ -68,7 +68,7 @@ pub struct PolicyProcesses {
 
 impl PolicyProcesses {
     /// Prepares the processes of `command`, which [`Self::policy`] starts. `limit` is the time
-    /// limit of each answer. Once `stop` is set, answers are not awaited any more.
+    /// limit of each answer. Once `stop` is set, the policies no longer wait for answers.
     pub fn new(command: PolicyCommand, limit: Duration, stop: StopFlag) -> Self {
         Self { command, limit, stop, failure: Arc::default() }
     }

@@ -91,7 +91,7 @@ fn by_policy(args: &RunArgs, root: Root) -> Result<ExitCode, Failure> {
     Ok(ended.exit_code())
 }
 
-/// Converts the arguments to the options of `interleaf_daemon` for a steered command.
+/// Converts the arguments to the options of `interleaf_daemon` for a command with `--policy`.
 fn steer_options(args: &RunArgs) -> SteerOptions {
     SteerOptions {
         command: args.command.clone(),

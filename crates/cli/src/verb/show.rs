@@ -1,4 +1,5 @@
-//! `interleaf show`: prints the memory of this machine or of a platform, or the built-in names.
+//! `interleaf show`: describes the memory of this machine or of a platform, or lists built-in
+//! names.
 
 use crate::args::ShowArgs;
 use interleaf_console::{Failure, output, system};
