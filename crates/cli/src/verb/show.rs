@@ -1,5 +1,4 @@
-//! `interleaf show`: describes the memory of this machine or of a platform, or lists built-in
-//! names.
+//! `interleaf show`: describes the memory of this machine or a platform, or lists built-in names.
 
 use crate::args::ShowArgs;
 use interleaf_console::{Failure, output, system};
