@@ -341,8 +341,8 @@ impl Pager {
         self.regions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the addresses of the `bytes` bytes from `memory` on. Fails if no region contains all
-    /// of them.
+    /// Returns the address range of the `bytes` bytes from `memory` on. Fails if no region contains
+    /// this whole range.
     fn check_range(&self, memory: *mut c_void, bytes: usize) -> Result<Range<usize>, Failure> {
         let start = memory as usize;
         let end = start.checked_add(bytes);

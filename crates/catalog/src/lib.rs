@@ -505,7 +505,7 @@ pub fn curve_failure(why: CurveError) -> Failure {
     Failure::new(format!("curves that are so wrong are none: {why}"), why.hint())
 }
 
-/// The place of the files that a scenario file names.
+/// The location of the files that a scenario file names.
 enum FileSource<'a> {
     /// The folder `scenarios/` that is built into the program.
     BuiltIn,

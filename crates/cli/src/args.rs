@@ -60,7 +60,7 @@ use std::{
     sync::LazyLock,
 };
 
-/// The default folder of the runs of `reproduce imdt`.
+/// The default folder of the store (the files that extend DRAM) in the runs of `reproduce imdt`.
 pub(crate) const STUDY_STORE: &str = "/var/tmp";
 
 const VERBS: &str = "\
@@ -346,7 +346,7 @@ pub(crate) struct ReproduceArgs {
     pub(crate) workload: Vec<String>,
 }
 
-/// Parses a budget of DRAM that is a size, no percentage, and not divided among nodes.
+/// Parses a budget of DRAM. A percentage, and sizes for single nodes, are rejected.
 fn dram_size(text: &str) -> Result<Bytes, String> {
     match text.parse()? {
         Dram::Size(bytes) => Ok(bytes),
@@ -403,7 +403,6 @@ fn study_name() -> PossibleValuesParser {
     PossibleValuesParser::new(names)
 }
 
-/// The definition of the command line.
 pub(crate) fn command() -> clap::Command {
     help::refilled(Cli::command())
 }

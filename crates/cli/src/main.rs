@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-/// The allocator of the program. It replaces musl's, which is slow: all threads share one lock.
+/// The allocator of the program. It replaces musl's allocator, in which all threads share one lock.
 #[cfg(target_env = "musl")]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -23,7 +23,7 @@ use crate::args::{Cli, ShowArgs, Simulate, Verb};
 use interleaf_console::Failure;
 use std::process::ExitCode;
 
-/// Runs the verb in `cli`. Rejects `--root` with verbs that do not read a machine.
+/// Runs the verb in `cli`. Rejects `--root` (a captured machine) with verbs that read no machine.
 pub(crate) fn run(cli: Cli) -> Result<ExitCode, Failure> {
     let root = cli.root.as_deref();
     let refused = match cli.verb {

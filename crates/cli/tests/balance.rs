@@ -80,7 +80,7 @@ fn advice_changes_nothing() {
     command.args(["--curves", "gnr120-cz122"]);
     command.arg("--root").arg(folder.path()).arg("--replay").arg(recording("saturated.csv"));
     let documents = documents(&command.output().unwrap());
-    // Advice changes no file of the machine. It also creates none, such as a journal in `run`.
+    // Advice changes no file of the machine, and creates none, such as a journal in `run`.
     assert_eq!(files(folder.path()), before);
     let (last, periods) = documents.split_last().unwrap();
     assert_eq!(last["schema"], "interleaf.balance.advice/1");

@@ -15,8 +15,8 @@ use std::{
 
 /// A shell script that prints a metric: the value of COST, with noise below 1 %. The noise depends
 /// on the number of earlier runs, which is in the file COUNT, so it is the same whenever the tests
-/// run. It is not taken from process IDs: their digits may form two groups of values, and the first
-/// evaluation of the results would then be undecided.
+/// run. Process IDs are not used as noise: their digits may form two groups of values, and then six
+/// rounds would not be enough for a verdict.
 const PRINTS: &str = "n=$(cat $COUNT); echo $((n + 1)) > $COUNT; echo cost=$COST.$((n * 7 % 10))";
 
 /// The regular expression that finds the metric in the output of [`PRINTS`].

@@ -70,7 +70,8 @@ fn paths(value: &Value) -> Vec<Vec<Step>> {
     match value {
         Value::Array(elements) => {
             // In a list of structs, choose the last one, because some checks compare a struct with
-            // those before it. In a list of numbers, choose the first one: all are treated alike.
+            // those before it. In a list of numbers, choose the first one: all numbers of a list
+            // are checked alike.
             let has_parts = elements.last().is_some_and(|it| it.is_object() || it.is_array());
             let at = if has_parts { elements.len() - 1 } else { 0 };
             elements.get(at).into_iter().for_each(|part| below(Step::Element(at), part));
@@ -308,7 +309,7 @@ proptest! {
     }
 }
 
-/// Returns the Markdown of the recorded document `name`, which `change` alters before.
+/// Returns the Markdown of the recorded document `name` after `change` has altered the document.
 fn markdown_of(name: &str, change: impl FnOnce(&mut Value)) -> String {
     let all = documents();
     let (_, mut value) = all.iter().find(|(known, _)| known == name).unwrap().clone();

@@ -225,9 +225,9 @@ fn processes_in_sequence_each_have_the_whole_budget() {
     assert!((20 << 20..40 << 20).contains(&footprint), "{stats}");
 }
 
-/// The first process of a new PID namespace has the process ID 1. It is extended if `/proc` is that
-/// of the parent namespace. With a `/proc` of the new namespace, it cannot see whether other
-/// processes of the session still run, so it is not extended.
+/// The first process of a new PID namespace has the process ID 1. It gets extended memory if
+/// `/proc` is that of the parent namespace. With a `/proc` of the new namespace, it cannot see
+/// whether other processes of the session still run, so it gets none.
 #[test]
 fn a_process_in_a_new_pid_namespace_leaves_no_session_behind() {
     for (options, is_extended) in [(vec!["--fork"], true), (vec!["--fork", "--mount-proc"], false)]
@@ -585,8 +585,8 @@ fn memory_outside_the_budget_is_reported() {
         assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
         (folders.stats(), text(&output.stderr))
     };
-    // Each allocation has 60 MiB: more than the default of `--min-alloc` (4 MiB) in the first run,
-    // and less than its value (64 MiB) in the second run.
+    // Each allocation has 60 MiB: more than `--min-alloc` in the first run (4 MiB, the default),
+    // and less than `--min-alloc` in the second run (64 MiB).
     let (stats, said) = run(&[], "2", "62914560");
     assert_eq!(stats["min_alloc_bytes"], 4 << 20, "an eighth of the budget");
     assert!(stats["evicted_pages"].as_u64() >= Some(80 << 8), "{stats}");

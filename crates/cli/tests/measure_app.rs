@@ -1,6 +1,6 @@
-//! Tests of `interleaf measure app` on this machine. It may lack counters, so the bandwidth comes
-//! from a recording or a feed. `crates/vm/tests/measure_app.rs` tests exact values on several
-//! nodes.
+//! Tests of `interleaf measure app` on this machine. The machine may lack hardware counters, so the
+//! bandwidth comes from a recording of counters (`--replay`) or from a socket (`--feed`).
+//! `crates/vm/tests/measure_app.rs` tests exact values on several nodes.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -62,7 +62,7 @@ fn a_full_disk_leaves_the_old_record() {
     assert!(printed.contains("hint: make room there"), "{printed}");
 }
 
-/// If its record or stdout cannot be written, the control loop of `balance` continues. It reports
+/// If the record or stdout of `balance` cannot be written, its control loop continues. It reports
 /// that lines are missing.
 #[test]
 fn a_full_disk_does_not_end_the_loop() {

@@ -1,6 +1,6 @@
-//! Tests of `interleaf plan`: it comes to the conclusions of published studies, from demands that
-//! were measured on the baseline. Other tests check the recommendation, and plans for several
-//! demands with shares of time.
+//! Tests of `interleaf plan`: from workloads that were measured on a baseline server, it comes to
+//! the conclusions of published studies. Other tests check the recommendation, and plans for
+//! several workloads with shares of time.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -29,7 +29,7 @@ const MODULES: &str = "--configuration=rdimm-6400,mrdimm-8800,rdimm-6400-cz122";
 
 /// The bandwidth of RDIMMs limits these demands, so memory with more bandwidth is faster, by about
 /// the published factor. For each demand, the table has the best published speed-up with eight
-/// expanders (CXL white paper CCM004-676576390-11778), and the one with MRDIMMs.
+/// expanders (CXL white paper CCM004-676576390-11778), and the published speed-up with MRDIMMs.
 #[test]
 fn the_winners_of_the_studies_win() {
     for (demand, with_expanders, with_mrdimms) in [
@@ -49,8 +49,8 @@ fn the_winners_of_the_studies_win() {
     }
 }
 
-/// No memory is faster for a demand far below the bandwidth of RDIMMs. The cheapest configuration
-/// is recommended.
+/// For a demand far below the bandwidth of RDIMMs, more bandwidth gives no speed-up. The cheapest
+/// configuration is recommended.
 #[test]
 fn more_bandwidth_is_not_bought_where_none_is_needed() {
     let document = plan(&["--demand", "bfs", MODULES]);
@@ -94,8 +94,8 @@ fn memory_that_is_too_small_is_not_recommended() {
     let needs = needs.iter().find(|row| row["figure"] == "memory that the demand needs").unwrap();
     assert_eq!(needs["recommended"][1], "rdimm-6400-128gb");
     // The recommended server holds 1.5 TiB, and the others 768 GiB. If the demand needs at most 768
-    // GiB, another server is recommended. If it needs more than 1.5 TiB, the server with the drive
-    // is.
+    // GiB, another server is recommended. If the demand needs more than 1.5 TiB, the server with
+    // the drive is recommended.
     let factor = |end: usize| needs["factors"][end].as_f64().unwrap();
     assert!((0.74..0.79).contains(&factor(0)) && (1.5..1.51).contains(&factor(1)), "{needs}");
     assert_eq!(needs["recommended_beyond"][1], "rdimm-6400-nvme");

@@ -1,5 +1,5 @@
-//! Tests of policies on the simulated server gnr120-cz122: their regret, speed-up, convergence and
-//! stability must stay within limits.
+//! Tests of placement policies on the simulated server gnr120-cz122: their regret (slow-down
+//! against the best static weights), speed-up, convergence and stability must stay within limits.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -57,7 +57,7 @@ fn scenario(workload: &str, threads: u32, counter_noise: f64) -> Scenario {
     }
 }
 
-/// A scenario, and its best static weights, which policies are compared with.
+/// A scenario, and its best static weights. Policies are compared with these weights.
 struct Bar {
     scenario: Scenario,
     best: StaticBest,
@@ -255,7 +255,7 @@ fn demand_that_shifts_is_followed() {
     }
 }
 
-// --- The same run in two ways -------------------------------------------------------------------
+// --- Equal output of an arena and a trial, and with any number of threads -----------------------
 
 #[test]
 fn the_arena_and_a_trial_have_the_same_outcome() {

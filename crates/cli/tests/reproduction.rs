@@ -1,5 +1,6 @@
-//! Tests of the reproductions of published studies. The errors of their rows must stay within
-//! limits. Limits may be tightened, and never widened.
+//! Tests of the reproductions of published studies. A row of a study compares a computed figure
+//! with the published figure. The errors of the rows must stay within limits. Limits may be
+//! tightened, and never widened.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -72,8 +73,8 @@ fn intervals_cover_what_they_say() {
     for (name, rows) in [("cxl-interleaving", 1), ("gnr120-interleaving", 2)] {
         let study = study(name);
         // The coverage is the fraction of the published values that are within their 90 %
-        // intervals. The error of its row is the distance of the coverage from the range 0.86 to
-        // 0.94. The coverage stays within this range if any one workload is left out.
+        // intervals. The error of the coverage's row is its distance from the range 0.86 to 0.94.
+        // The coverage stays within this range if any one workload is left out.
         let coverage = errors(&study, is_coverage);
         assert!(coverage.1 <= 0.02 && coverage.2 == rows, "{name}: {coverage:?}");
         let left_out = errors(&study, |row| text(row, "what").ends_with("workload left out"));

@@ -53,8 +53,8 @@ fn nulls(value: &Value, path: &str, found: &mut Vec<String>) {
 }
 
 /// The module is in a user's file. The document of its simulation names the command of the run, and
-/// this command gives the same document again. A single load gives no line of power over bandwidth,
-/// so `tier_power` is null.
+/// this command gives the same document again. The simulation has a single load, to which no line
+/// of power against bandwidth can be fitted, so `tier_power` is null.
 #[test]
 fn the_command_of_a_users_module_names_its_file() {
     let folder = tempfile::tempdir().unwrap();
@@ -74,8 +74,8 @@ fn the_command_of_a_users_module_names_its_file() {
 }
 
 /// The measured runs of bwaves do not show whether memory limits its speed, so there is a warning.
-/// Those of hpcg do: hpcg is faster with weights of 5:2 (113 GFlop/s) than with all pages in DRAM
-/// (92 GFlop/s), so there is no warning.
+/// The measured runs of hpcg do: hpcg is faster with weights of 5:2 (113 GFlop/s) than with all
+/// pages in DRAM (92 GFlop/s), so there is no warning.
 #[test]
 fn a_workload_that_may_limit_itself_has_the_warning_of_predict() {
     let warning = |workload: &str| {
@@ -246,8 +246,8 @@ fn a_trace_of_one_request_has_no_null_numbers() {
 }
 
 /// Without `--outstanding`, each module has the documented default of 288 outstanding lines per
-/// channel. The document has the number for all channels together. Its command has the option only
-/// if the value is not the default.
+/// channel. The document has the number for all channels together. The command in the document has
+/// the option only if the value is not the default.
 #[test]
 fn all_modules_have_the_same_default_of_outstanding_lines() {
     let run = |device: &str, more: &[&str]| {
@@ -265,8 +265,8 @@ fn all_modules_have_the_same_default_of_outstanding_lines() {
     assert!(more["command"].as_str().unwrap().contains(" --outstanding 480 "), "{more}");
 }
 
-/// The page has a figure for each socket. It shows, over time, the share of the socket's accesses
-/// that go to its DRAM, the target, and the socket's best static weights.
+/// The page has a figure for each socket. The figure shows, over time, the share of the socket's
+/// accesses that go to its DRAM, the target of this share, and the socket's best static weights.
 #[test]
 fn shares_on_two_sockets_are_drawn_per_socket() {
     let folder = tempfile::tempdir().unwrap();
@@ -305,10 +305,10 @@ fn shares_on_two_sockets_are_drawn_per_socket() {
     assert!(!html.contains("<figure id=\"-shares\">"), "a figure of both sockets");
 }
 
-/// The memory power in a platform file is a line over bandwidth that is fitted to the simulation of
-/// its modules. The test simulates the modules, and compares the fitted line, and the power at each
-/// load, with the file. The curves of some platforms are simulated, too: the test compares their
-/// maxima.
+/// A platform file has the memory power as a linear function of bandwidth, fitted to the simulation
+/// of the platform's modules. The test simulates the modules, and compares the fitted function, and
+/// the power at each load, with the file. The curves of some platforms are simulated, too: the test
+/// compares their maximum bandwidths.
 #[test]
 fn platforms_match_their_simulated_modules() {
     let (mut sweeps, mut compared): (BTreeMap<&str, Value>, usize) = Default::default();

@@ -1,6 +1,7 @@
-//! Tests of `simulate --sweep`. The bytes of the CSV file do not depend on the number of cores, nor
-//! on an interruption after which the sweep is run again. The second run detects changed rows. The
-//! cases may name demand files and weights.
+//! Tests of `simulate --sweep`, which simulates each combination of listed values (a case). The
+//! bytes of its CSV file do not depend on the number of cores, nor on an interruption after which
+//! the sweep is run again. The second run detects changed rows. The cases may name demand files and
+//! weights.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -423,8 +424,8 @@ fn a_record_of_something_else_is_not_touched() {
     }
 }
 
-/// A sweep file with two modules (a built-in one, and one in a file), two mixes, and the offered
-/// loads of `sweep`. A case has a row for each offered load.
+/// A sweep file with two modules (a built-in one, and one in a file) and two mixes. `load` is
+/// `sweep`, which stands for a list of offered loads. A case has a row for each offered load.
 const MODULES: &str = r#"
 schema = "interleaf.sweep.dimm/1"
 device = ["rdimm-6400-2r", "own.toml"]

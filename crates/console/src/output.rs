@@ -32,9 +32,8 @@ pub fn text(text: &str) -> Result<(), Failure> {
     data(&width.map_or_else(|| text.to_string(), |width| wrapped(&text, width)))
 }
 
-/// Escapes the control characters of `text`, such as those of a name from a file that would move
-/// the cursor of a terminal: ESC becomes `\u{1b}`. Ends of lines and tabs stay, and so do the
-/// sequences for colours (`ESC [ digits m`), which reports have.
+/// Escapes the control characters of `text`: a name from a file could move a terminal's cursor.
+/// Newlines, tabs and the color sequences of reports (`ESC [ digits m`) stay.
 fn printable(text: &str) -> Cow<'_, str> {
     let is_foreign = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
     if !text.contains(is_foreign) {
@@ -56,8 +55,8 @@ fn printable(text: &str) -> Cow<'_, str> {
 }
 
 /// Wraps lines that are wider than `width` characters. Two or more spaces in a line separate
-/// columns. The continuation of a line is indented to the line's last column if this column begins
-/// in the left half of `width`, and otherwise by two spaces.
+/// columns. If the last column begins in the left half of `width`, continuation lines are indented
+/// to this column, and otherwise by two spaces.
 fn wrapped(text: &str, width: usize) -> String {
     const INDENT: usize = 2;
     let line = |line: &str| {
@@ -118,7 +117,7 @@ pub fn has_unicode(variable: impl Fn(&str) -> Option<String>) -> bool {
     locale.ends_with("utf-8") || locale.ends_with("utf8")
 }
 
-/// Writes the lines of a service to stdout. The service continues when a line cannot be written.
+/// Writes the lines of a service to stdout. If a line cannot be written, the service continues.
 #[derive(Debug, Default)]
 pub struct Lines {
     /// True if the last line was written incompletely. The next line then begins with a newline.

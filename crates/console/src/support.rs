@@ -33,7 +33,7 @@ pub fn check_outputs(
 }
 
 /// Checks the outputs like [`check_outputs`]. `record` is the option with which the command writes
-/// its record, such as `--stats FILE`; the hint about an invalid name of the HTML page names it.
+/// its record, such as `--stats FILE`. The hint about an invalid HTML file name names this option.
 ///
 /// # Errors
 /// Those of [`check_outputs`].
@@ -60,9 +60,9 @@ pub fn check_outputs_of(
     Ok(())
 }
 
-/// Fails if one of `options` is given; each entry has a flag, true if the option is given, and the
-/// option's name. In the error, `why` follows the name of the first given option, and `instead`
-/// follows "leave it out, or".
+/// Fails if one of `options` is given. Each entry has the flag "is given" and the name of an
+/// option. In the error, `why` follows the name of the first given option, and `instead` follows
+/// "leave it out, or".
 ///
 /// # Errors
 /// When one of the options is given.
@@ -152,7 +152,8 @@ pub fn check_beside(option: &str, target: &Path, beside: &Path) -> Result<(), Fa
     }
 }
 
-/// Returns the words of this process's command line, up to `--`. Words after `--` are a command.
+/// Returns the words of this process's command line before `--`. Words after `--` are the command
+/// that Interleaf runs.
 fn own_words() -> Vec<String> {
     let words = std::env::args_os().skip(1).take_while(|word| word != "--");
     words.map(|word| word.to_string_lossy().into_owned()).collect()
@@ -235,7 +236,7 @@ pub fn print_document(
     }
 }
 
-/// Prints each of `warnings` to stderr if `options` request CSV, which has no place for them.
+/// Prints each of `warnings` to stderr if `options` request CSV: CSV has no column for them.
 pub fn warn_beside_csv(options: OutputOptions<'_>, warnings: &[String]) {
     if options.csv && options.output != Some(Path::new("-")) {
         warnings.iter().for_each(|warning| output::message(&format!("warning: {warning}")));

@@ -1,5 +1,4 @@
-//! The process of one policy: the messages to and from it, the time limit of its answers, and its
-//! end.
+//! The process of a policy: its messages, the time limit of its answers, and its end.
 
 use crate::{PolicyProcessError, message::Answer};
 use interleaf_linux::{process::is_exiting, root::Root, stop_flag::StopFlag};

@@ -68,15 +68,15 @@ pub struct PolicyProcesses {
 
 impl PolicyProcesses {
     /// Prepares the processes of `command`, which [`Self::policy`] starts. `limit` is the time
-    /// limit of each answer. Once `stop` is set, answers are not awaited any more.
+    /// limit of each answer. Once `stop` is set, the policies no longer wait for answers.
     pub fn new(command: PolicyCommand, limit: Duration, stop: StopFlag) -> Self {
         Self { command, limit, stop, failure: Arc::default() }
     }
 
     /// Starts the process of the domain (socket) with the index `domain`, whose tiers are `tiers`,
     /// and waits for its first answer. Returns the policy of the domain. If there is no valid first
-    /// answer, this policy keeps all pages on the first tier. No process is started after the
-    /// failure of another one.
+    /// answer, this policy keeps all pages on the first tier. After the failure of any domain's
+    /// process, no further process is started.
     pub fn policy(&self, domain: usize, tiers: &[TierLayout]) -> Box<dyn Policy> {
         let first = (0..tiers.len()).map(|tier| if tier == 0 { 1.0 } else { 0.0 }).collect();
         if self.has_failed() {

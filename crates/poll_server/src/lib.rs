@@ -8,7 +8,7 @@
 //! ```text
 //! loop {
 //!     let turn = wait(&watched, timeout)?;
-//!     if turn.control { return }                              // Worker dropped; nobody wakes it
+//!     if turn.control { return }                              // the Worker was dropped
 //!     turn.retain(&mut clients, |client, is_ready| ...);      // serve the ready clients
 //!     if turn.listener { clients.push(accept(&listener)) }
 //! }

@@ -18,8 +18,8 @@ pub enum Version {
 }
 
 impl Version {
-    /// The name of the file that has the hard memory limit of a group. The kernel reclaims memory
-    /// of a group at this limit; if that is not enough, it kills processes of the group.
+    /// The name of the file that has the hard memory limit of a group. At this limit, the kernel
+    /// reclaims memory of the group. If this fails, the OOM killer kills processes of the group.
     pub const fn limit_file(self) -> &'static str {
         match self {
             Self::One => "memory.limit_in_bytes",
@@ -64,8 +64,8 @@ impl Version {
 }
 
 /// Returns the number of processes that the OOM killer has killed in a group. `text` is the content
-/// of the file [`Version::oom_kills_file`]. `None` if the kernel does not count them (before Linux
-/// 4.13).
+/// of the file [`Version::oom_kills_file`]. `None` if the kernel does not count these kills (before
+/// Linux 4.13).
 pub fn oom_kills(text: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
 }
@@ -128,8 +128,8 @@ impl<'a> Membership<'a> {
     }
 
     /// True if this line is of `version` and its tree has `controller`. The line of version 2 names
-    /// no controllers, because its tree is for all of them; therefore the result is true for every
-    /// controller.
+    /// no controllers, because its tree is for all controllers. Therefore the result is true for
+    /// every controller in version 2.
     pub fn has(&self, version: Version, controller: &str) -> bool {
         match version {
             Version::One => self.controllers.split(',').any(|name| name == controller),

@@ -14,8 +14,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The files of a machine. They are below `/` for the running machine. For a captured machine, they
-/// are below a folder that has the same tree.
+/// The files of a machine: those of the running machine, below `/`, or those of a captured machine,
+/// below a folder that has the same tree.
 #[derive(Clone, Debug)]
 pub struct Files {
     root: Cow<'static, Path>,

@@ -8,8 +8,8 @@ pub struct Mount<'a> {
     pub kind: &'a str,
     /// The mount point. Special characters are escaped: see [`unescaped`].
     pub at: &'a str,
-    /// The folder, inside the file system, that is mounted at `at`. It is escaped like `at`. `/` if
-    /// the whole file system is mounted.
+    /// The folder, inside the file system, that is mounted at `at`; `/` if the whole file system is
+    /// mounted. Special characters are escaped, as in `at`.
     pub top: &'a str,
     /// The options of the file system, separated by commas. For control groups of version 1, they
     /// include the controllers.

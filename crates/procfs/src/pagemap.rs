@@ -132,8 +132,8 @@ const PAGE_IS_PRESENT: u64 = 1 << 3;
 
 /// Finds the resident pages in the range `addresses` with `PAGEMAP_SCAN`. Calls `found` with the
 /// address range of each group of neighbouring resident pages, in order. `pagemap` is an open
-/// `/proc/PID/pagemap`. `buffer` receives the regions that one system call finds. If it is full,
-/// another call follows, so a small buffer is slow; 1024 regions are enough. Allocates nothing.
+/// `/proc/PID/pagemap`. `buffer` receives the regions that one system call finds. A full buffer
+/// requires another call, so a small buffer is slow; 1024 regions are enough. Allocates nothing.
 ///
 /// # Errors
 /// If the process has ended, or if the kernel is older than 6.7 (`ENOTTY`).

@@ -98,7 +98,7 @@ pub(crate) fn long<T: Send + 'static>(
     part(py, &Arc::default(), callback.as_ref(), compute)
 }
 
-/// Like [`long`], for one part of a computation. All parts report their progress in `steps`.
+/// Runs `compute`, one part of a computation, like [`long`]. All parts share `steps`, the progress.
 pub(crate) fn part<T: Send + 'static>(
     py: Python<'_>,
     steps: &Arc<Steps>,

@@ -1,7 +1,7 @@
 //! Platforms, demands, curves, mixes and weights for the Python package.
 //!
-//! A platform or a demand keeps the texts that it was parsed from. Two of them are equal if their
-//! texts are equal, and they are pickled as their texts.
+//! A platform or a demand keeps the texts that it was parsed from. Two platforms, or two demands,
+//! are equal if their texts are equal. An object is pickled as its texts.
 
 use crate::{call, error::exception};
 use interleaf_catalog::{DemandSource, PlatformSource};

@@ -1,9 +1,9 @@
 //! Policies that are written in Python, for the simulated machine.
 //!
 //! The Python package wraps the user's policy in an adapter (`interleaf._policy.Adapter`). The
-//! adapter receives plain values. It returns the shares, whether the decision is a step, and a
-//! reason. If the adapter raises an exception, the simulation ends, and the call that started the
-//! simulation raises this exception.
+//! adapter receives plain values. It returns the target shares, a flag that is true if the shares
+//! change, and a reason. If the adapter raises an exception, the simulation ends, and the call that
+//! started the simulation raises this exception.
 
 use crate::call::{self, SIGNAL_CHECK, Steps};
 use interleaf_console::Failure;
@@ -19,9 +19,9 @@ use std::{
 };
 
 /// The progress of a simulation with policies in Python, and the exception that ends it: the first
-/// one that a policy, a signal handler or the caller's progress function raises.
+/// exception that a policy, a signal handler or the caller's progress function raises.
 ///
-/// The simulation runs on the calling thread. So it checks for signals and reports progress itself,
+/// The simulation runs on the calling thread, so it checks for signals and reports progress itself,
 /// at its first step after each [`SIGNAL_CHECK`].
 #[derive(Clone)]
 pub(crate) struct Watch(Arc<Watched>);
@@ -44,8 +44,8 @@ impl Watch {
     }
 
     /// Runs `compute`, a part of the simulation that calls no policy in Python, on a separate
-    /// thread, as [`call::long`] does. If it fails or is interrupted, returns `None`, and keeps the
-    /// exception for `end`.
+    /// thread, as [`call::long`] does. If `compute` fails or is interrupted, returns `None`, and
+    /// keeps the exception for [`Self::end`].
     pub(crate) fn part<T: Send + 'static>(
         &self,
         compute: impl FnOnce() -> Result<T, Failure> + Send + 'static,
@@ -55,7 +55,7 @@ impl Watch {
         done.map_err(|why| self.raise(why)).ok()
     }
 
-    /// Reports the progress for the last time, or returns the exception that was kept.
+    /// Reports the progress for the last time, or returns the exception that `raise` has kept.
     pub(crate) fn end(&self, py: Python<'_>) -> PyResult<()> {
         let raised = self.0.raised.lock().unwrap_or_else(PoisonError::into_inner).take();
         raised.map_or_else(|| self.0.steps.report(py, self.0.callback.as_ref()), Err)

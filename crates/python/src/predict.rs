@@ -1,4 +1,4 @@
-//! Predictions: a single one as a record, or those for many choices of weights as columns of
+//! Predictions: one prediction as a JSON record, or the predictions of many weights as rows of
 //! numbers.
 
 use crate::{
@@ -18,8 +18,8 @@ use interleaf_model::{
 use pyo3::{prelude::*, types::PyBytes};
 use std::sync::Arc;
 
-/// Maximum number of choices of weights that are predicted without checks for signals. Each
-/// prediction takes tens of microseconds.
+/// Maximum number of weights whose predictions run without checks for signals. Each prediction
+/// takes tens of microseconds.
 const SHORT_MAX: usize = 16;
 
 /// The options of a prediction, parsed.

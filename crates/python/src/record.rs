@@ -1,4 +1,4 @@
-//! Reads, checks and renders records.
+//! Reads, checks and renders records, the JSON documents that commands write.
 
 use crate::{call, error::exception};
 use interleaf_console::Failure;

@@ -126,7 +126,7 @@ const KEPT: usize = 32;
 /// weights).
 static BEST: Mutex<VecDeque<(String, Option<StaticBest>)>> = Mutex::new(VecDeque::new());
 
-/// Returns the best static weights of a job. They are cached for later jobs with the same scenario.
+/// Returns the best static weights of a job. Caches them for later jobs with the same scenario.
 fn best_static(job: &MachineJob) -> Option<StaticBest> {
     // Reset the settings that do not affect static weights, so that more jobs share a scenario.
     let scenario = Scenario {

@@ -1,7 +1,7 @@
 //! Exchanges messages with the card server, on two connections to the server's clock socket. The
-//! first byte that the plugin sends on a connection tells its purpose: `D` for doorbells, `C` for
-//! the guest's time. Each connection has one request at a time. Numbers are little-endian. The
-//! server's code is in `crates/card_server/src/guest_clock.rs`.
+//! first byte that the plugin sends on a connection states the connection's purpose: `D` for
+//! doorbells, `C` for the guest's time. Each connection has one request at a time. Numbers are
+//! little-endian. The server's code is in `crates/card_server/src/guest_clock.rs`.
 
 use std::{
     io::{self, Read, Write},

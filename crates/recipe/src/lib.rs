@@ -168,7 +168,7 @@ fn one() -> f64 {
     1.0
 }
 
-/// The largest least footprint that an error writes in whole KiB and not in whole MiB.
+/// 10 MiB in KiB. Error messages state a least footprint above it in MiB, and others in KiB.
 const FOOTPRINT_IN_KIB_MAX: f64 = 10.0 * 1024.0;
 
 /// Environment variables that set the number of threads of common libraries.
@@ -243,7 +243,7 @@ pub fn find(name: &str, folder: Option<&Path>) -> Result<Option<Recipe>, Failure
     Ok(all(folder)?.into_iter().find(|recipe| recipe.name() == name))
 }
 
-/// Returns the failure for `name`, which none of `recipes` has as its name.
+/// Returns the error that no recipe has the name `name`. Its hint lists the names of `recipes`.
 pub fn unknown(name: &str, recipes: &[Recipe]) -> Failure {
     let names: Vec<&str> = recipes.iter().map(Recipe::name).collect();
     Failure::new(
@@ -280,8 +280,8 @@ impl Recipe {
         self.name.get_ref()
     }
 
-    /// Checks all fields of the recipe. The error is the path of the first invalid field (see
-    /// [`TomlText::key_error`]), and what is wrong with it.
+    /// Checks all fields of the recipe. The error is a pair: the path of the first invalid field
+    /// (see [`TomlText::key_error`]), and a text about the problem.
     fn check_fields(&self) -> Result<(), (String, String)> {
         let wrong = |field: &str, why: String| Err((field.to_string(), why));
         if self.schema != SCHEMA {
@@ -361,8 +361,8 @@ impl Recipe {
     }
 
     /// Returns the requirements of pip, one on each line. This text is also written to the file
-    /// that marks a virtual environment as complete. The environment therefore counts as incomplete
-    /// once the requirements change.
+    /// that marks a virtual environment as complete. If the requirements change, the texts differ,
+    /// and the environment counts as incomplete.
     pub fn requirements(&self) -> String {
         let alone = self.pip_alone.iter().map(|it| format!("{it} # without dependencies\n"));
         self.pip.iter().map(|it| format!("{it}\n")).chain(alone).collect()
@@ -432,7 +432,7 @@ fn check_file_names(toml: &TomlText<'_>, files: &[File]) -> Result<(), Failure> 
     Ok(())
 }
 
-/// True if `word` contains a text in braces that looks like a placeholder, but is not a known one.
+/// True if `word` has a text in braces that looks like a placeholder, but is not in PLACEHOLDERS.
 fn has_unknown_placeholder(word: &str) -> bool {
     let rest = PLACEHOLDERS.iter().fold(word.to_string(), |rest, known| rest.replace(known, ""));
     rest.match_indices('{').any(|(at, _)| {

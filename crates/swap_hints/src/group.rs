@@ -22,8 +22,8 @@ const MAPPING_BYTES_MIN: u64 = 1 << 20;
 const SCAN_PAUSE: Duration = Duration::from_millis(2);
 const SCAN_PAUSE_FACTOR: u32 = 4;
 
-/// The fraction 1 / `FREE_DIVISOR` of the memory limit is kept free: hints page out pages that
-/// sequential sweeps have passed until this memory is free. The free memory is for pages that are
+/// The fraction 1 / `FREE_DIVISOR` of the memory limit is kept free. Until this memory is free,
+/// hints page out pages that sequential sweeps have passed. The free memory is for pages that are
 /// read ahead, and for pages whose page-out is not complete.
 const FREE_DIVISOR: u64 = 4;
 

@@ -45,7 +45,7 @@ pub struct Hints {
 
 impl HintPolicy {
     /// Creates the policy for a process that was not scanned yet. `limits` are the limits of the
-    /// prefetch depth of the process's streams.
+    /// prefetch depth of the process's streams, pages.
     pub const fn new(limits: Limits) -> Self {
         Self { streams: Streams::new(limits), resident: vec![], behind: VecDeque::new() }
     }

@@ -12,8 +12,8 @@
 //! that the kernel handles takes none. The pager's thread then has the lowest real-time priority,
 //! if the process may use it, and runs as soon as it is woken.
 //!
-//! While the pager's thread wakes the thread with which it shares a CPU, it has the policy
-//! `SCHED_IDLE`: the scheduler treats a CPU that runs only such threads as idle.
+//! While the pager's thread wakes a thread on the CPU that they share, it has the policy
+//! `SCHED_IDLE`: the scheduler then treats this CPU as idle, and leaves the woken thread on it.
 
 #![expect(unsafe_code, reason = "rustix has no sched_setattr")]
 
@@ -43,7 +43,7 @@ pub enum Policy {
     Normal,
     /// The lowest real-time priority.
     RealTime,
-    /// `SCHED_IDLE`: each other thread runs first.
+    /// `SCHED_IDLE`: a thread with another policy that is ready to run preempts this thread.
     Idle,
 }
 

@@ -11,10 +11,10 @@ const PLAIN: &str = "plain";
 /// The prefix of a key that sets an environment variable of the command.
 const VARIABLE: &str = "env:";
 
-/// The folder of the store of a configuration with `dram=` and without `store=`.
+/// The default of `store=`, the folder of the store, in a configuration with `dram=`.
 const STORE: &str = "/var/tmp";
 
-/// The keys of the settings.
+/// The keys that a configuration may have.
 const KEYS: [&str; 10] = [
     "name",
     "weights",
@@ -88,7 +88,7 @@ fn settings(text: &str) -> Result<Vec<(&str, String)>, String> {
 #[derive(Default)]
 struct Parts {
     configuration: Configuration,
-    /// The keys that choose the placement; at most one.
+    /// The given keys that choose the placement of pages. Two of them are an error.
     placements: Vec<&'static str>,
     nodes: Option<String>,
     store: Option<PathBuf>,
@@ -101,7 +101,7 @@ impl Parts {
         }
         let named = |why: String| format!("{key}: {why}");
         let configuration = &mut self.configuration;
-        // The name of the verb `extend` may precede its option.
+        // The key of an option of `extend` may begin with the name of this verb.
         match key.strip_prefix("extend ").unwrap_or(key) {
             "name" => configuration.name = Some(value.trim().into()),
             "weights" => {

@@ -57,7 +57,7 @@ pub(super) fn nearest(error: &clap::Error, verb: &str) -> Option<String> {
     }
 }
 
-/// The commands below `command` that have the option `--long`.
+/// The subcommands of `command` that have an option with the name `long`.
 fn owners(command: &clap::Command, long: &str) -> Vec<String> {
     let is_own =
         |argument: &clap::Arg| argument.get_long() == Some(long) && !argument.is_global_set();
@@ -71,13 +71,12 @@ fn owners(command: &clap::Command, long: &str) -> Vec<String> {
     all.collect()
 }
 
-/// The names of the subcommands of a verb.
 pub(super) fn subcommands(verb: &str) -> Vec<String> {
     command_of(verb).get_subcommands().map(|it| it.get_name().to_string()).collect()
 }
 
-/// The hint for an argument that is a built-in name, such as that of a platform, without the option
-/// before it. The hint names the option.
+/// The hint for a built-in name, such as that of a platform, that is given without the option for
+/// such names. The hint names this option.
 fn option_of(command: &clap::Command, name: &str) -> Option<String> {
     let lists = [
         ("platform", interleaf_catalog::platform_names()),

@@ -68,7 +68,7 @@ impl Pattern {
 }
 
 const ONE: &[&str] = &["--rounds", "1"];
-/// Options for a warm-up round before the counted round. The write-back of the arrays' initial data
+/// Options for a warm-up round before the timed round. The write-back of the arrays' initial data
 /// ends in the warm-up round.
 const FILLED: &[&str] = &["--warm-up", "1", "--rounds", "1"];
 const UNIFORM: &[&str] = &["--graph", "uniform", "--warm-up", "1", "--rounds", "1"];

@@ -1,5 +1,5 @@
-//! `interleaf balance`: steers pages on this machine or on a simulated one, prints advice, or
-//! watches a running daemon.
+//! `interleaf balance`: migrates pages between memory tiers as a policy decides, on this machine or
+//! on a simulated one; prints advice; or watches a running daemon.
 
 mod monitor;
 
@@ -36,8 +36,8 @@ pub(super) fn run(args: &BalanceArgs, root: Option<&Path>) -> Result<(), Failure
         return simulated::run(&options, &config, &machine);
     }
     if args.advise || args.dry_run {
-        // Open this machine like a captured machine, which is only read. A write to a file of the
-        // kernel is recorded as planned, and changes nothing.
+        // Open this machine as if it were a captured machine. Then a write to a file of the kernel
+        // is only recorded as planned, and changes nothing.
         let read = system::open_root(Some(root.unwrap_or(Path::new("/"))))?;
         return match args.advise {
             true => {

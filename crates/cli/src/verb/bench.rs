@@ -49,7 +49,7 @@ fn list(args: &BenchListArgs) -> Result<(), Failure> {
     }
 }
 
-/// Returns the unit of the results of `name`, a built-in workload or a recipe.
+/// Returns the unit of the result of a run of `name`, a built-in workload or a recipe.
 pub(super) fn rate_unit(name: &str) -> Result<String, Failure> {
     let built_in = Kind::ALL.iter().map(|(name, kind, _)| (name.to_string(), kind.unit().text()));
     let recipes = interleaf_recipe::built_in()?;

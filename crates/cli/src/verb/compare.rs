@@ -1,5 +1,5 @@
-//! `interleaf compare`: compares two records of `interleaf measure`, or runs several configurations
-//! and compares their results.
+//! `interleaf compare`: compares two records of `interleaf measure`, or runs a command in several
+//! configurations and compares the results.
 
 mod runs;
 

@@ -9,7 +9,7 @@ use interleaf_record::measure::{
 use std::path::{Path, PathBuf};
 
 /// Checks, before long work begins, that `target` is a `.toml` or a `.csv`. The export of a `.toml`
-/// also writes files of curves beside it: checks that none of them is an input or another output.
+/// writes further files, the curves: checks that none of these is an input or another output.
 /// Errors name the command-line option `option`. `nodes` are the nodes that may be measured.
 pub(super) fn check(option: &str, target: &Path, nodes: &IdList) -> Result<(), Failure> {
     let ending = target.extension().and_then(|ending| ending.to_str());

@@ -1,5 +1,5 @@
-//! `interleaf extend`: runs a command with extended memory, watches a session, prints a plan or a
-//! forecast, or cleans up.
+//! `interleaf extend`: runs a command with a drive as extension of its DRAM, watches a running
+//! session, prints a plan or a forecast, or cleans up.
 
 mod monitor;
 
@@ -66,7 +66,7 @@ pub(super) fn run(args: &ExtendArgs, root: Option<&Path>) -> Result<ExitCode, Fa
     Ok(extended.ended.exit_code())
 }
 
-/// Converts the arguments, except those of the output, to the options of `interleaf_launch`.
+/// Converts the arguments to the options of `interleaf_launch`. The output options are left out.
 fn options(args: &ExtendArgs) -> ExtendOptions {
     ExtendOptions {
         command: args.command.clone(),
@@ -86,7 +86,7 @@ fn options(args: &ExtendArgs) -> ExtendOptions {
     }
 }
 
-/// Prints the forecast of `--plan`: traffic and efficiency with other budgets and drives.
+/// Prints the forecast of `--plan`: drive traffic and slow-down with other budgets and drives.
 fn plan(args: &ExtendArgs) -> Result<(), Failure> {
     let plot = args.planning.plot.as_deref();
     plot.map_or(Ok(()), |target| support::check_picture("--plot", target))?;
@@ -141,7 +141,7 @@ fn check_complete(args: &ExtendArgs, is_joined: bool) -> Result<(), Failure> {
 }
 
 /// Prints the plan: the results of the checks before a run. With `--estimate`, also measures the
-/// stores, and prints the speeds that they allow.
+/// drives of the stores, and prints the speeds that these drives allow.
 fn print_plan(
     args: &ExtendArgs,
     options: &ExtendOptions,

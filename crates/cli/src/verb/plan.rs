@@ -1,4 +1,4 @@
-//! `interleaf plan`: compares a server's configurations for demands, with cost and energy.
+//! `interleaf plan`: compares configurations of a server by speed, cost and energy for workloads.
 
 use super::{page, progress::Bar};
 use crate::args::ServerPlanArgs;

@@ -1,4 +1,4 @@
-//! `interleaf predict`: predicts a mix's bandwidth or a workload's speed-up, by weights.
+//! `interleaf predict`: predicts bandwidth or speed-up at given weights of the memory tiers.
 
 use super::{page, progress::Bar};
 use crate::args::PredictArgs;

@@ -12,8 +12,8 @@ use interleaf_record::{
 use std::process::ExitCode;
 
 /// Rejects the options that only the study of IMDT (Intel Memory Drive Technology) has, if `args`
-/// names a different study. `--predicted` is accepted for every study: the others have only
-/// predictions.
+/// names a different study. `--predicted` (no measurement) is accepted for every study: studies
+/// other than IMDT measure nothing.
 fn check_options(args: &ReproduceArgs) -> Result<(), Failure> {
     let options = [
         (args.quick, "--quick"),

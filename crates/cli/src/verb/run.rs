@@ -19,8 +19,8 @@ use interleaf_linux::{
 use interleaf_record::{Document, run::RunDocument};
 use std::{path::Path, process::ExitCode};
 
-/// Audits of the placement of the command's pages take at most 1 / `AUDIT_COST` of its run time:
-/// during an audit, the command cannot change its mappings.
+/// Audits of the placement of the command's pages take at most 1 / `AUDIT_COST` of the command's
+/// run time. During an audit, the command cannot change its mappings.
 const AUDIT_COST: u32 = 20;
 
 pub(super) fn run(args: &RunArgs, root: Option<&Path>) -> Result<ExitCode, Failure> {
@@ -91,7 +91,7 @@ fn by_policy(args: &RunArgs, root: Root) -> Result<ExitCode, Failure> {
     Ok(ended.exit_code())
 }
 
-/// Converts the arguments to the options of `interleaf_daemon` for a steered command.
+/// Converts the arguments to the options of `interleaf_daemon` for a command with `--policy`.
 fn steer_options(args: &RunArgs) -> SteerOptions {
     SteerOptions {
         command: args.command.clone(),
@@ -124,7 +124,6 @@ fn move_processes(
     Ok(if is_reached { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-/// Returns the command with its arguments as text.
 fn words(args: &RunArgs) -> Vec<String> {
     args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect()
 }

@@ -1,4 +1,4 @@
-//! `interleaf show`: prints the memory of this machine or of a platform, or the built-in names.
+//! `interleaf show`: describes the memory of this machine or a platform, or lists built-in names.
 
 use crate::args::ShowArgs;
 use interleaf_console::{Failure, output, system};

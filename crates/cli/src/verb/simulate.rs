@@ -1,4 +1,5 @@
-//! `interleaf simulate`: simulates a policy on a machine, memory modules or NVRAM cards.
+//! `interleaf simulate`: simulates a machine with a placement policy, memory modules, or NVRAM
+//! cards.
 
 mod card;
 mod dimm;

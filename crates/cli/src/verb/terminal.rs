@@ -26,7 +26,7 @@ pub(super) trait View {
 
     fn draw(&mut self, frame: &mut Frame<'_>);
 
-    /// Handles the Tab key: shows the next item, if the view has several.
+    /// Handles the Tab key: shows the next item, such as the next socket, if the view has several.
     fn next(&mut self) {}
 }
 
@@ -44,8 +44,8 @@ pub(super) fn is_there() -> bool {
 }
 
 /// Draws a view every `tick` until the view ends, or a key or a signal closes it. The hint of an
-/// error names `command`: if its stdout is a pipe, this command prints lines of text and draws no
-/// view.
+/// error advises to pipe the output of `command`: this command prints lines of text, and draws no
+/// view, if its stdout is a pipe.
 ///
 /// # Errors
 /// When drawing on the terminal fails, or the terminal hangs up.

@@ -1,4 +1,4 @@
-//! `interleaf tune`: finds the best static weights of a command by running it with several weights.
+//! `interleaf tune`: finds the interleaving weights with which a command is fastest, by runs.
 
 use super::page;
 use crate::args::TuneArgs;

@@ -1,4 +1,4 @@
-//! The layout of the HTML pages in a browser. Each page is checked as on a telephone, a screen and
+//! Tests the layout of the HTML pages in a browser: each page as on a telephone, a screen and
 //! paper, with light and with dark colours.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
@@ -76,8 +76,8 @@ fn checked(page: &str, medium: &str) -> String {
 fn shown(page: &Path, profile: &Path, scheme: &str) -> Option<String> {
     let mut command = Command::new("timeout");
     command.args(["120", "chromium", "--headless", "--dump-dom", scheme]);
-    // As root in a virtual machine or a container, the browser has no sandbox, no GPU and a small
-    // /dev/shm, so do without them.
+    // As root in a virtual machine or a container, the browser cannot use its sandbox, a GPU or a
+    // large /dev/shm. These options turn off their use.
     command.args(["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]);
     command
         .arg("--virtual-time-budget=20000")

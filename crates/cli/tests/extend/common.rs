@@ -24,8 +24,8 @@ pub const MIB: &str = "48";
 /// Maximum time that a test waits for a condition.
 pub const LONG: Duration = Duration::from_secs(60);
 
-/// The temporary folder of one test. It has the folders `store` for stores and `run` for sessions,
-/// and other files of the test.
+/// The temporary folder of one test. It has the folder `store` for the files that extend DRAM, the
+/// folder `run` for the files of sessions, and other files of the test.
 pub struct TestFolders {
     folder: tempfile::TempDir,
 }
@@ -52,8 +52,8 @@ impl TestFolders {
         command
     }
 
-    /// Returns the command `interleaf extend` that runs `words` with a budget, a store, a file for
-    /// statistics, and `options`.
+    /// Returns the command `interleaf extend` that runs `words` with `options`, a DRAM budget, a
+    /// store, and a file for statistics.
     pub fn extended(&self, options: &[&str], words: &[&str]) -> Command {
         let mut command = self.interleaf(&["--dram", DRAM, "--min-alloc", "1MiB"]);
         command.arg("--store").arg(self.at("store"));

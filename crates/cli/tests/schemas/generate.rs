@@ -31,7 +31,8 @@ pub(crate) struct Source {
 struct Generator<'a> {
     source: &'a Source,
     direction: Direction,
-    /// True if a file may have the key `inherits`. It then takes missing keys from another file.
+    /// True if a file may have the key `inherits`. Its missing keys then come from the file named
+    /// there.
     inherits: bool,
     definitions: RefCell<BTreeMap<String, Value>>,
 }

@@ -1,4 +1,4 @@
-//! A pseudo-terminal for tests. It can hang up.
+//! A pseudo-terminal for tests. Tests can press its keys, and hang it up.
 
 use rustix::{
     pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt},

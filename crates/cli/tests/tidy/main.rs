@@ -1,7 +1,7 @@
 //! Tests that the source tree obeys the rules of the project.
 //!
-//! A rule is a function that finds the faults in a text. Each rule has a test that shows it a wrong
-//! text.
+//! A rule is a function that finds the faults in a text. Each rule has a test with a text that
+//! breaks the rule.
 
 mod book;
 mod structure;

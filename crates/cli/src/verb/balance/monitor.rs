@@ -1,4 +1,4 @@
-//! `interleaf balance --monitor`: shows what a running daemon does in each period.
+//! `interleaf balance --monitor`: shows the decision of a running daemon in each control period.
 //!
 //! A thread connects to the daemon's socket, and connects again after the daemon restarts. It sends
 //! the daemon's messages to the monitor. On a terminal the monitor draws the periods. Otherwise it

@@ -1,5 +1,5 @@
-//! `interleaf bench compare`: runs the same patterns on several kinds of memory (DRAM, pager, swap,
-//! mapped files), and compares their speeds.
+//! `interleaf bench compare`: runs patterns (workloads with fixed arguments) on several kinds of
+//! memory (DRAM, pager, swap, mapped files), and compares the speeds.
 
 mod ceiling;
 mod child;
@@ -109,7 +109,7 @@ pub(in crate::verb) fn comparisons(
                     continue;
                 }
                 let ran = rounds(&bench, args, pattern, *ratio, &mut document, (done, total));
-                // If a run failed, its settings must be restored before its error is returned.
+                // If a run failed, restore its kernel settings before its error is returned.
                 if ran.is_err() {
                     bench.check_restored()?;
                 }
@@ -178,7 +178,7 @@ fn rounds(
 ) -> Result<(), Failure> {
     let mut ways: Vec<MemoryKind> =
         args.ways.iter().filter_map(|name| MemoryKind::from_name(name)).collect();
-    // Run the kinds of memory with a limit last: their limit is the memory that the pager used.
+    // Run swap and mapped files last: the memory that the pager used is the limit of their memory.
     ways.sort_by_key(|way| way.is_bounded());
     let mut all: Vec<Series> =
         ways.into_iter().map(|way| Series::new(pattern, ratio, way)).collect();

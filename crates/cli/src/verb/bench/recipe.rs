@@ -142,7 +142,7 @@ pub(super) fn install(args: &BenchInstallArgs) -> Result<ExitCode, Failure> {
 }
 
 /// Runs one command of the installation. The command that installs system packages is skipped if
-/// all programs and modules of the recipe exist: so a user without privileges can install the
+/// all programs and modules of the recipe exist, so that a user without privileges can install the
 /// Python packages.
 fn install_step(recipe: &Recipe, command: &[String]) -> Result<(), Failure> {
     let [program, arguments @ ..] = command else { return Ok(()) };

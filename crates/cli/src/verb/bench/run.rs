@@ -87,7 +87,6 @@ pub(super) fn run(args: &BenchRunArgs) -> Result<ExitCode, Failure> {
     }
 }
 
-/// The workloads on graphs.
 const GRAPHS: [Kind; 6] =
     [Kind::Bfs, Kind::Sssp, Kind::PageRank, Kind::Components, Kind::Centrality, Kind::Triangles];
 

@@ -80,8 +80,8 @@ fn options(args: &CompareArgs) -> Result<CompareOptions, Failure> {
     })
 }
 
-/// Returns what is run under each configuration: the command of the command line, or the workloads
-/// of `--workload`.
+/// Returns the programs that run under each configuration: the command of the command line, or the
+/// workloads of `--workload`.
 fn workloads(args: &CompareArgs) -> Result<Vec<Compared>, Failure> {
     if !args.command.is_empty() {
         support::reject_given(

@@ -1,4 +1,5 @@
-//! `interleaf extend --monitor` without a command: shows the statistics of a running session.
+//! `interleaf extend --monitor` without a command: shows the statistics of a running session (a
+//! command with extended memory, and the processes that it started).
 //!
 //! The processes of a session keep their statistics in a file of shared memory, the ledger. The
 //! monitor reads this file, and sends the processes no request. On a terminal it draws the
@@ -19,7 +20,7 @@ use view::StatisticsView;
 /// Interval between reads of the ledger.
 const TICK: Duration = Duration::from_millis(500);
 
-/// Number of ticks between two printed lines if stdout is not a terminal: a line each second.
+/// Number of ticks between two printed lines. Lines are printed if stdout is not a terminal.
 const LINE: u32 = 2;
 
 /// Watches the session of process `pid`, or without `pid` the user's only session, until it ends.

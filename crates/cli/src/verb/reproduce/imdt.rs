@@ -34,8 +34,8 @@ const QUICK: usize = 7;
 /// threads twice: it has 22, 44 and 88 threads on two sockets of 22 cores.
 const THREADS: [u32; 3] = [1, 2, 4];
 
-/// Time limit of all runs together: half a day. At this time the current run is ended, and no other
-/// run begins. With `--quick` it is `QUICK_DEADLINE`: the whole study takes about three minutes.
+/// Time limit of all runs together: half a day. When it expires, the current run is ended, and no
+/// other run begins. `QUICK_DEADLINE` is the limit with `--quick`.
 const DEADLINE: Duration = Duration::from_secs(12 * 3600);
 const QUICK_DEADLINE: Duration = Duration::from_secs(150);
 

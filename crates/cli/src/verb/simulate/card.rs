@@ -30,8 +30,8 @@ fn load(args: &CardLoadArgs) -> Result<ExitCode, Failure> {
     if let Some(socket) = &args.serve {
         return serve::run(args, socket);
     }
-    // These options need --serve. clap does not reject them without --serve if another given option
-    // conflicts with --serve.
+    // These options require --serve. clap does not check this if a given option conflicts with
+    // --serve, so check it here.
     let of_served = [
         (args.latency.is_some(), "--latency"),
         (args.slow_down.is_some(), "--slow-down"),

@@ -40,8 +40,8 @@ pub(crate) fn dimm(args: &DimmArgs) -> Result<(), Failure> {
         return sweep::run(file, &mut DimmSweep::read(file)?.checked()?, &outputs);
     }
     sweep::reject_parquet(args.parquet.as_deref())?;
-    // These options need --trace. clap does not reject them without --trace if another given option
-    // conflicts with --trace.
+    // These options require --trace. clap does not check this if a given option conflicts with
+    // --trace, so check it here.
     let of_trace = [
         (args.trace_out.is_some(), "--trace-out"),
         (args.trace_format.is_some(), "--trace-format"),

@@ -1,5 +1,5 @@
 //! `interleaf simulate machine --policy exec:COMMAND`: the policy is a process that runs COMMAND,
-//! reads the counters of each period, and answers with weights.
+//! reads the counters of each period, and answers with weights of the memory tiers.
 
 use crate::{args::MachineArgs, verb::progress::Bar};
 use core::time::Duration;

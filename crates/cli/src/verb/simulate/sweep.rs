@@ -1,9 +1,9 @@
 //! `interleaf simulate machine|dimm --sweep`: simulates each combination of the values in a sweep
-//! file's lists. A combination is a *case*.
+//! file's lists. A combination is a *case*, and gives one or more rows of a CSV file.
 //!
-//! Rows are computed on all cores, and recorded in order of completion, each with the number of its
-//! case. At the end the rows are sorted, so the file does not depend on the number of cores. An
-//! interrupted sweep that is started again keeps the rows that are already in the file.
+//! Cases are simulated on all cores, and their rows are written in order of completion. At the end
+//! the rows are sorted, so the file does not depend on the number of cores. An interrupted sweep
+//! that is started again keeps the rows that are already in the file.
 
 mod progress;
 
@@ -35,8 +35,8 @@ pub(super) fn run(
     outputs: &Outputs<'_>,
 ) -> Result<(), Failure> {
     support::check_outputs(outputs.rows, outputs.report, &[outputs.parquet])?;
-    // Only the rows in a regular file are kept and continued. A device has no earlier rows, and
-    // reading from it might never end.
+    // Only a sweep with its rows in a regular file can be continued. A device has no earlier rows,
+    // and reading from it might never end.
     let stream = |target: &Path| target == Path::new("-") || target.exists() && !target.is_file();
     let to_file = outputs.rows.filter(|target| !stream(target));
     progress::say_cases(cases.count(), to_file.is_some());

@@ -136,7 +136,7 @@ fn table(last: &BalancePeriod) -> Table<'_> {
         .header(head.style(Style::new().add_modifier(Modifier::BOLD)))
 }
 
-/// A line of a chart: its name, its style, its points as (time, value), and the way to draw it.
+/// A line of a chart: its name, its style, its points as (time in s, value), and its type.
 type Curve = (String, Style, Vec<(f64, f64)>, GraphType);
 
 /// Draws lines over time in one chart. `top` is the upper end of the vertical axis, and `top_text`

@@ -32,7 +32,7 @@ pub(super) fn find(
     let footprint = dram.footprint_bytes;
     let memory = memory(bench, rows);
     let least = least(pattern, footprint, memory);
-    // If the pattern's order of accesses is not modelled (as with kernels on graphs), `least` is
+    // If the pattern's order of accesses is not modelled (as for graph workloads), `least` is
     // `None`. Then take the mix of reads and writes from the counted traffic of the pager, or of
     // swap.
     let seen = row("pager")

@@ -48,7 +48,7 @@ pub(super) struct Comparison<'a> {
     signals: &'a Signals,
     args: &'a BenchCompareArgs,
     program: PathBuf,
-    /// The time at which every run is ended, even if the run has not reached its own time limit.
+    /// The time at which a run is ended even if it has not reached its own time limit.
     deadline: Option<Instant>,
     /// The signal that arrived during a run, if any.
     signal: Cell<Option<i32>>,
@@ -137,15 +137,15 @@ impl<'a> Comparison<'a> {
         let footprint = self.footprint(ratio);
         let budget = self.args.dram.get();
         // A footprint within the budget does not fill the budget, so the peak memory of the pager's
-        // run may be below the budget. It is then no fair limit.
+        // run may be below the budget. It would be too low as a limit for swap and mapped files.
         let memory = memory.filter(|_| footprint > budget);
         let limit = memory.unwrap_or(budget + self.args.slack.get());
         let limit = way.is_bounded().then_some(limit);
         let group = match MemoryCgroup::new(self.root, limit) {
             Ok(group) => Some(group),
             // A run without a limit needs no control group. Without a group, the run's peak memory
-            // is unknown, and a run that exceeds its time is ended by killing its processes one by
-            // one.
+            // is unknown, and a run that exceeds its time limit is ended by killing its processes
+            // one by one.
             Err(_) if limit.is_none() => None,
             Err(why) => return Err(no_group(&why)),
         };
@@ -199,7 +199,7 @@ impl<'a> Comparison<'a> {
         self.in_group(run, group)
     }
 
-    /// Tries again to restore the settings that are still in the journal.
+    /// Tries again to restore the swap settings of earlier runs that are still in the journal.
     ///
     /// # Errors
     /// When a setting cannot be restored. It stays in the journal.
@@ -319,9 +319,9 @@ impl<'a> Comparison<'a> {
     }
 
     /// Waits for the end of a run. Returns `None` if the run exceeded its time limit, or if the
-    /// deadline of all runs passed. A launcher (`--by`) may queue the run before it starts, so the
-    /// time limit counts from the run's entry in its control group. The deadline, too, is checked
-    /// only from then on.
+    /// deadline of all runs passed. A launcher (`--by`) may queue the run before it starts. So the
+    /// time limit counts from the run's entry in its control group, and the deadline is checked
+    /// only after this entry.
     fn waited(
         &self,
         running: &mut Running<'_>,

@@ -19,7 +19,8 @@ use std::{
 /// the kernel reads ahead in pieces of several MiB.
 const STREAMING: [(&str, u32); 4] = [("256k", 16), ("1m", 8), ("1m", 16), ("4m", 4)];
 
-/// Pairs of (transfer size, number of outstanding transfers) for patterns with predictable pages.
+/// Pairs of (transfer size, number of outstanding transfers) for patterns whose next page a
+/// prefetcher can predict.
 const PAGES: [(&str, u32); 2] = [("4k", 32), ("4k", 128)];
 
 /// Duration of a fio run, s. On a virtual machine, the load of other programs changes the rate of a

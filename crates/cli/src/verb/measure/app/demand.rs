@@ -1,4 +1,4 @@
-//! Converts a profile of a command (`measure app`) to a demand file.
+//! Converts a profile of a command (`measure app`) to a demand file, the input of a prediction.
 
 use crate::args::AppArgs;
 use interleaf_console::{Failure, output};

@@ -1,4 +1,5 @@
-//! The sources of a profile's figures (traffic, pipeline slots, energy), and why one is missing.
+//! The sources of a profile's figures (traffic, pipeline slots, energy), and reasons for missing
+//! ones.
 
 use crate::args::AppArgs;
 use interleaf_console::{Failure, output, system};
@@ -113,7 +114,7 @@ fn missing(why: &str, remedy: &str) -> [QuantityDocument; 2] {
     ["bandwidth", "latency"].map(|name| QuantityDocument::missing(name, why, remedy))
 }
 
-/// Opens the hardware counters of the memory controllers. A dry run only plans them.
+/// Opens the hardware counters of the memory controllers. A dry run only chooses the events.
 fn counted<'a>(root: &Root, machine: &Machine, layout: &Layout, dry_run: bool) -> Traffic<'a> {
     let tier_of: Vec<usize> = (0..layout.tiers.len()).collect();
     let without = |quantities| Traffic { source: None, tier_of: vec![], quantities };
@@ -131,9 +132,9 @@ fn counted<'a>(root: &Root, machine: &Machine, layout: &Layout, dry_run: bool) -
     }
 }
 
-/// Opens the kernel's cache monitoring (resctrl). The command is added to it after the command's
-/// start. A dry run only checks that the kernel has cache monitoring. `quantity`, the document's
-/// entry for bandwidth, receives the name of the source, or the reason why the source is missing.
+/// Opens the kernel's cache monitoring (resctrl), to which the command is added after its start. A
+/// dry run only checks that the kernel has cache monitoring. `quantity`, the document's entry for
+/// bandwidth, receives the name of the source, or the reason why the source is missing.
 fn monitor<'a>(
     root: &'a Root,
     quantity: &mut QuantityDocument,
@@ -200,8 +201,8 @@ fn fed<'a>(path: &Path, layout: &Layout, dry_run: bool) -> Result<Traffic<'a>, F
     Ok(Traffic { source: Some(Box::new(feed)), tier_of, quantities })
 }
 
-/// Opens a recording of the traffic of each tier. Its tiers are either `tiers`, or, if `balance`
-/// made the recording, a tier for each node, fastest node first.
+/// Opens a recording of the traffic of each tier. The tiers of the recording are `tiers`, or one
+/// tier for each node, fastest node first, if `balance` made the recording.
 fn replayed<'a>(
     path: &Path,
     tiers: &[ProfileTier],
@@ -243,7 +244,7 @@ fn recorded<'a>(
     }
 }
 
-/// Opens the counters of the cores' pipeline slots. A dry run only plans them.
+/// Opens the counters of the cores' pipeline slots. A dry run only chooses the events.
 fn slots(root: &Root, dry_run: bool) -> (Option<Topdown>, QuantityDocument) {
     let name = "top-down";
     let planned = match topdown::plan(root) {

@@ -1,5 +1,5 @@
-//! `interleaf simulate card --curves`: writes the curves of a card to a file, which a platform's
-//! tier can name.
+//! `interleaf simulate card --curves`: writes the loaded-latency curves of a card to a file. A tier
+//! of a platform file can name this file.
 
 use interleaf_console::{Failure, output};
 use interleaf_record::card::CardDocument;

@@ -8,8 +8,8 @@ use interleaf_sim::dimm::{
 use std::path::Path;
 
 /// Draws the first commands of each sub-channel of the first channel to the file `target`. `run`
-/// simulates the sub-channel of a given number again. The seed is the same as in the first
-/// simulation, and so are the commands.
+/// simulates the sub-channel with the given number again, with the seed of the first simulation, so
+/// that the commands are the same.
 pub(super) fn write(
     setup: &Setup,
     target: &Path,

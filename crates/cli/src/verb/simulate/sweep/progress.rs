@@ -14,7 +14,7 @@ use std::{
 /// Time limit of one wait for a signal. The thread waits repeatedly.
 const WAIT: Duration = Duration::from_secs(3600);
 
-/// After this time, the rate of a sweep (cases per second) counts as known.
+/// Time after which the number of cases per second is reliable: the first cases may be slower.
 const KNOWN_AFTER: Duration = Duration::from_secs(30);
 
 /// A sweep is long if its remaining time exceeds this. Only users of long sweeps are advised to use
