@@ -75,7 +75,7 @@ impl Cache {
         self.on_regions_changed(pages);
     }
 
-    /// Adapts the prefetcher and the fault-around to regions that were added or removed in `pages`.
+    /// Adapts the prefetcher and the fault-around after regions were added or removed in `pages`.
     fn on_regions_changed(&mut self, pages: &Range<Page>) {
         self.prefetch.set_footprint(self.regions.pages());
         self.fault_around.forget_removed(&self.regions, pages);

@@ -120,9 +120,9 @@ impl Cache {
         }
     }
 
-    /// The order of the extent to load for a fault, and whether the extent is a probe. Only the
-    /// faulting page of a probe is mapped, so that touches of its other pages fault. They show
-    /// whether fault-around pays off (`fault_around.rs`).
+    /// The order of the extent to load for a fault, and true if the extent is a probe. Only the
+    /// faulting page of a probe is mapped. Faults on its other pages then show whether fault-around
+    /// pays off (`fault_around.rs`).
     fn order_for_fault(&mut self, page: Page, node: Node) -> (u8, bool) {
         if let Some(order) = self.prefetch.order_for_fault(page) {
             return (order, false);
@@ -159,7 +159,6 @@ impl Cache {
         self.residency.largest_absent_order(page, max)
     }
 
-    /// Poisons a page whose content is lost: each touch of the page raises SIGBUS.
     pub(super) fn poison(&mut self, page: Page, actions: &mut Vec<Action>) {
         self.durability.poison(page);
         actions.push(Action::Poison(page));

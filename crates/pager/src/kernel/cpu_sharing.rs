@@ -151,12 +151,13 @@ impl CpuSharing {
         }
     }
 
-    /// Ends what [`CpuSharing::begin_wake`] has begun.
+    /// Ends the wake-up that [`CpuSharing::begin_wake`] has begun: notes whether the woken thread
+    /// ran on the shared CPU, and restores the normal policy of the pager's thread.
     pub(crate) fn end_wake(&mut self) {
         if let Some(before) = self.preemptions.take()
             && let Some(scheduling) = &mut self.scheduling
         {
-            // On the shared CPU, the woken thread has preempted this thread.
+            // A woken thread that runs on the shared CPU has preempted this thread.
             self.has_moved = preemptions() == before;
             scheduling.set(Policy::Normal);
         }
@@ -249,8 +250,8 @@ mod tests {
         sharing
     }
 
-    /// Notes `count` faults of a thread. Each waits for the read of a page if `reads` is true, and
-    /// else finds a prefetched page in DRAM.
+    /// Notes `count` faults of a thread. If `reads` is true, each fault waits for the read of a
+    /// page. Otherwise each fault finds a prefetched page in DRAM.
     fn faults(sharing: &mut CpuSharing, now: &mut Counts, thread: Pid, count: u32, reads: bool) {
         for _ in 0..count {
             now.read += 1;

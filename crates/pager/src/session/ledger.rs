@@ -505,8 +505,8 @@ impl SlotGuard {
         }
     }
 
-    /// Raises the number of held pages to `to`, or less far if the other processes leave less of
-    /// the budget. Returns the new number of held pages.
+    /// Raises the number of held pages to `to`, or as far as the budget allows if other processes
+    /// hold too much of it. Returns the new number of held pages.
     pub fn grow(&self, to: u64) -> u64 {
         let held = &self.slot().held;
         let was = held.load(SeqCst);

@@ -21,8 +21,8 @@ impl MappedPieces {
         self.0.insert(addresses.start, MappedPiece { end: addresses.end, page });
     }
 
-    /// Removes the pieces at `addresses`. Of a piece that is only partly in this range, the rest
-    /// stays.
+    /// Removes the pieces at `addresses`. Keeps the rest of a piece that is only partly in this
+    /// range.
     pub(super) fn remove(&mut self, addresses: &Range<usize>) {
         for (part, page) in self.parts(addresses) {
             let Some((&start, &MappedPiece { end, page: first })) =
@@ -66,7 +66,7 @@ impl MappedPieces {
         !self.addresses(pages).is_empty()
     }
 
-    /// The page that is mapped at an address; `None` if none is.
+    /// The page that is mapped at an address; `None` if no page is.
     pub(super) fn page(&self, address: usize) -> Option<usize> {
         self.parts(&(address..address + 1)).first().map(|(_, page)| *page)
     }
