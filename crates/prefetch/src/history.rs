@@ -376,8 +376,8 @@ impl Replay {
     /// included only if `with_unconfirmed` is true.
     fn prefetch(&mut self, log: &Log, depth: u64, with_unconfirmed: bool) -> Vec<Range<Page>> {
         let depth = usize::try_from(depth).unwrap_or(usize::MAX);
-        // Prefetch in large pieces, as streams do: wait as long as more than half of `depth` is
-        // prefetched and untouched.
+        // Prefetch in large pieces: wait while more than half of `depth` is prefetched and
+        // untouched.
         if self.prefetched * 2 > depth {
             return vec![];
         }

@@ -418,13 +418,12 @@ impl MatrixBlock {
     }
 
     /// Returns the pages of the rows to prefetch now. Returns no pages while more than half of the
-    /// rows of the prefetch depth are prefetched and untouched.
+    /// rows of the prefetch depth are prefetched and untouched, so that pages are requested in
+    /// large pieces.
     fn prefetch_rows(&mut self, limits: Limits) -> Vec<Range<Page>> {
         self.depth = self.depth.clamp(limits.initial, limits.max);
         let pages_per_row = (self.width / PAGE_LENGTH + 1) as u64;
         let rows = (self.depth / pages_per_row).max(1) as i64;
-        // Wait until at most half of these rows are untouched, so that pages are requested in large
-        // pieces.
         if (self.prefetched_to - self.row) * 2 > rows {
             return vec![];
         }

@@ -315,7 +315,6 @@ impl Streams {
         self.index_of(id)
     }
 
-    /// The index of the stream with the number `id`, which is in the table.
     fn index_of(&self, id: u32) -> usize {
         self.table.iter().position(|stream| stream.id == id).unwrap_or(0)
     }
@@ -555,12 +554,10 @@ impl Stream {
     }
 
     /// Returns the pages to prefetch now. Returns no pages while more than half of the prefetch
-    /// depth is requested and untouched.
+    /// depth is requested and untouched, so that pages are requested in large pieces.
     fn prefetch(&mut self, limits: Limits, region: &Range<Page>) -> Vec<Range<Page>> {
         self.depth = self.depth.clamp(limits.initial, limits.max);
         let untouched = self.untouched.pages();
-        // Wait until at most half of the prefetch depth is untouched, so that pages are requested
-        // in large pieces.
         if untouched * 2 > self.depth {
             return vec![];
         }

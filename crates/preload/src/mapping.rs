@@ -12,7 +12,8 @@ use interleaf_procfs::page::PAGE_BYTES;
 use libc::{c_int, c_void, off_t, size_t};
 use std::ops::Range;
 
-/// Flags that a mapping must have so that it can be extended: its pages are then the pager's.
+/// Flags of mappings that can be extended: private anonymous memory, whose pages the pager can
+/// provide.
 const ANONYMOUS: c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
 
 /// Flags of mappings that are not extended: huge pages, stacks, addresses in the lowest 2 GiB
@@ -20,8 +21,8 @@ const ANONYMOUS: c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
 const NOT_EXTENDED: c_int =
     libc::MAP_HUGETLB | libc::MAP_STACK | libc::MAP_GROWSDOWN | libc::MAP_32BIT | libc::MAP_LOCKED;
 
-/// The bits of a protection that the kernel applies to anonymous memory; `mmap(2)` ignores the
-/// others.
+/// The bits of a protection that the kernel applies to anonymous memory; `mmap(2)` ignores all
+/// other bits.
 const ACCESS: c_int = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
 
 const FIXED: c_int = libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE;

@@ -87,7 +87,6 @@ impl Durability {
         self.poisoned.contains(&page)
     }
 
-    /// True if one of `pages` is poisoned.
     pub(super) fn has_poisoned(&self, pages: Range<Page>) -> bool {
         self.poisoned.range(pages).next().is_some()
     }
@@ -97,7 +96,6 @@ impl Durability {
         self.discards.push(pages);
     }
 
-    /// True if a discard is queued.
     pub(super) const fn has_discards(&self) -> bool {
         !self.discards.is_empty()
     }

@@ -135,7 +135,6 @@ impl Shares {
         shares
     }
 
-    /// The budget, frames.
     pub(super) fn budget(&self) -> u32 {
         self.shares.iter().sum()
     }
