@@ -138,8 +138,8 @@ impl Settings {
 pub struct Counts {
     /// Faults: touches of pages that were not mapped.
     pub faults: u64,
-    /// Faults on ready pages: resident, and neither mapped nor being evicted. These faults need no
-    /// read.
+    /// Faults on ready pages, which are resident and neither mapped nor being evicted. These faults
+    /// need no read.
     pub minor_faults: u64,
     /// Pages read from the store.
     pub read: u64,

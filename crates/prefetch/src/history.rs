@@ -136,7 +136,7 @@ struct Replay {
     /// The prefetch depth, pages. The replay prefetches the pages of the next expected entries. The
     /// number of these entries is the depth divided by the number of pages that a fault maps.
     depth: u64,
-    /// The pages that the replay expects next, in order: those of the log entries from the entry
+    /// The pages that the replay expects next, in order. They are read from the log: from the entry
     /// after the last match up to the position `read`.
     expected: VecDeque<ExpectedPage>,
     /// Number of pages in `expected` that were prefetched.

@@ -171,7 +171,7 @@ fn replace(
 }
 
 /// Moves the mapping of `bytes` bytes at `from` to the addresses `pages`, where it replaces other
-/// mappings, and grows or shrinks it to the length of `pages` (`mremap(2)`). Returns the new
+/// mappings (`mremap(2)`). The mapping grows or shrinks to the length of `pages`. Returns the new
 /// address, or `usize::MAX` if the kernel refuses the move.
 pub(crate) fn move_mapping(from: usize, bytes: usize, pages: &Range<usize>) -> usize {
     let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;

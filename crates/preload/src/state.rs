@@ -156,8 +156,8 @@ pub(crate) fn begin_thread(mask: u64) {
     DEPTH.set(1);
 }
 
-/// Runs `work`, a part of this library's work that may take long and holds no lock, under the
-/// program's own signal mask, so that the program's signal handlers are not delayed.
+/// Runs `work` under the program's own signal mask, so that the program's signal handlers are not
+/// delayed. `work` is a part of this library's work that may take long and holds no lock.
 pub(crate) fn interruptible<T>(work: impl FnOnce() -> T) -> T {
     set_mask(blockable(MASK.get()));
     let outcome = work();

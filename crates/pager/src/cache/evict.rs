@@ -214,8 +214,8 @@ impl Reclaim {
 }
 
 impl Cache {
-    /// Moves shares of the budget between nodes, and then evicts extents of each node until its
-    /// reserve is full, so that frames are free or inactive before a fault needs them.
+    /// Moves shares of the budget between nodes. Then evicts extents of each node until its reserve
+    /// is full, so that frames are free or inactive before a fault needs them.
     pub(super) fn reclaim_frames(&mut self, actions: &mut Vec<Action>) {
         self.move_shares();
         for node in self.nodes() {
@@ -396,8 +396,8 @@ impl Cache {
     }
 
     /// Evicts a mapped extent, and all other mapped extents in the aligned block of frames around
-    /// it. The block has the length of the largest fault-around, because a fault needs a whole free
-    /// block, and evictions of single extents would rarely free all frames of a block.
+    /// it. The block has the length of the largest fault-around: a fault needs a whole free block,
+    /// and evictions of single extents would rarely free all frames of a block.
     fn evict_block(&mut self, id: ExtentId, actions: &mut Vec<Action>) {
         let Span { frame, order, .. } = self.residency.extent(id).span();
         let block_order = self.fault_around.order_max();

@@ -75,8 +75,8 @@ impl Cache {
     }
 
     /// Loads the pages of waiting faults, as long as the node of each fault has a free frame. If
-    /// `may_fall_back` is true, a page may also be loaded into a frame of another node, and a page
-    /// for which no frame will become free is poisoned.
+    /// `may_fall_back` is true, also loads pages into frames of another node, and poisons pages for
+    /// which no frame will become free.
     pub(super) fn serve_waiting(&mut self, may_fall_back: bool, actions: &mut Vec<Action>) {
         // Faults that wait for a frame of one node do not delay faults on other nodes.
         for node in self.nodes() {

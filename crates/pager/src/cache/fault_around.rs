@@ -22,9 +22,9 @@ const JUDGED_AFTER: u32 = 64;
 
 /// A probe has *late use* if touches show only after more than [`JUDGED_AFTER`] faults that its
 /// order is too small (`Probe::is_too_small`). While late use counts for the votes, a probe is
-/// judged when the number of pages that the cache has loaded since the probe exceeds the budget
-/// divided by this number. The pages of a larger read would still be resident at that time, and
-/// would have saved later reads.
+/// judged later: after the cache has loaded, since the probe, more pages than the budget divided by
+/// this number. The pages of a larger read would still be resident then, and would have saved later
+/// reads.
 const RESIDENT_DIVISOR: u64 = 4;
 
 /// Maximum of the `patience` of a region. While `patience` is above zero, late use of probes
@@ -126,8 +126,8 @@ impl FaultAround {
         }
     }
 
-    /// The union of `pages` and the block that a fault on the first of `pages` would load, cut at
-    /// the ends of the region of this page.
+    /// The union of `pages` and the block that a fault on the first of these pages would load. The
+    /// union is cut at the ends of the region.
     pub(super) fn pages_around(&self, regions: &Regions, pages: &Range<Page>) -> Range<Page> {
         let region = regions.containing(pages.start);
         let order = self.order(region.start);

@@ -46,9 +46,9 @@ const EARLY_BEGIN_MAX: f64 = 0.15;
 /// that has begun.
 const EARLY_END_MAX: f64 = 0.25;
 
-/// A new page of a loop displaces a protected page with a longer reuse distance only if the length
-/// of a pass, in evicted pages, is at least the budget divided by this number. In a shorter pass,
-/// the displaced page would soon be read again.
+/// A new page of a loop may displace a protected page with a longer reuse distance. It does so only
+/// if the length of a pass, in evicted pages, is at least the budget divided by this number. In a
+/// shorter pass, the displaced page would soon be read again.
 const PASS_DIVISOR: u32 = 2;
 
 /// A reuse distance that is longer than the estimated length of a pass replaces the estimate. A
@@ -70,10 +70,10 @@ const UNUSED_SAMPLES: u32 = 4;
 const SAMPLE_COST_DIVISOR: u32 = 64;
 const LONG_SAMPLE_COST_DIVISOR: u32 = 256;
 
-/// A *long loop* walks through arrays in order. A long loop begins when more than
-/// `LONG_BEGIN_SHARE` of the prefetched pages are in extents of at least `LONG_EXTENT` pages, and
-/// ends when at most `LONG_END_SHARE` of them are. Other loops jump between addresses, and need
-/// more prefetches at the same time.
+/// A *long loop* walks through arrays in order. It begins when more than `LONG_BEGIN_SHARE` of the
+/// prefetched pages are in extents of at least `LONG_EXTENT` pages. It ends when at most
+/// `LONG_END_SHARE` of the prefetched pages are. Other loops jump between addresses, and need more
+/// prefetches at the same time.
 const LONG_BEGIN_SHARE: f64 = 0.95;
 const LONG_END_SHARE: f64 = 0.75;
 const LONG_EXTENT: u32 = 8;

@@ -69,10 +69,10 @@ const HUGE_PAGES_AHEAD: u64 = 2;
 /// about half as many pages as the budget has frames.
 const STALE_AFTER: u16 = (BUDGET_TICKS / 2) as u16;
 
-/// If a stream holds more than its share of the frames for prefetched pages, its pages may be
-/// dropped for another stream, but only after the cache has loaded, since their load, this many
-/// times the maximum number of these frames. Such a drop helps a loop that has prefetched the
-/// beginning of its next pass, and needs the frames for the rest of the present pass.
+/// Pages of a stream that holds more than its share of the frames for prefetched pages may be
+/// dropped for another stream. They are dropped only after the cache has loaded, since their load,
+/// this many times the maximum number of these frames. Such a drop helps a loop that has prefetched
+/// the beginning of its next pass, and needs the frames for the rest of the present pass.
 const IDLE_LOADS: u32 = 16;
 
 /// Maximum number of ranges of a queued prefetch that are searched for a faulting page. This limit
@@ -85,8 +85,8 @@ struct QueuedPrefetch {
     stream: u32,
     /// The requested pages, in the order of their use.
     ranges: VecDeque<Range<Page>>,
-    /// The rest of a fault-around: pages around a single page that the stream has requested, to be
-    /// loaded next.
+    /// The pages to load next: the rest of a fault-around, which surrounds a single page that the
+    /// stream has requested.
     fault_around: Range<Page>,
     /// True if the pages in `fault_around` are loaded as a probe, of which only the touched page is
     /// mapped (`fault_around.rs`); `None` until the first extent of these pages is loaded.
@@ -496,10 +496,10 @@ impl Cache {
         None
     }
 
-    /// True if the load of `queued` can wait for the rest of a huge page: if the only queued range
-    /// is the beginning of a huge page, and the stream holds untouched pages in `has` frames, which
-    /// are at least [`HUGE_PAGES_AHEAD`] huge pages. The stream will request the rest of the huge
-    /// page before the program has touched all of these pages.
+    /// True if the load of `queued` can wait for the rest of a huge page. This is the case if the
+    /// only queued range is the beginning of a huge page, and if the stream's untouched pages hold
+    /// at least [`HUGE_PAGES_AHEAD`] huge pages of frames (`has`). The stream will request the rest
+    /// of the huge page before the program has touched all of these pages.
     fn is_partial_huge_page(&self, queued: &QueuedPrefetch, has: u32) -> bool {
         const HUGE: u64 = 1 << ORDER_MAX;
         if queued.ranges.len() != 1 {
@@ -530,9 +530,10 @@ impl Cache {
     }
 
     /// True if the prefetched extent `id` may be dropped for the stream `waiting`: its own stream
-    /// holds more than its share of `max` frames, and the program does not use these pages at
-    /// present. This is assumed if the program has announced them by `MADV_WILLNEED`, or if the
-    /// cache has loaded more than [`IDLE_LOADS`] times `max` pages since the load of the extent.
+    /// holds more than its share of `max` frames, and the program does not use the extent at
+    /// present. Pages that the program has announced by `MADV_WILLNEED` count as unused. Other
+    /// extents count as unused if the cache has loaded more than [`IDLE_LOADS`] times `max` pages
+    /// since their load.
     fn is_over_share(&self, id: ExtentId, waiting: u32, max: u32) -> bool {
         let extent = self.residency.extent(id);
         let is_idle = extent.stream == ADVISED_STREAM

@@ -351,8 +351,8 @@ impl Residency {
         self.nodes.iter().any(|node| node.evicting_frames > 0)
     }
 
-    /// True if an extent on a node can be evicted now, or may become evictable because evictions,
-    /// loads or moves of extents of this node are in progress.
+    /// True if an extent on a node can be evicted now, or may become evictable at the end of an
+    /// eviction, load or move that is in progress on this node.
     pub(super) fn has_victims(&self, node: Node) -> bool {
         let node = self.node(node);
         let queues = [&node.protected, &node.probationary, &node.inactive, &node.prefetched];

@@ -12,10 +12,11 @@ use std::ops::Range;
 /// Order of the blocks of pages that share one mean reuse distance: 2^`BLOCK_ORDER` pages.
 const BLOCK_ORDER: u8 = 6;
 
-/// The weight of a new reuse distance in the mean distance of a block if a read covers the whole
-/// block, and of its deviation in the mean deviation. The weight is small, because a single
-/// distance says little: a loop that reverses its direction at the end of an array, or crosses an
-/// array in another direction, has short and long distances in turn.
+/// The weight of a new reuse distance in the mean distance of a block, and of its deviation in the
+/// mean deviation. This is the weight of a read of the whole block; a shorter read has less weight.
+/// The weight is small, because a single distance says little: a loop that reverses its direction
+/// at the end of an array, or crosses an array in another direction, has short and long distances
+/// in turn.
 const WEIGHT: f64 = 0.1;
 
 /// The reuse distances of each block of 2^[`BLOCK_ORDER`] pages.

@@ -66,9 +66,8 @@ const SPIN_FOR_DRIVE: Duration = Duration::from_micros(200);
 /// pages takes about 30 microseconds.
 const MOVED_OUT_AT_ONCE: u64 = 64;
 
-/// Capacity of the log of extents that faulting threads have mapped (`MAPPED_MAX`), and length of
-/// the log at which a faulting thread wakes the fault server, which empties the log
-/// (`MAPPED_NOTIFY`).
+/// `MAPPED_MAX` is the capacity of the log of extents that faulting threads have mapped. At the
+/// length `MAPPED_NOTIFY`, a faulting thread wakes the fault server, which empties the log.
 const MAPPED_MAX: usize = 128;
 const MAPPED_NOTIFY: usize = 64;
 

@@ -51,7 +51,7 @@ impl MappedPieces {
         over.map(part).filter(|(part, _)| !part.is_empty()).collect()
     }
 
-    /// The ranges of addresses at which some of `pages` are mapped.
+    /// The ranges of addresses at which the address space maps some of `pages`.
     pub(super) fn addresses(&self, pages: &Range<usize>) -> Vec<Range<usize>> {
         let mapped = |(start, piece): (&usize, &MappedPiece)| {
             let first = pages.start.max(piece.page);
@@ -61,7 +61,7 @@ impl MappedPieces {
         self.0.iter().filter_map(mapped).collect()
     }
 
-    /// True if some of `pages` are mapped.
+    /// True if the address space maps some of `pages`.
     pub(super) fn has_pages(&self, pages: &Range<usize>) -> bool {
         !self.addresses(pages).is_empty()
     }
