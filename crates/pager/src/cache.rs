@@ -138,8 +138,8 @@ impl Settings {
 pub struct Counts {
     /// Faults: touches of pages that were not mapped.
     pub faults: u64,
-    /// Faults on ready pages: resident, and neither mapped nor being evicted. These faults need no
-    /// read.
+    /// Faults on ready pages, which are resident and neither mapped nor being evicted. These faults
+    /// need no read.
     pub minor_faults: u64,
     /// Pages read from the store.
     pub read: u64,
@@ -147,13 +147,14 @@ pub struct Counts {
     /// gaps that a write includes. The caller sets this counter, because the cache does not know
     /// the transfers.
     pub written: u64,
-    /// Pages read from the store by a prefetch. Prefetched zeros are not counted.
+    /// Pages that prefetches have read from the store, without pages that a prefetch fills with
+    /// zeros.
     pub prefetched: u64,
     /// Prefetched pages that were touched, or that were loaded in one extent with a touched page.
     pub prefetch_hits: u64,
     /// Prefetched pages that were evicted untouched.
     pub prefetch_wasted: u64,
-    /// Inactive pages that were evicted to free their frames.
+    /// Inactive pages (unmapped, clean and still resident) whose frames were freed for other pages.
     pub evicted: u64,
     /// Peak number of pages with content: pages that are resident, or stored, or both.
     pub footprint: u64,
@@ -186,7 +187,7 @@ pub struct Cache {
     waiting: VecDeque<WaitingFault>,
     /// Faults whose prefetches [`Cache::progress`] has not planned yet.
     unplanned: Vec<PageFault>,
-    /// True if events have happened since the last [`Cache::progress`].
+    /// True if the cache has handled events since the last call of [`Cache::progress`].
     has_progress: bool,
     /// True while the process forks: from [`Event::Freeze`] to [`Event::Thaw`].
     is_frozen: bool,
@@ -277,10 +278,10 @@ impl Cache {
         }
     }
 
-    /// Appends the actions that [`Cache::react`] leaves out: discards, prefetches that follow from
-    /// faults, evictions, and loads for faults that waited for frames. While the process forks,
-    /// appends only discards. If no event has happened since the last call, appends nothing and
-    /// returns false.
+    /// Appends the actions that [`Cache::react`] does not append: discards, prefetches that follow
+    /// from faults, evictions, and loads for faults that waited for frames. While the process
+    /// forks, appends only discards. If no event has arrived since the last call, appends nothing
+    /// and returns false.
     pub fn progress(&mut self, actions: &mut Vec<Action>) -> bool {
         if !std::mem::take(&mut self.has_progress) {
             return false;
@@ -310,9 +311,9 @@ impl Cache {
 
     /// Evicts extents until each node has its reserve of free or inactive frames, and serves the
     /// faults that wait for frames. Some evictions free frames at once, without a later event: the
-    /// drop of a prefetched extent, and the move of a part of the budget to another NUMA node. Both
-    /// steps are therefore repeated until evictions free no frame at once, or until no further
-    /// waiting fault is served.
+    /// drop of a prefetched extent, and the move of a part of the budget to another NUMA node.
+    /// Therefore repeats eviction and service until no eviction frees frames at once, or until no
+    /// further waiting fault is served.
     fn reclaim_for_waiting(&mut self, actions: &mut Vec<Action>) {
         loop {
             let waiting = self.waiting.len();

@@ -109,7 +109,8 @@ pub(crate) struct ThreadNodes {
 }
 
 impl ThreadNodes {
-    /// The node that `thread` runs on. The thread has just faulted, and waits for the pager.
+    /// The node that `thread` runs on. The thread has just faulted, and sleeps until the pager
+    /// serves the fault.
     pub(crate) fn node_of(&mut self, nodes: &Nodes, thread: u32, now: Instant) -> Node {
         if nodes.numbers.len() < 2 {
             return 0;

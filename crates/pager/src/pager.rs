@@ -56,8 +56,8 @@ enum PageSpace {
 }
 
 /// Allocates the frames of a pager, and binds them to `nodes`. Returns the frames, and the nodes
-/// that they are bound to. If the process has a NUMA memory policy of its own (`set_mempolicy(2)`),
-/// or may not use one of the nodes, the frames are not bound, and all of them count as one node.
+/// that they are bound to. The frames are not bound, and all count as one node, if the process has
+/// a NUMA memory policy of its own (`set_mempolicy(2)`) or may not use one of the nodes.
 fn placed_frames(
     settings: Settings,
     nodes: &Nodes,

@@ -386,7 +386,7 @@ fn lock(folder: &Path) -> Result<Option<FileLock>, SessionError> {
     Ok(is_in_place.then_some(lock))
 }
 
-/// True if the session in `folder` has a keeper, which is a process that keeps it running.
+/// True if the session in `folder` has a keeper, which is a process that keeps the session running.
 fn has_keeper(folder: &Path) -> bool {
     let Ok(kept) = File::open(folder.join(KEPT)) else { return false };
     FileLock::take(kept, FlockOperation::NonBlockingLockExclusive).is_err()

@@ -44,9 +44,9 @@ fn each_round_of_a_loop_takes_about_the_same_time() {
 }
 
 /// In a tiled product of matrices, each row of tiles reads all of one matrix again, and only a few
-/// tiles of the other two. LRU would keep that matrix resident. With optimal replacement, a round
-/// reads 58882 pages. The pager may read 2.2 times as many, and 3.9 times as many in the first
-/// round.
+/// tiles of the other two matrices. LRU would keep the first matrix resident. With optimal
+/// replacement, a round reads 58882 pages. The pager may read 2.2 times as many, and 3.9 times as
+/// many in the first round.
 #[test]
 fn a_tiled_product_keeps_the_matrix_that_each_row_reads_again() {
     let replay = replay(Kind::GemmTiled, FRAMES, (2 * FRAMES * PAGE) as u64).expect("has a trace");

@@ -40,11 +40,11 @@ const BLOCK_ENTRIES: u32 = 256;
 /// log grows as entries are written.
 const ENTRIES_PER_PAGES: [u64; 2] = [5, 4];
 
-/// Maximum number of log entries for each slot of the index; the minimum is half of it. A slot
-/// holds one position. If two pages share a slot, it holds the position of one of them. A fault on
-/// the other page then begins no replay, but a later fault does. An entry and a slot take 4 bytes
-/// each. If each page faults by itself, the history takes at most 7.5 bytes (0.18 %) for each page.
-/// If each fault maps an extent of 4 pages, it takes a quarter of that.
+/// Maximum number of log entries for each slot of the index; the minimum is half of this number. A
+/// slot holds one log position. If two pages share a slot, the slot holds the position of one page.
+/// A fault on the other page begins no replay, but a later fault does. An entry and a slot take 4
+/// bytes each. If each page faults by itself, the history takes at most 7.5 bytes (0.18 %) for each
+/// page. If each fault maps an extent of 4 pages, it takes a quarter of this.
 const ENTRIES_PER_SLOT: usize = 4;
 
 /// Maximum number of threads whose faults are followed. A new thread replaces the thread that has
@@ -124,8 +124,8 @@ struct ThreadHistory {
     replays: Vec<Replay>,
 }
 
-/// A replay of the log, which begins at the log entry of a page that has faulted again. The entries
-/// after it are compared with the faults of a thread, and predict the thread's next faults.
+/// A replay of the log. It begins at the log entry of a page that has faulted again. The entries
+/// after this entry are compared with the faults of a thread, and predict the thread's next faults.
 #[derive(Clone, Debug)]
 struct Replay {
     id: u32,
@@ -136,7 +136,7 @@ struct Replay {
     /// The prefetch depth, pages. The replay prefetches the pages of the next expected entries. The
     /// number of these entries is the depth divided by the number of pages that a fault maps.
     depth: u64,
-    /// The pages that the replay expects next, in order: those of the log entries from the entry
+    /// The pages that the replay expects next, in order. They are read from the log: from the entry
     /// after the last match up to the position `read`.
     expected: VecDeque<ExpectedPage>,
     /// Number of pages in `expected` that were prefetched.
@@ -206,8 +206,8 @@ impl History {
         (!pages.is_empty()).then_some(Prefetch { stream: replay.id, pages, map_early: vec![] })
     }
 
-    /// Finds the most confident replay of the fault's thread that predicts `fault`; `None` if none
-    /// does.
+    /// Finds the most confident replay of the fault's thread that predicts `fault`; `None` if no
+    /// replay does.
     pub(super) fn find_prediction(&self, fault: &FaultContext) -> Option<Prediction> {
         let thread = self.threads.iter().find(|known| known.thread == fault.thread)?;
         let (replay, skipped) = thread.find_prediction(&fault.pages)?;
@@ -376,8 +376,8 @@ impl Replay {
     /// included only if `with_unconfirmed` is true.
     fn prefetch(&mut self, log: &Log, depth: u64, with_unconfirmed: bool) -> Vec<Range<Page>> {
         let depth = usize::try_from(depth).unwrap_or(usize::MAX);
-        // Prefetch in large pieces, as streams do: wait as long as more than half of `depth` is
-        // prefetched and untouched.
+        // Prefetch in large pieces: wait while more than half of `depth` is prefetched and
+        // untouched.
         if self.prefetched * 2 > depth {
             return vec![];
         }
@@ -474,7 +474,7 @@ impl Log {
     /// Writes an entry for a thread. `last` is the position of the thread's last entry, if any. The
     /// entry is written after it, or into a new block if its block is full or `last` is `None`.
     /// Returns the position of the new entry, and the index of the block that was overwritten for
-    /// it, if any. Returns `None` if the log may have no block at all.
+    /// it, if any. Returns `None` if the footprint is too small for a block.
     fn push(
         &mut self,
         last: Option<LogPosition>,
@@ -498,8 +498,8 @@ impl Log {
         Some((position, overwritten))
     }
 
-    /// Returns the index of an empty block. The flag is true if this was the oldest block, whose
-    /// entries were erased. Returns `None` if the log may have no block at all.
+    /// Returns the index of an empty block, and true if this was the oldest block, whose entries
+    /// were erased. Returns `None` if the footprint is too small for a block.
     fn empty_block(&mut self) -> Option<(u32, bool)> {
         let blocks = self.blocks.len();
         if blocks < self.blocks_max {

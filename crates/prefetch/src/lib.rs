@@ -46,7 +46,8 @@ use page::Page;
 use std::ops::Range;
 use stream::Streams;
 
-/// Limit of page numbers, above those of real memory: 2^40 pages are 4 PiB.
+/// Faults on page numbers from this limit on are not used for matrix blocks. No real memory has as
+/// many pages: 2^40 pages are 4 PiB.
 const PAGES_MAX: Page = 1 << 40;
 
 /// A page fault, with the state of the pages around it.
@@ -63,7 +64,8 @@ pub struct FaultContext {
     /// `pages`, together with the mapped pages directly before and behind them. Later touches of
     /// these pages do not fault.
     pub mapped_around: Range<Page>,
-    /// The region that contains `page`. Nothing outside it is prefetched.
+    /// The region (allocation of the program) that contains `page`. Only pages of this region are
+    /// prefetched.
     pub region: Range<Page>,
     /// The advice that the program has given about `page`.
     pub advice: Advice,
@@ -207,9 +209,9 @@ impl Prefetcher {
     }
 
     /// Returns the next untouched pages that the stream of the last fault has requested; `None` if
-    /// no stream explains that fault with enough confidence. The last fault is the last one that
-    /// was passed to the streams: faults in matrix blocks, and on pages with [`Advice::Random`],
-    /// are not.
+    /// no stream explains that fault with enough confidence. Faults in matrix blocks, and on pages
+    /// with [`Advice::Random`], do not count as the last fault, because they are not passed to the
+    /// streams.
     pub fn next_expected(&self) -> Option<Prefetch> {
         self.streams.next_expected()
     }

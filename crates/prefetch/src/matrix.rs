@@ -63,7 +63,8 @@ const RECENT_ROWS: i64 = 256;
 const RECENT_FAULTS_MIN: u32 = 32;
 
 /// In one in `SHOWN_ONE_IN` rows of a block, resident pages are not mapped before their touch, so
-/// that faults show which columns the program touches. In all other rows, they are mapped early.
+/// that faults show which columns the program touches. In all other rows, resident pages are mapped
+/// early.
 const SHOWN_ONE_IN: i64 = 16;
 
 /// A matrix block is suspended after this number of faults of the process without a fault in the
@@ -97,7 +98,8 @@ struct MatrixBlock {
     /// The distance from the start of a row of the matrix to the start of the next row, bytes.
     pitch: i64,
     /// Length of the part of a row that the block contains, bytes: from the first to the last
-    /// touched column, of all rows, or only of the recent rows once the block was narrowed.
+    /// touched column. The touches of all rows count, or of the recent rows once the block was
+    /// narrowed.
     width: i64,
     /// The rows that were touched so far. Row 0 is the row of the fault with which the block began.
     rows: Range<i64>,
@@ -138,7 +140,7 @@ struct RowColumn {
 }
 
 impl Matrices {
-    /// Makes a value that knows no blocks.
+    /// Makes a table without blocks.
     pub fn new(limits: Limits) -> Self {
         let (pitches, unexplained) = (BTreeMap::new(), HashMap::new());
         Self { limits, blocks: vec![], now: 0, last_id: 0, pitches, unexplained }
@@ -416,13 +418,12 @@ impl MatrixBlock {
     }
 
     /// Returns the pages of the rows to prefetch now. Returns no pages while more than half of the
-    /// rows of the prefetch depth are prefetched and untouched.
+    /// rows of the prefetch depth are prefetched and untouched, so that pages are requested in
+    /// large pieces.
     fn prefetch_rows(&mut self, limits: Limits) -> Vec<Range<Page>> {
         self.depth = self.depth.clamp(limits.initial, limits.max);
         let pages_per_row = (self.width / PAGE_LENGTH + 1) as u64;
         let rows = (self.depth / pages_per_row).max(1) as i64;
-        // Wait until at most half of these rows are untouched, so that pages are requested in large
-        // pieces.
         if (self.prefetched_to - self.row) * 2 > rows {
             return vec![];
         }

@@ -100,14 +100,14 @@ struct Cursor {
     offset: u64,
 }
 
-/// The rule by which a fault belongs to a stream, the weakest first.
+/// The rule by which a fault belongs to a stream, the weakest rule first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum MatchRule {
-    /// A candidate stride leads to the page.
+    /// A candidate stride leads from the current run to the page.
     Candidate,
     /// The run continues with the page.
     Run,
-    /// A stride leads to the page, and the stream is confident.
+    /// A stride leads from the current run to the page, and the stream is confident.
     Stride,
     /// The stream has predicted the page.
     Predicted,
@@ -211,9 +211,9 @@ impl Streams {
     }
 
     /// Finds the stream to which a fault belongs, and advances it to the fault. Returns the index
-    /// of the stream; `None` if there is none. Only streams of the same thread are considered. If
-    /// several streams match by the strongest rule, the most confident one is taken; but if they
-    /// have predicted the page, the one that faulted last.
+    /// of the stream; `None` if the fault belongs to no stream of its thread. If several streams
+    /// match by the strongest rule, takes the most confident of them. If these streams have
+    /// predicted the page, takes the stream that faulted last.
     fn match_stream(&mut self, fault: &FaultContext) -> Option<usize> {
         let at = &fault.pages;
         let own = self.table.iter().enumerate().filter(|(_, it)| it.thread == fault.thread);
@@ -315,7 +315,6 @@ impl Streams {
         self.index_of(id)
     }
 
-    /// The index of the stream with the number `id`, which is in the table.
     fn index_of(&self, id: u32) -> usize {
         self.table.iter().position(|stream| stream.id == id).unwrap_or(0)
     }
@@ -555,12 +554,10 @@ impl Stream {
     }
 
     /// Returns the pages to prefetch now. Returns no pages while more than half of the prefetch
-    /// depth is requested and untouched.
+    /// depth is requested and untouched, so that pages are requested in large pieces.
     fn prefetch(&mut self, limits: Limits, region: &Range<Page>) -> Vec<Range<Page>> {
         self.depth = self.depth.clamp(limits.initial, limits.max);
         let untouched = self.untouched.pages();
-        // Wait until at most half of the prefetch depth is untouched, so that pages are requested
-        // in large pieces.
         if untouched * 2 > self.depth {
             return vec![];
         }

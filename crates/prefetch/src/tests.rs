@@ -119,8 +119,9 @@ fn shuffled(pages: u64, random: &mut Pcg64Mcg) -> Vec<Page> {
     order
 }
 
-/// Asserts that at least the fraction `hits_min` of the faults is on prefetched pages, and that at
-/// most the fraction `wasted_max` of the prefetched pages is wasted, apart from 64 pages.
+/// Asserts that at least the fraction `hits_min` of the faults is on prefetched pages. Also asserts
+/// that the wasted pages are at most the fraction `wasted_max` of the prefetched pages, plus 64
+/// pages.
 fn check_outcome(name: &str, outcome: TraceOutcome, hits_min: f64, wasted_max: f64) {
     let TraceOutcome { faults, hits, prefetched, wasted } = outcome;
     assert!(hits as f64 >= hits_min * faults as f64, "{name}: {outcome:?}");

@@ -116,8 +116,8 @@ const fn class(bytes: usize) -> (usize, usize) {
 }
 
 /// Returns the number of bytes that a block for `layout` must have. For an alignment of more than
-/// 16 bytes, this is a power of two, because a block whose size is a power of two is aligned to its
-/// size (or to a page, if the size exceeds a page).
+/// 16 bytes, this is a power of two: a block of such a size is aligned to its size (or to a page,
+/// if the size exceeds a page).
 const fn wanted(layout: Layout) -> usize {
     if layout.align() <= 16 {
         return layout.size();

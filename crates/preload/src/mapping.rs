@@ -12,7 +12,8 @@ use interleaf_procfs::page::PAGE_BYTES;
 use libc::{c_int, c_void, off_t, size_t};
 use std::ops::Range;
 
-/// Flags that a mapping must have so that it can be extended: its pages are then the pager's.
+/// Flags of mappings that can be extended: private anonymous memory, whose pages the pager can
+/// provide.
 const ANONYMOUS: c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
 
 /// Flags of mappings that are not extended: huge pages, stacks, addresses in the lowest 2 GiB
@@ -20,8 +21,8 @@ const ANONYMOUS: c_int = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
 const NOT_EXTENDED: c_int =
     libc::MAP_HUGETLB | libc::MAP_STACK | libc::MAP_GROWSDOWN | libc::MAP_32BIT | libc::MAP_LOCKED;
 
-/// The bits of a protection that the kernel applies to anonymous memory; `mmap(2)` ignores the
-/// others.
+/// The bits of a protection that the kernel applies to anonymous memory; `mmap(2)` ignores all
+/// other bits.
 const ACCESS: c_int = libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC;
 
 const FIXED: c_int = libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE;
@@ -170,7 +171,7 @@ fn replace(
 }
 
 /// Moves the mapping of `bytes` bytes at `from` to the addresses `pages`, where it replaces other
-/// mappings, and grows or shrinks it to the length of `pages` (`mremap(2)`). Returns the new
+/// mappings (`mremap(2)`). The mapping grows or shrinks to the length of `pages`. Returns the new
 /// address, or `usize::MAX` if the kernel refuses the move.
 pub(crate) fn move_mapping(from: usize, bytes: usize, pages: &Range<usize>) -> usize {
     let flags = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;

@@ -131,11 +131,10 @@ pub unsafe extern "C" fn remap_file_pages(
     }
 }
 
-/// Carries out `mremap(2)` for `old`, a mapping that the kernel manages, if some of the new
-/// addresses, `target`, are in the range that the pager reserves for regions. The mapping is moved
-/// elsewhere first, so that the pages at `target` keep their content if the kernel refuses the
-/// call. If `old` is empty, the call makes a second mapping of the shared pages from `old.start`
-/// on.
+/// Carries out `mremap(2)` for `old`, a mapping that the kernel manages. Some of the new addresses,
+/// `target`, are in the range that the pager reserves for regions. Therefore the mapping is moved
+/// elsewhere first: the pages at `target` then keep their content if the kernel refuses the call.
+/// If `old` is empty, the call makes a second mapping of the shared pages from `old.start` on.
 fn move_over(
     pager: &Pager,
     old: &Range<usize>,

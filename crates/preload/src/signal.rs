@@ -74,7 +74,7 @@ fn is_blocked_by(thread: &str) -> bool {
     blocked >> (libc::SIGBUS - 1) & 1 == 1
 }
 
-/// Returns the ID of a thread of this process that has SIGBUS blocked; `None` if there is none. The
+/// Returns the ID of a thread of this process that has SIGBUS blocked; `None` if no thread has. The
 /// pager's threads, which block SIGBUS too, are not started yet.
 fn blocked_by() -> io::Result<Option<String>> {
     let folder = files::open(c"/proc/self/task")?;

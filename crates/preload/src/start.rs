@@ -38,9 +38,9 @@ const FIRST_PAUSES: u32 = 2000;
 const WIPE_ON_FORK: c_int = 18;
 
 /// Does all work of this library that needs a lock of the C library. Only the first call has an
-/// effect: that of this library's constructor, or an earlier one at the first large allocation. The
-/// constructor runs before the constructors of all other libraries (`build.rs`), except with a C
-/// library before version 2.34, whose thread library comes first.
+/// effect. This is the call of this library's constructor, or an earlier call at the first large
+/// allocation. The constructor runs before the constructors of all other libraries (`build.rs`),
+/// except with a C library before version 2.34, whose thread library comes first.
 ///
 /// The constructor of the C library has not run yet, so this function must not need the environment
 /// or the standard streams.

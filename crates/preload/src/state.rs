@@ -51,7 +51,7 @@ thread_local! {
 
 /// The process that owns the address space. The value is in a page of its own, which the kernel
 /// fills with zeros in a child of `fork(2)`. A child of `vfork(2)` shares the page with its parent,
-/// so it finds the PID of its parent in it.
+/// and therefore finds its parent's PID in the page.
 pub(crate) struct Process {
     /// The PID of the process; 0 in a child that has not stored its own PID yet
     /// ([`shares_memory`]).
@@ -68,12 +68,10 @@ pub(crate) static PROCESS: AtomicPtr<Process> = AtomicPtr::new(ptr::null_mut());
 /// be blocked.
 static SERVES_IN_SIGNAL: AtomicBool = AtomicBool::new(false);
 
-/// Records whether a handler of SIGBUS handles faults.
 pub(crate) fn set_serves_in_signal(serves: bool) {
     SERVES_IN_SIGNAL.store(serves, Relaxed);
 }
 
-/// True if a handler of SIGBUS handles faults.
 pub(crate) fn serves_in_signal() -> bool {
     SERVES_IN_SIGNAL.load(Relaxed)
 }
@@ -115,7 +113,7 @@ pub(crate) fn may_be_locked() -> bool {
     process.is_some_and(|process| !process.is_unlocked.load(Relaxed))
 }
 
-/// Prints a message to stderr. Unlike `eprintln`, takes no lock.
+/// Prints a message to stderr. Takes no lock, unlike `eprintln`.
 pub(crate) fn print(text: fmt::Arguments<'_>) {
     // The message is lost if the write fails, for example because stderr is closed.
     let _ = rustix::io::write(rustix::stdio::stderr(), format!("interleaf: {text}\n").as_bytes());
@@ -158,8 +156,8 @@ pub(crate) fn begin_thread(mask: u64) {
     DEPTH.set(1);
 }
 
-/// Runs `work`, a part of this library's work that may take long and holds no lock, under the
-/// program's own signal mask, so that the program's signal handlers are not delayed.
+/// Runs `work` under the program's own signal mask, so that the program's signal handlers are not
+/// delayed. `work` is a part of this library's work that may take long and holds no lock.
 pub(crate) fn interruptible<T>(work: impl FnOnce() -> T) -> T {
     set_mask(blockable(MASK.get()));
     let outcome = work();

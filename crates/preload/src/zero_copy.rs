@@ -31,9 +31,9 @@ pub unsafe extern "C" fn vmsplice(
     copy(fd, list, flags & libc::SPLICE_F_NONBLOCK == 0)
 }
 
-/// Writes as many bytes from `pieces` into the pipe `fd` as it has room for. If the pipe is full,
-/// waits for room if `waits` is true, and fails with `EAGAIN` otherwise. Like `vmsplice`, does not
-/// wait for room for all bytes, because the same thread may read the pipe afterwards.
+/// Writes as many bytes from `pieces` into the pipe `fd` as the pipe has room for. If the pipe is
+/// full, waits for room if `waits` is true, and fails with `EAGAIN` otherwise. Like `vmsplice`,
+/// does not wait for room for all bytes, because the same thread may read the pipe afterwards.
 fn copy(fd: c_int, pieces: &[iovec], waits: bool) -> ssize_t {
     let count = pieces.len().min(libc::UIO_MAXIOV as usize) as c_int;
     loop {

@@ -40,8 +40,8 @@ impl ProgramAdvice {
     }
 
     /// Returns true if an extent must be pinned, and then counts its frames as pinned. An extent is
-    /// pinned if the program pins one of its pages, and if the frames of all pinned extents,
-    /// including this one, are at most `budget` divided by [`PINNED_DIVISOR`].
+    /// pinned if the program pins one of its pages. As an exception, it is not pinned if the frames
+    /// of all pinned extents would exceed `budget` divided by [`PINNED_DIVISOR`].
     pub(super) fn pin(&mut self, extent: &Extent, budget: u32) -> bool {
         let is_pinned = self.pinned_frames + extent.frames() <= budget / PINNED_DIVISOR
             && extent.span().pages().any(|page| self.pinned.get(page).is_some());
@@ -75,7 +75,7 @@ impl Cache {
         self.on_regions_changed(pages);
     }
 
-    /// Adapts the prefetcher and the fault-around to regions that were added or removed in `pages`.
+    /// Adapts the prefetcher and the fault-around after regions were added or removed in `pages`.
     fn on_regions_changed(&mut self, pages: &Range<Page>) {
         self.prefetch.set_footprint(self.regions.pages());
         self.fault_around.forget_removed(&self.regions, pages);

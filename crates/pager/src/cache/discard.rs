@@ -6,8 +6,8 @@ use interleaf_prefetch::page::Page;
 use std::ops::Range;
 
 impl Cache {
-    /// Carries out the queued discards. A range of which a page is being transferred, moved or
-    /// unmapped stays queued.
+    /// Carries out the queued discards. A range stays queued while one of its pages is being
+    /// transferred, moved or unmapped.
     pub(super) fn discard(&mut self, actions: &mut Vec<Action>) {
         for pages in self.durability.take_discards() {
             if self.discard_extents(&pages, actions) {

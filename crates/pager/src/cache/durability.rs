@@ -4,9 +4,9 @@ use super::Span;
 use interleaf_prefetch::page::Page;
 use std::{collections::BTreeSet, ops::Range};
 
-/// The store counts as failed for writes when the number of consecutive failed writes exceeds the
-/// number of extents by more than this number. A store that fails many but not all writes does not
-/// reach this limit, because a successful write resets the number of failed writes.
+/// The store counts as failed for writes when the consecutive failed writes exceed the number of
+/// extents by more than this number. A store that fails many but not all writes does not reach this
+/// limit, because a successful write resets the count.
 const FAILED_WRITES_MIN: usize = 256;
 
 /// The state of the content of each page: held by the store, lost, or being discarded.
@@ -87,7 +87,6 @@ impl Durability {
         self.poisoned.contains(&page)
     }
 
-    /// True if one of `pages` is poisoned.
     pub(super) fn has_poisoned(&self, pages: Range<Page>) -> bool {
         self.poisoned.range(pages).next().is_some()
     }
@@ -97,7 +96,6 @@ impl Durability {
         self.discards.push(pages);
     }
 
-    /// True if a discard is queued.
     pub(super) const fn has_discards(&self) -> bool {
         !self.discards.is_empty()
     }

@@ -33,7 +33,7 @@ pub enum Event {
     MovedOut(ExtentId, DirtyPages),
     /// An extent was written back, or the write failed.
     Wrote(ExtentId, Result<(), Failed>),
-    /// The program discards pages: these pages read as zeros at the next touch.
+    /// The program discards these pages: they read as zeros at the next touch.
     Discarded(Range<Page>),
     /// The store has erased the discarded range of pages that begins with this page.
     Erased(Page),
@@ -48,7 +48,7 @@ pub enum Event {
     Freeze,
     /// The fork has succeeded or failed. The cache loads pages again.
     Thaw,
-    /// The budget is this many frames from now on.
+    /// The budget changes to this number of frames.
     Budget(u32),
 }
 
@@ -81,8 +81,8 @@ impl DirtyPages {
         *self == Self::EMPTY
     }
 
-    /// Returns the ranges of dirty pages among the first `pages` pages of the extent. Joins two
-    /// ranges with at most `gap` clean pages between them.
+    /// Returns the ranges of dirty pages among the first `pages` pages of the extent. Two ranges
+    /// with at most `gap` clean pages between them become one range.
     pub fn ranges(&self, pages: usize, gap: usize) -> Vec<Range<usize>> {
         let mut ranges: Vec<Range<usize>> = vec![];
         for page in (0..pages).filter(|page| self.contains(*page)) {
@@ -138,11 +138,10 @@ pub enum Action {
     MoveOut(ExtentId, Span),
     /// Unmap an extent with pinned pages and drop its content, which the program has discarded.
     Drop(ExtentId, Span),
-    /// Move the memory of the 2^`order` frames that begin at `from` to the frames that begin at
-    /// `to`, before any later action. The frames at `to` have no memory, because they belonged to a
-    /// mapped extent: mapping moved their memory to the region. The cache has already exchanged the
-    /// frames: the extent has the frames at `from` now, and the frames at `to` are free. The caller
-    /// answers with no event.
+    /// Move the memory of the 2^`order` frames from `from` on to the frames from `to` on, before
+    /// any later action. The frames at `to` have no memory: they belonged to a mapped extent, whose
+    /// memory is in the region. In the state of the cache, this extent already has the frames at
+    /// `from`, and the frames at `to` are free. The caller answers with no event.
     MoveMemory { from: Frame, to: Frame, order: u8 },
     /// Write the dirty pages of an extent from its frames back to the store.
     Write(ExtentId, Span, DirtyPages),

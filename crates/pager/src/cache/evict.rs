@@ -45,9 +45,9 @@ const INACTIVE_DIVISOR: u32 = 4;
 /// small, so that no page of the working set is evicted.
 const RESERVE_GROWTH: u32 = 2;
 
-/// Number of free frames up to which an allocation drops inactive extents, as a multiple of the
-/// needed frames. If the needed frames are still not contiguous then, the free frames are
-/// fragmented, and a smaller extent is allocated.
+/// An allocation stops dropping inactive extents when the number of free frames reaches this
+/// multiple of the needed frames. If the needed frames are still not contiguous, the free frames
+/// are fragmented, and the allocation is smaller.
 const FRAGMENTED_FACTOR: u32 = 4;
 
 /// Value in place of [`RESERVE_DIVISOR`] in a long loop, which walks through arrays in order
@@ -64,20 +64,20 @@ const LONG_RESERVE_DIVISOR: u32 = 256;
 const PROBATIONARY_DIVISOR: u32 = 32;
 const LONG_PROBATIONARY_DIVISOR: u32 = 256;
 
-/// Upper bound of what the streams add to the probationary share: the share becomes at most the
-/// node's share of the budget divided by `PROBATIONARY_MAX_DIVISOR`, or in a long loop by
+/// Upper limit of a probationary share that the active streams increase: the node's share of the
+/// budget divided by `PROBATIONARY_MAX_DIVISOR`, or in a long loop by
 /// `LONG_PROBATIONARY_MAX_DIVISOR`.
 const PROBATIONARY_MAX_DIVISOR: u32 = 8;
 const LONG_PROBATIONARY_MAX_DIVISOR: u32 = 32;
 
-/// In a long loop, a new extent becomes protected only if there is room for this many times its
-/// size: the protected extents and this room together must not exceed the maximum of protected
-/// extents ([`Cache::protected_max`]).
+/// In a long loop, a new extent becomes protected only if this many times its size would still fit:
+/// the protected extents and this number of frames together must not exceed the maximum
+/// ([`Cache::protected_max`]).
 const PROTECT_SLACK: u32 = 2;
 
-/// In loops that are not long loops, a new extent displaces a protected extent if its reuse
-/// distances are shorter by this factor: the upper end of the new extent's range of distances is at
-/// most the lower end of the protected extent's range, divided by this number.
+/// In loops that are not long loops, a new extent displaces a protected extent if the new extent's
+/// reuse distances are shorter by this factor: the upper end of their range is at most the lower
+/// end of the protected extent's range, divided by this number.
 const DISPLACE_DIVISOR: u32 = 2;
 
 /// Maximum number of protected extents that are examined to make room for one new protected extent.
@@ -214,8 +214,8 @@ impl Reclaim {
 }
 
 impl Cache {
-    /// Moves shares of the budget between nodes, and then evicts extents of each node until its
-    /// reserve is full, so that frames are free or inactive before a fault needs them.
+    /// Moves shares of the budget between nodes. Then evicts extents of each node until its reserve
+    /// is full, so that frames are free or inactive before a fault needs them.
     pub(super) fn reclaim_frames(&mut self, actions: &mut Vec<Action>) {
         self.move_shares();
         for node in self.nodes() {
@@ -368,7 +368,7 @@ impl Cache {
     /// While the protected extents do not exceed their maximum ([`Cache::protected_max`]) and are
     /// not being released, the victim is the oldest probationary extent. Otherwise it is the oldest
     /// protected extent, or in a long loop the newest, whose next use is the farthest away. If the
-    /// node has no extent of the one kind, the victim is one of the other kind.
+    /// node has no extent of the preferred kind, the victim is of the other kind.
     ///
     /// Even a long loop evicts the oldest protected extent in two cases: in return for pages that
     /// bimodal insertion has protected (`inserted_frames`), and if the last victim was pinned. A
@@ -396,8 +396,8 @@ impl Cache {
     }
 
     /// Evicts a mapped extent, and all other mapped extents in the aligned block of frames around
-    /// the extent. The block has the length of the largest fault-around. A fault needs a whole free
-    /// block, and evictions of single extents would rarely free all frames of a block.
+    /// it. The block has the length of the largest fault-around: a fault needs a whole free block,
+    /// and evictions of single extents would rarely free all frames of a block.
     fn evict_block(&mut self, id: ExtentId, actions: &mut Vec<Action>) {
         let Span { frame, order, .. } = self.residency.extent(id).span();
         let block_order = self.fault_around.order_max();

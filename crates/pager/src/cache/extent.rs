@@ -56,8 +56,8 @@ pub(super) struct Extent {
     /// True if compaction needs the frames of the extent. The extent is then dropped as soon as it
     /// is unmapped and clean, unless a thread waits for it.
     pub(super) is_evicting: bool,
-    /// True if the extent is a probe of the fault-around size. Of a probe, only the page that
-    /// faults is mapped, so that touches of the other pages fault.
+    /// True if the extent is a probe of the fault-around size (`fault_around.rs`): only its
+    /// faulting page is mapped, so that the pager sees touches of the other pages as faults.
     pub(super) is_probe: bool,
     /// True if the extent was prefetched by a read of the store, and not touched yet. False if a
     /// prefetch filled the extent with zeros: `Counts::prefetched` counts only reads.
@@ -88,7 +88,7 @@ impl Extent {
         }
     }
 
-    /// A copy of this extent's state, for other pages and frames.
+    /// This extent's state with the pages and frames of `span`.
     pub(super) const fn with_span(self, span: Span) -> Self {
         Self { page: span.page as u32, frame: span.frame, order: span.order, ..self }
     }
@@ -106,7 +106,7 @@ impl Extent {
         if self.is_read_ahead { self.frames() as u64 } else { 0 }
     }
 
-    /// True if the extent is being loaded for a fault, and not as a prefetch.
+    /// True if the extent is being loaded for a fault, rather than for a prefetch.
     pub(super) fn is_filling_for_fault(&self) -> bool {
         self.state == ExtentState::Filling && self.stream == 0
     }

@@ -7,9 +7,9 @@ use interleaf_prefetch::page::Page;
 /// The answer of the cache to a faulting thread that tries the fast path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapAttempt {
-    /// The thread may move the extent's pages from the addresses of the extent's frames to the
-    /// region (`UFFDIO_MOVE`). The caller must then report the fault by [`Cache::commit_mapped`]
-    /// before any other event. The extent is claimed: no other thread gets this answer for it.
+    /// The thread may move the extent's pages (`UFFDIO_MOVE`) from the addresses of its frames to
+    /// the region. The caller must then report the fault by [`Cache::commit_mapped`] before any
+    /// other event. The extent is claimed: no other thread gets this answer for the same extent.
     Move {
         id: ExtentId,
         /// The pages and frames of the extent.
@@ -43,9 +43,9 @@ impl Cache {
         }
     }
 
-    /// Processes the faults that threads have served without the pager's thread since the last call
-    /// of this method. `faults` are these faults, oldest first. Appends an [`Action::MoveIn`] for
-    /// each fault to `actions`. The caller must answer this action like any other.
+    /// Processes the faults that threads have served themselves since the last call, oldest first.
+    /// Appends an [`Action::MoveIn`] for each fault to `actions`. The caller must answer this
+    /// action like any other.
     pub fn commit_mapped(
         &mut self,
         faults: impl Iterator<Item = PageFault> + Clone,

@@ -75,8 +75,8 @@ impl Cache {
     }
 
     /// Loads the pages of waiting faults, as long as the node of each fault has a free frame. If
-    /// `may_fall_back` is true, a page may also be loaded into a frame of another node, and a page
-    /// for which no frame will become free is poisoned.
+    /// `may_fall_back` is true, also loads pages into frames of another node, and poisons pages for
+    /// which no frame will become free.
     pub(super) fn serve_waiting(&mut self, may_fall_back: bool, actions: &mut Vec<Action>) {
         // Faults that wait for a frame of one node do not delay faults on other nodes.
         for node in self.nodes() {
@@ -120,9 +120,9 @@ impl Cache {
         }
     }
 
-    /// The order of the extent to load for a fault, and whether the extent is a probe. Only the
-    /// faulting page of a probe is mapped, so that touches of its other pages fault. They show
-    /// whether fault-around pays off (`fault_around.rs`).
+    /// The order of the extent to load for a fault, and true if the extent is a probe. Only the
+    /// faulting page of a probe is mapped. Faults on its other pages then show whether fault-around
+    /// pays off (`fault_around.rs`).
     fn order_for_fault(&mut self, page: Page, node: Node) -> (u8, bool) {
         if let Some(order) = self.prefetch.order_for_fault(page) {
             return (order, false);
@@ -159,7 +159,6 @@ impl Cache {
         self.residency.largest_absent_order(page, max)
     }
 
-    /// Poisons a page whose content is lost: each touch of the page raises SIGBUS.
     pub(super) fn poison(&mut self, page: Page, actions: &mut Vec<Action>) {
         self.durability.poison(page);
         actions.push(Action::Poison(page));

@@ -16,29 +16,31 @@ use std::{collections::BTreeMap, mem, ops::Range};
 /// blocks.
 const PROBE_ONE_IN: u32 = 7;
 
-/// Number of faults in a region for which a [`Probe`] of the region is watched until it is judged.
-/// If late use counts for the votes, the probe is judged later ([`RESIDENT_DIVISOR`]).
+/// A [`Probe`] is judged after this number of faults in its region: it then votes for a larger or a
+/// smaller order. While late use counts for the votes, it is judged later ([`RESIDENT_DIVISOR`]).
 const JUDGED_AFTER: u32 = 64;
 
-/// A probe has *late use* if the touches that show that its order is too small
-/// (`Probe::is_too_small`) come after more than [`JUDGED_AFTER`] faults. While late use counts for
-/// the votes, a probe is judged later: when the number of pages that the cache has loaded since the
-/// probe exceeds the budget divided by this number. The pages of the probe are still resident at
-/// that time, so one read of all pages has saved later reads.
+/// A probe has *late use* if touches show only after more than [`JUDGED_AFTER`] faults that its
+/// order is too small (`Probe::is_too_small`). While late use counts for the votes, a probe is
+/// judged later: after the cache has loaded, since the probe, more pages than the budget divided by
+/// this number. The pages of a larger read would still be resident then, and would have saved later
+/// reads.
 const RESIDENT_DIVISOR: u64 = 4;
 
 /// Maximum of the `patience` of a region. While `patience` is above zero, late use of probes
-/// ([`RESIDENT_DIVISOR`]) counts for the votes on the region's order. Each late use adds 1 to it.
+/// ([`RESIDENT_DIVISOR`]) counts for the votes on the region's order. Each late use adds 1 to
+/// `patience`.
 const PATIENCE_MAX: i32 = 8;
 
-/// Minimum and initial value of `patience` ([`PATIENCE_MAX`]). The value is far below zero, because
-/// probes with late use end first: such a probe ends as soon as the use is seen, and a probe
-/// without late use ends only at the end of its watch. With a value near zero, the first few probes
-/// would decide that late use counts.
+/// Minimum and initial value of `patience` ([`PATIENCE_MAX`]). A probe with late use ends as soon
+/// as the use is seen, and a probe without late use ends later. The first probes to end therefore
+/// all have late use. The value is far below zero, so that these few probes do not decide that late
+/// use counts.
 const PATIENCE_MIN: i32 = -24;
 
-/// Number by which `patience` ([`PATIENCE_MAX`]) falls when a probe was watched for late use and
-/// had none. It exceeds 1 because random accesses also cause late use, and each late use adds 1.
+/// Number by which `patience` ([`PATIENCE_MAX`]) falls when a probe that was watched for late use
+/// had none. The number exceeds 1, which is added for each late use, because random accesses also
+/// cause some late use.
 const DISUSE_WEIGHT: i32 = 6;
 
 /// Maximum number of probes of a region that are watched for late use ([`RESIDENT_DIVISOR`]) at the
@@ -57,7 +59,8 @@ const ORDER_MAX: u8 = 6;
 /// Number of fault-around orders.
 const ORDERS: usize = ORDER_MAX as usize + 1;
 
-/// The clock by which probes are judged: the pages loaded so far, and the budget in frames.
+/// The clock by which probes are judged: the number of pages loaded so far, and the budget in
+/// frames.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LoadClock {
     pub(super) loaded: u64,
@@ -67,7 +70,7 @@ pub(super) struct LoadClock {
 /// The fault-around sizes of all regions.
 #[derive(Clone, Debug)]
 pub(super) struct FaultAround {
-    /// The initial order of each region. Later the votes of the region's probes change its order.
+    /// The initial order of each region, until votes of the region's probes change the order.
     initial_order: u8,
     /// The fault-around size of each region, keyed by the first page of the region.
     sizes: BTreeMap<Page, FaultAroundSize>,
@@ -123,8 +126,8 @@ impl FaultAround {
         }
     }
 
-    /// The union of `pages` and the block that a fault on the first of `pages` would load, cut at
-    /// the ends of the region of this page.
+    /// The union of `pages` and the block that a fault on the first of these pages would load. The
+    /// union is cut at the ends of the region.
     pub(super) fn pages_around(&self, regions: &Regions, pages: &Range<Page>) -> Range<Page> {
         let region = regions.containing(pages.start);
         let order = self.order(region.start);
@@ -190,8 +193,8 @@ pub(super) struct FaultAroundSize {
     order: u8,
     /// Votes for a larger order, minus votes for a smaller order.
     votes: i32,
-    /// Late use of a probe ([`RESIDENT_DIVISOR`]) counts for the votes while this number is above
-    /// 0.
+    /// While this number is above 0, late use of a probe ([`RESIDENT_DIVISOR`]) counts for the
+    /// votes.
     patience: i32,
     loads: u32,
     faults: u32,
@@ -254,7 +257,7 @@ impl FaultAroundSize {
             }
         }
         if self.order != order {
-            // The watched probes belong to the former order, and say nothing about the new one.
+            // The watched probes tested the former order, and say nothing about the new order.
             self.probes.clear();
         }
     }
@@ -319,7 +322,7 @@ impl FaultAroundSize {
     }
 
     /// Votes for a smaller order if fewer than three quarters of the probe's pages were touched.
-    /// Otherwise the present order is right, and the sum of the votes moves towards 0.
+    /// Otherwise confirms the present order: moves the sum of the votes towards 0.
     fn judge(&mut self, probe: &Probe) {
         self.vote(if probe.is_used() { -self.votes.signum() } else { -1 });
     }
@@ -344,7 +347,7 @@ mod tests {
 
     /// Simulates a program that touches `pages` in order, in a region with the fault-around size
     /// `size`. Loaded pages stay mapped until more than 4096 pages are mapped. Then all pages are
-    /// evicted. Of a probe, only the touched pages are mapped.
+    /// evicted. Only the touched pages of a probe are mapped.
     fn run(size: &mut FaultAroundSize, pages: impl IntoIterator<Item = Page>) {
         let (mut mapped, mut ready) = (BTreeSet::new(), BTreeSet::new());
         let mut loaded = 0;
@@ -399,9 +402,9 @@ mod tests {
     #[test]
     fn pages_used_while_they_are_resident_are_read_at_once() {
         let mut size = FaultAroundSize::new(2);
-        // A cube that is read across its rows: one page of each of 100 rows, then the next page of
-        // each row. The rows begin 1000 pages apart. A row's next page is touched after 99 other
-        // rows, while its block is still resident, so the order must not shrink.
+        // The program reads a cube across its rows: one page of each of 100 rows, then the next
+        // page of each row. The rows begin 1000 pages apart. A row's next page is touched after 99
+        // other rows, while its block is still resident, so the order must not shrink.
         run(&mut size, (0..400).flat_map(|page| (0..100).map(move |row| row * 1000 + page)));
         assert!(size.order() >= 2, "{size:?}");
         let mut random = Pcg64Mcg::seed_from_u64(1);

@@ -53,7 +53,7 @@ impl Cache {
         })
     }
 
-    /// Makes `pages` read as zeros. None of them may be resident.
+    /// Makes `pages` read as zeros. None of these pages may be resident.
     pub fn reset_to_zeros(&mut self, pages: &Range<Page>) {
         self.pages_with_content -= self.durability.stored_in(pages.clone());
         self.durability.reset_to_zeros(pages);

@@ -4,8 +4,7 @@ use crate::cache::frame_pool::ORDER_MAX;
 use interleaf_prefetch::page::Page;
 use std::ops::Range;
 
-/// The identifier of an extent. After the extent was removed, a new extent may have the same
-/// identifier.
+/// The identifier of an extent. The identifier of a removed extent is reused for a new extent.
 pub type ExtentId = u32;
 
 /// Marks a page that belongs to no extent.
@@ -54,8 +53,8 @@ impl Index {
         None
     }
 
-    /// Sets the extent of the 2^`order` pages from `page` on. With `None`, the pages then belong to
-    /// no extent.
+    /// Records that the 2^`order` pages from `page` on belong to the extent `id`; `None`: to no
+    /// extent.
     pub fn set(&mut self, page: Page, order: u8, id: Option<ExtentId>) {
         let block = (page >> ORDER_MAX) as usize;
         if block >= self.huge_pages.len() {

@@ -21,9 +21,9 @@ use super::reuse_distance::ReuseDistances;
 use interleaf_prefetch::page::Page;
 use std::{collections::VecDeque, ops::Range};
 
-/// An eviction is remembered until the number of pages evicted after it exceeds this multiple of
-/// the budget. A longer memory would find longer loops. Of a loop over more than four times the
-/// budget, however, protection can keep only a quarter of the pages resident.
+/// The detector remembers an eviction until the number of pages evicted after it exceeds this
+/// multiple of the budget. A longer memory would find longer loops, but protection cannot keep more
+/// than a quarter of the pages of such a loop resident.
 const REMEMBERED_BUDGETS: u32 = 4;
 
 /// A loop begins when prefetches of recently evicted pages exceed this share of recent reads.
@@ -33,34 +33,34 @@ const BEGIN_SHARE: f64 = 0.5;
 /// reads. The pages of an ended loop must not stay protected.
 const END_SHARE: f64 = 0.25;
 
-/// An eviction of a page is *early* if a fault soon reads the page again: before as many other
-/// pages were evicted as the budget has frames, divided by this number.
+/// An eviction of a page is *early* if a fault soon reads the page again: before the number of
+/// pages that were evicted after it reaches the budget (in frames) divided by this number.
 const EARLY_DIVISOR: u32 = 4;
 
-/// Limit of the share of early evictions ([`EARLY_DIVISOR`]) among reads and refaults: a loop
-/// begins only while the share is less than this value.
+/// A loop begins only while early evictions ([`EARLY_DIVISOR`]) are less than this share of recent
+/// reads and refaults.
 const EARLY_BEGIN_MAX: f64 = 0.15;
 
-/// Share of early evictions at which a loop ends. The value is larger than [`EARLY_BEGIN_MAX`],
-/// because early evictions are a weaker sign against a loop that has begun.
+/// A loop ends when early evictions are at least this share of recent reads and refaults. The value
+/// is larger than [`EARLY_BEGIN_MAX`], because early evictions are a weaker sign against a loop
+/// that has begun.
 const EARLY_END_MAX: f64 = 0.25;
 
-/// A new page of a loop displaces a protected page with a longer reuse distance only if the length
-/// of a pass, in evicted pages, is at least the budget divided by this number. In a shorter pass,
-/// the displaced page would soon be read again.
+/// A new page of a loop may displace a protected page with a longer reuse distance. It does so only
+/// if the length of a pass, in evicted pages, is at least the budget divided by this number. In a
+/// shorter pass, the displaced page would soon be read again.
 const PASS_DIVISOR: u32 = 2;
 
-/// Divisor for the weight of a reuse distance that is shorter than the estimated length of a pass.
-/// Such a distance is averaged into the estimate, with the usual weight of a read divided by this
-/// number, because a page may be read again before the pass is complete. A longer distance replaces
-/// the estimate.
+/// A reuse distance that is longer than the estimated length of a pass replaces the estimate. A
+/// shorter distance is averaged into the estimate, because a page may be read again before the pass
+/// is complete. Its weight is the usual weight of a read divided by this number.
 const SHORTER_WEIGHT_DIVISOR: f64 = 4.0;
 
 /// Maximum number of samples (protected pages evicted as a test) that are watched at a time.
 const SAMPLES_MAX: usize = 16;
 
-/// Number by which untouched samples must exceed touched samples before all protected pages are
-/// released. Such a number shows that the loop does not use the protected pages.
+/// All protected pages are released when the untouched samples exceed the touched samples by this
+/// number, which shows that the loop does not use the protected pages.
 const UNUSED_SAMPLES: u32 = 4;
 
 /// The eviction of a sample must be cheap, because the loop may have to read the sample again. A
@@ -70,10 +70,10 @@ const UNUSED_SAMPLES: u32 = 4;
 const SAMPLE_COST_DIVISOR: u32 = 64;
 const LONG_SAMPLE_COST_DIVISOR: u32 = 256;
 
-/// A *long loop* walks through arrays in order. A long loop begins when more than
-/// `LONG_BEGIN_SHARE` of the prefetched pages are in extents of at least `LONG_EXTENT` pages, and
-/// ends when at most `LONG_END_SHARE` of them are. Other loops jump between addresses, and need
-/// more prefetches at the same time.
+/// A *long loop* walks through arrays in order. It begins when more than `LONG_BEGIN_SHARE` of the
+/// prefetched pages are in extents of at least `LONG_EXTENT` pages. It ends when at most
+/// `LONG_END_SHARE` of the prefetched pages are. Other loops jump between addresses, and need more
+/// prefetches at the same time.
 const LONG_BEGIN_SHARE: f64 = 0.95;
 const LONG_END_SHARE: f64 = 0.75;
 const LONG_EXTENT: u32 = 8;
@@ -85,12 +85,12 @@ const LONG_EXTENT: u32 = 8;
 const EARLY_LONG_BEGIN_MAX: f64 = 0.02;
 const EARLY_LONG_END_MAX: f64 = 0.1;
 
-/// Order of the groups of pages for which the time of the last eviction is stored: one time for
-/// 2^`GROUP_ORDER` pages.
+/// Order of the groups of pages for which the detector stores the time of the last eviction: one
+/// time for 2^`GROUP_ORDER` pages.
 const GROUP_ORDER: u8 = 2;
 
-/// A detector of loops. The shares in its fields are moving averages over the latest reads: over
-/// about as many pages as a quarter of the budget has frames.
+/// A detector of loops. The shares in its fields are moving averages over the latest reads, which
+/// cover about as many pages as a quarter of the budget.
 #[derive(Clone, Debug)]
 pub struct LoopDetector {
     /// The budget, frames.
@@ -193,17 +193,17 @@ impl LoopDetector {
         }
     }
 
-    /// Notes that protected pages will be evicted, long after their last use. Ignored outside of a
-    /// loop.
+    /// Notes that protected pages will be evicted long after their last use. Their next reuse
+    /// distance, which counts from the eviction, is then ignored. Does nothing outside of a loop.
     pub(super) fn on_late_eviction(&mut self, pages: &Range<Page>) {
         if self.is_loop() {
             self.reuse_distances.on_late_eviction(pages);
         }
     }
 
-    /// The range of the reuse distances of a page, in evicted pages. `None` if no distance is
-    /// known. Also `None` if a pass evicts few pages: no protected page may then be displaced,
-    /// because it would soon be read again.
+    /// The range of the reuse distances of a page, in evicted pages. `None` if the page was not
+    /// read again yet. Also `None` if a pass evicts few pages: a displaced protected page would
+    /// soon be read again, so none may be displaced.
     pub(super) fn reuse_distance(&self, page: Page) -> Option<Range<u32>> {
         let is_of_use = self.pass_length as u32 >= self.frames / PASS_DIVISOR;
         self.reuse_distances.get(page).filter(|_| is_of_use)
@@ -249,8 +249,8 @@ impl LoopDetector {
         self.judge_samples();
     }
 
-    /// Counts a refault on `pages` resident pages as an early eviction. In a loop, a refault is no
-    /// sign of early eviction, because the refaulted pages are those that were evicted as samples.
+    /// Counts a refault on `pages` resident pages as an early eviction. Does nothing in a loop,
+    /// where the refaulted pages are those that were evicted as samples.
     pub fn on_refault(&mut self, pages: u32) {
         if !self.is_loop() {
             self.early_share += (1.0 - self.early_share) * self.weight(pages);
@@ -378,8 +378,8 @@ mod tests {
         assert!(!releases_protected(|page| page % 8 < 4), "half of them are");
     }
 
-    /// Each pass evicts eight samples of 8 pages, and the next pass maps them as one extent of 64
-    /// pages. All eight count as touched, so the protected pages are never released.
+    /// Each pass evicts eight samples of 8 pages, and the next pass maps all eight as one extent of
+    /// 64 pages. Each of the eight counts as touched, so the protected pages are never released.
     #[test]
     fn samples_that_are_mapped_together_were_all_missed() {
         let mut detector = LoopDetector::new(1000);

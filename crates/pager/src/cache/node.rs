@@ -20,7 +20,7 @@ use super::{
 };
 use std::ops::Range;
 
-/// The index of a node among the nodes of the budget.
+/// The index of a NUMA node in the list of the nodes that have frames of the budget.
 pub type Node = u8;
 
 /// Maximum number of nodes of a budget.
@@ -60,8 +60,8 @@ impl Division {
     /// the whole budget has, but not more than its `available` frames of memory.
     pub fn by_use(frames: u32, available: &[u32]) -> Self {
         let available = &available[..available.len().min(NODES_MAX)];
-        // The frame numbers of all nodes must fit in a `u32`. Round down to a huge page, because
-        // `stride` rounds up to one.
+        // The frame numbers of all nodes must fit in a `u32`. Round down to whole huge pages,
+        // because `stride` rounds up to whole huge pages.
         let numbers = u32::MAX / (available.len() as u32).max(1);
         let numbers = numbers >> ORDER_MAX << ORDER_MAX;
         let max = available.iter().map(|available| frames.min(*available).min(numbers));
@@ -135,7 +135,6 @@ impl Shares {
         shares
     }
 
-    /// The budget, frames.
     pub(super) fn budget(&self) -> u32 {
         self.shares.iter().sum()
     }

@@ -34,10 +34,10 @@ const PREFETCHED_MAX: u32 = 1 << 15;
 const PREFETCHED_MIN: u32 = 1 << 12;
 const PREFETCHED_MIN_DIVISOR: u32 = 8;
 
-/// Maximum number of frames that hold prefetched, untouched pages in a long loop: the budget
-/// divided by this number. The maximum is at least [`LOOP_PREFETCHED_MIN`] frames (3 MiB), at which
-/// a drive gives most of its bandwidth. In a small budget, the lower limit is the budget divided by
-/// [`PREFETCHED_MIN_DIVISOR`]. The maximum is small, because each frame without a page of the loop
+/// Limit of the frames that hold prefetched, untouched pages in a long loop: the budget divided by
+/// this number, but at least [`LOOP_PREFETCHED_MIN`] frames (3 MiB, at which a drive gives most of
+/// its bandwidth). In a small budget, the limit is the budget divided by
+/// [`PREFETCHED_MIN_DIVISOR`]. The limit is low, because each frame without a page of the loop
 /// costs a read in each pass.
 const LOOP_PREFETCHED_DIVISOR: u32 = 128;
 const LOOP_PREFETCHED_MIN: u32 = 3 << 8;
@@ -50,9 +50,8 @@ const LOOP_EXTENT_DIVISOR: u32 = 512;
 /// Lower limit of the maximum length of an extent in a long loop, pages.
 const LOOP_EXTENT_MIN: u32 = 8;
 
-/// Each stream has an equal share of the frames for prefetched pages. A stream that holds its whole
-/// share gets more frames only after the program has touched as many of its pages as the share
-/// divided by this number.
+/// A stream that holds its share of the frames for prefetched pages gets more frames only after the
+/// program has touched some of its pages: as many as the share divided by this number.
 const USED_DIVISOR: u32 = 8;
 
 /// Maximum order of the extent that a fault on a queued page loads: 2^7 pages, 512 KiB. The order
@@ -61,8 +60,8 @@ const USED_DIVISOR: u32 = 8;
 const FAULT_ORDER_MAX: u8 = 7;
 
 /// A stream that has requested only a part of a huge page waits until it requests the rest, so that
-/// the huge page is loaded at once. The stream waits only while it holds at least this number of
-/// huge pages of prefetched, untouched pages.
+/// the huge page is loaded at once. The stream waits only while its prefetched, untouched pages
+/// fill at least this number of huge pages.
 const HUGE_PAGES_AHEAD: u64 = 2;
 
 /// An untouched prefetched extent is stale if its age exceeds this number of ticks of the clock of
@@ -70,10 +69,10 @@ const HUGE_PAGES_AHEAD: u64 = 2;
 /// about half as many pages as the budget has frames.
 const STALE_AFTER: u16 = (BUDGET_TICKS / 2) as u16;
 
-/// If a stream holds more than its share of the frames for prefetched pages, its pages may be
+/// Pages of a stream that holds more than its share of the frames for prefetched pages may be
 /// dropped for another stream. They are dropped only after the cache has loaded, since their load,
-/// this many times the maximum number of these frames. A loop prefetches the beginning of its next
-/// pass, and may need these frames for the rest of this pass.
+/// this many times the maximum number of these frames. Such a drop helps a loop that has prefetched
+/// the beginning of its next pass, and needs the frames for the rest of the present pass.
 const IDLE_LOADS: u32 = 16;
 
 /// Maximum number of ranges of a queued prefetch that are searched for a faulting page. This limit
@@ -86,8 +85,8 @@ struct QueuedPrefetch {
     stream: u32,
     /// The requested pages, in the order of their use.
     ranges: VecDeque<Range<Page>>,
-    /// The rest of a fault-around: pages around a single page that the stream has requested, to be
-    /// loaded next.
+    /// The pages to load next: the rest of a fault-around, which surrounds a single page that the
+    /// stream has requested.
     fault_around: Range<Page>,
     /// True if the pages in `fault_around` are loaded as a probe, of which only the touched page is
     /// mapped (`fault_around.rs`); `None` until the first extent of these pages is loaded.
@@ -122,7 +121,6 @@ impl QueuedPrefetch {
         Self { ranges: [pages].into(), ..Self::new(stream, false, node) }
     }
 
-    /// True if this is the queue of stream `stream` in the direction that `is_descending` gives.
     const fn is_of(&self, stream: u32, is_descending: bool) -> bool {
         self.stream == stream && self.is_descending == is_descending
     }
@@ -253,8 +251,8 @@ impl PrefetchQueue {
     }
 
     /// Queues again the pages that the stream of the last fault expects next. Called after a fault
-    /// on a page that the stream had requested and that the queue had skipped, because the page was
-    /// resident. The page was then evicted before its touch, and other skipped pages may have been
+    /// on a page that the stream had requested, and that the queue had skipped because the page was
+    /// resident. This page was then evicted before its touch, and other skipped pages may have been
     /// evicted too.
     fn enqueue_skipped(&mut self, page: Page, node: Node) {
         let Some(Prefetch { stream, pages, .. }) = self.prefetcher.next_expected() else { return };
@@ -332,9 +330,10 @@ impl Cache {
         }
     }
 
-    /// Loads queued pages, one block of each stream in turn. Ends when the queue is empty, no frame
-    /// is free, or prefetched pages hold their maximum number of frames. Also ends when each stream
-    /// waits, because it holds its share of these frames, or for the rest of a huge page.
+    /// Loads queued pages, one block of each stream in turn, until the queue is empty, no frame is
+    /// free, or prefetched pages hold their maximum number of frames. Also stops when every stream
+    /// waits: for touches of its pages, because it holds its share of these frames, or for the rest
+    /// of a huge page.
     pub(super) fn issue_prefetches(&mut self, actions: &mut Vec<Action>) {
         for node in self.nodes() {
             self.issue_prefetches_of(node, actions);
@@ -425,9 +424,9 @@ impl Cache {
         self.prefetch.remove_frames(extent.stream, node, extent.frames());
     }
 
-    /// Notes that an extent is being loaded as fault-around of a page of the last prefetch in the
-    /// queue. Makes the extent a probe if a probe is due. Removes the pages of the extent from that
-    /// prefetch, so that they are not loaded again if they are evicted untouched.
+    /// Notes that an extent is being loaded as fault-around of a page of the last queued prefetch.
+    /// Makes the extent a probe if a probe is due. Removes the extent's pages from this prefetch,
+    /// so that they are not loaded again if they are evicted untouched.
     fn note_fault_around(&mut self, id: ExtentId) {
         let Range { start, end } = self.residency.extent(id).span().pages();
         let region = self.regions.containing(start).start;
@@ -497,10 +496,10 @@ impl Cache {
         None
     }
 
-    /// True if the load of `queued` can wait for the rest of a huge page: if the only queued range
-    /// is the beginning of a huge page, and the stream holds untouched pages in `has` frames, which
-    /// are at least [`HUGE_PAGES_AHEAD`] huge pages. The stream will request the rest of the huge
-    /// page before the program has touched all of these pages.
+    /// True if the load of `queued` can wait for the rest of a huge page. This is the case if the
+    /// only queued range is the beginning of a huge page, and if the stream's untouched pages hold
+    /// at least [`HUGE_PAGES_AHEAD`] huge pages of frames (`has`). The stream will request the rest
+    /// of the huge page before the program has touched all of these pages.
     fn is_partial_huge_page(&self, queued: &QueuedPrefetch, has: u32) -> bool {
         const HUGE: u64 = 1 << ORDER_MAX;
         if queued.ranges.len() != 1 {
@@ -531,9 +530,10 @@ impl Cache {
     }
 
     /// True if the prefetched extent `id` may be dropped for the stream `waiting`: its own stream
-    /// holds more than its share of `max` frames, and the program does not use these pages at
-    /// present. This is assumed if the program has announced them by `MADV_WILLNEED`, or if the
-    /// cache has loaded more than [`IDLE_LOADS`] times `max` pages since the load of the extent.
+    /// holds more than its share of `max` frames, and the program does not use the extent at
+    /// present. Pages that the program has announced by `MADV_WILLNEED` count as unused. Other
+    /// extents count as unused if the cache has loaded more than [`IDLE_LOADS`] times `max` pages
+    /// since their load.
     fn is_over_share(&self, id: ExtentId, waiting: u32, max: u32) -> bool {
         let extent = self.residency.extent(id);
         let is_idle = extent.stream == ADVISED_STREAM
@@ -623,7 +623,7 @@ mod tests {
         assert_eq!(cache.prefetch.queued[0].ranges.front(), Some(&(start..start + 5)));
     }
 
-    /// A stream that goes back to the beginning of an array may have queued pages there already.
+    /// The stream has gone back to the beginning of an array, and has already queued pages there.
     #[test]
     fn skipped_pages_are_queued_before_the_pages_of_the_next_pass() {
         let (mut cache, Prefetch { stream, pages, .. }) = swept(Advice::Sequential, 5000..5001);

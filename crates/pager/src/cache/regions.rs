@@ -63,12 +63,10 @@ impl Regions {
         (start <= page).then(|| start..end())
     }
 
-    /// True if a region begins with `page`.
     pub(super) fn begins_at(&self, page: Page) -> bool {
         self.ends.contains_key(&page)
     }
 
-    /// Number of pages in all regions.
     pub(super) const fn pages(&self) -> u64 {
         self.pages
     }

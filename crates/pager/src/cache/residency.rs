@@ -184,9 +184,9 @@ impl Residency {
         id
     }
 
-    /// Replaces the extent with the identifier `id` by `extent`, which is either a part of it, or
-    /// has the same pages in other frames. If `extent` is a part, the caller adds the rest as
-    /// another extent.
+    /// Replaces the extent with the identifier `id` by `extent`, which has a part of the former
+    /// extent's pages, or the same pages in other frames. In the first case, the caller adds the
+    /// other pages as another extent.
     pub(super) fn replace(&mut self, id: ExtentId, extent: Extent) {
         self.owners.set(extent.span().frame, id);
         self.extents[id as usize] = extent;
@@ -250,8 +250,8 @@ impl Residency {
         Some(first + frame)
     }
 
-    /// Gives an extent other frames of the same node: those from `frame` on, which the caller has
-    /// allocated. Frees the former frames of the extent.
+    /// Moves an extent to other frames of the same node, those from `frame` on, which the caller
+    /// has allocated. Frees the former frames of the extent.
     pub(super) fn change_frames(&mut self, id: ExtentId, frame: Frame) {
         let extent = *self.extent(id);
         let span = extent.span();
@@ -351,8 +351,8 @@ impl Residency {
         self.nodes.iter().any(|node| node.evicting_frames > 0)
     }
 
-    /// True if an extent on a node can be evicted now, or may become evictable because evictions,
-    /// loads or moves of extents of this node are in progress.
+    /// True if an extent on a node can be evicted now, or may become evictable at the end of an
+    /// eviction, load or move that is in progress on this node.
     pub(super) fn has_victims(&self, node: Node) -> bool {
         let node = self.node(node);
         let queues = [&node.protected, &node.probationary, &node.inactive, &node.prefetched];

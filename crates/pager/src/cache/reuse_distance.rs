@@ -9,14 +9,14 @@
 use interleaf_prefetch::page::Page;
 use std::ops::Range;
 
-/// Order of the blocks of pages for which a mean reuse distance is kept: one mean for
-/// 2^`BLOCK_ORDER` pages.
+/// Order of the blocks of pages that share one mean reuse distance: 2^`BLOCK_ORDER` pages.
 const BLOCK_ORDER: u8 = 6;
 
-/// The weight of a new reuse distance in the mean distance of a block, if the whole block was read.
-/// The deviation from the mean has the same weight in the mean deviation. The weight is small,
-/// because a single distance says little: a loop that reverses its direction at the end of an
-/// array, or crosses an array in another direction, has short and long distances in turn.
+/// The weight of a new reuse distance in the mean distance of a block, and of its deviation in the
+/// mean deviation. This is the weight of a read of the whole block; a shorter read has less weight.
+/// The weight is small, because a single distance says little: a loop that reverses its direction
+/// at the end of an array, or crosses an array in another direction, has short and long distances
+/// in turn.
 const WEIGHT: f64 = 0.1;
 
 /// The reuse distances of each block of 2^[`BLOCK_ORDER`] pages.
@@ -31,8 +31,8 @@ struct BlockReuse {
     mean: u32,
     /// The mean absolute deviation of the distances from the mean.
     deviation: u32,
-    /// True if a page of the block was evicted long after its last use, so that the distance of the
-    /// next read does not count.
+    /// True if a page of the block was evicted long after its last use. The reuse distance of the
+    /// next read is then too short, and is ignored.
     is_late_eviction: bool,
 }
 

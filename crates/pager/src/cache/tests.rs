@@ -544,8 +544,8 @@ fn every_page_holds_its_last_content_if_the_drive_fails() {
 }
 
 /// Runs simulations with random settings for 10^6 steps in total, or for as many steps as the
-/// variable `INTERLEAF_STEPS` says. Each touched page must have its last content. At the end of
-/// each simulation, the number of pages with content must be right.
+/// variable `INTERLEAF_STEPS` says. Each touched page must have the content that was written last.
+/// At the end of each simulation, the counter of pages with content must be right.
 #[test]
 fn no_step_of_a_million_is_wrong() {
     let steps = std::env::var("INTERLEAF_STEPS").ok().and_then(|steps| steps.parse().ok());

@@ -31,8 +31,9 @@ const DEMAND_SHARE_MIN: f64 = 0.5;
 /// budget that would end the thrashing.
 const PERIODS: u32 = 5;
 
-/// Minimum number of loads per distinct page for which the number of used pages is estimated. With
-/// fewer loads nearly all loaded pages are different, and the used pages could be arbitrarily many.
+/// The number of used pages is estimated only if there are at least this many loads per distinct
+/// page. With fewer loads, nearly all loaded pages are different, and the number of used pages
+/// could be arbitrarily large.
 const LOADS_MIN: f64 = 1.3;
 
 /// Number of consecutive thrashing periods after which a budget is recommended even without an
@@ -43,8 +44,8 @@ const PERIODS_MAX: u32 = 9;
 /// not thrash.
 const LOADED_MIN: u64 = 256;
 
-/// Divisor for the reserve of free frames (`evict.rs`): the budget divided by this number. The
-/// recommended budget has room for the used pages and for this reserve.
+/// The recommended budget has room for the used pages and for the reserve of free frames
+/// (`evict.rs`). The reserve is the budget divided by this number.
 const RESERVE_DIVISOR: u64 = 16;
 
 /// A detector of thrashing.
@@ -88,7 +89,7 @@ impl ThrashDetector {
     /// Returns the estimated number of pages that the threads use, without the pages that stayed
     /// resident; `u32::MAX` if no estimate is possible even after [`PERIODS_MAX`] periods. The
     /// caller must then call [`Self::end_count`]. `None` if the program does not thrash, if no
-    /// estimate is possible yet, or if the user was told already.
+    /// estimate is possible yet, or if the user has already got the hint.
     fn end_period(&mut self, stall_share: f64) -> Option<u64> {
         let share = self.demanded as f64 / self.loaded.max(1) as f64;
         let is_thrashing = stall_share >= STALL_SHARE_MIN
@@ -114,7 +115,7 @@ impl ThrashDetector {
     }
 
     /// Ends the count of loads that began with the thrashing. Begins a new count, unless
-    /// `is_reported` says that the user was told the budget.
+    /// `is_reported` says that the user has got the hint.
     fn end_count(&mut self, is_reported: bool) {
         self.is_reported = is_reported;
         (self.periods, self.loaded_thrashing) = (0, 0);
@@ -186,8 +187,8 @@ impl Cache {
         let extents = self.residency.all_in(&(0..Page::MAX)).into_iter();
         let resident = extents.flat_map(|id| self.residency.extent(id).span().pages());
         let used = loaded + self.thrash.unloaded(resident);
-        // No program needs a budget for more pages than have content. Its regions may have more
-        // pages.
+        // No program needs a budget for more pages than its footprint. The footprint leaves out
+        // pages of regions that were never touched.
         let used = used.min(self.counts.footprint);
         let enough = used + used / (RESERVE_DIVISOR - 1);
         let is_more = enough > u64::from(self.budget());

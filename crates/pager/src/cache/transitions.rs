@@ -100,7 +100,7 @@ impl Cache {
         let has_waiter = extent.waiting_fault().is_some();
         extent.clear_waiter();
         // While the process forks, only dirty extents are mapped. A dirty extent that stayed ready
-        // could be dropped, and its content would be lost.
+        // could be dropped without write-back, and its content would be lost.
         let may_map = !self.is_frozen || extent.is_dirty;
         let is_evicting = std::mem::take(&mut extent.is_evicting) && !extent.is_dirty;
         self.residency.push_ready(id);
@@ -162,8 +162,8 @@ impl Cache {
         self.reclaim.loop_detector.on_evict(span.page, 1 << span.order);
     }
 
-    /// Takes a ready extent out of its queue. If the extent was prefetched, its frames no longer
-    /// count as frames with untouched pages.
+    /// Takes a ready extent out of its queue. Frames of a prefetched extent no longer count as
+    /// frames that hold prefetched, untouched pages.
     pub(super) fn remove_ready(&mut self, id: ExtentId) {
         let extent = *self.residency.extent(id);
         if extent.stream != 0 {
@@ -193,7 +193,7 @@ impl Cache {
         }
     }
 
-    /// Counts the first touch of a prefetched extent. After that, the extent belongs to no stream.
+    /// Counts the first touch of a prefetched extent. Afterwards, the extent belongs to no stream.
     pub(super) fn count_prefetch_hit(&mut self, id: ExtentId) {
         let extent = self.residency.extent_mut(id);
         let (frames, stream) = (extent.frames_read_ahead(), std::mem::take(&mut extent.stream));
@@ -202,9 +202,9 @@ impl Cache {
         self.counts.history.hits += if is_history_stream(stream) { frames } else { 0 };
     }
 
-    /// Maps the ready extents beside `span` that the same stream has prefetched, together at most
-    /// as many pages as the longest extent has. Without this, each extent would cause a fault of
-    /// its own while the free frames are fragmented and the extents therefore small.
+    /// Maps the ready extents beside `span` that the same stream has prefetched, at most as many
+    /// pages as the longest prefetched extent has. While free frames are fragmented, prefetched
+    /// extents are small, and each of them would otherwise cause a fault of its own.
     pub(super) fn map_neighbours(&mut self, span: Span, stream: u32, actions: &mut Vec<Action>) {
         if stream == 0 {
             return;

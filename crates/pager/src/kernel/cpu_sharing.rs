@@ -26,9 +26,9 @@ use std::mem;
 /// this thread. After each further `FAULTS` consecutive faults, the CPU is chosen again.
 const FAULTS: u32 = 64;
 
-/// The pager's thread shares the faulting thread's CPU by `SCHED_IDLE` only if, during the last
-/// [`FAULTS`] faults, the cache prefetched at most this number of pages, had at most this number of
-/// prefetch hits, and read at least this number of pages for a thread that waited for them.
+/// The pager's thread shares the faulting thread's CPU by `SCHED_IDLE` only if prefetch has failed
+/// for the last [`FAULTS`] faults: the cache prefetched at most this number of pages, had at most
+/// this number of prefetch hits, and read at least this number of pages for the waiting thread.
 const PAGES: u64 = FAULTS as u64 / 4;
 
 /// Maximum number of pages read for waiting threads during the last [`FAULTS`] faults for which a
@@ -55,10 +55,10 @@ struct Streak {
 /// program faults. Only the pager's thread calls the methods.
 #[derive(Debug, Default)]
 pub(crate) struct CpuSharing {
-    /// `None` if the kernel refuses a short time slice, or the thread does not run under
-    /// `SCHED_OTHER`. No CPU is shared then.
+    /// Sets the policy of the pager's thread. `None`, so that no CPU is shared, if the kernel
+    /// refuses a short time slice or the thread does not run under `SCHED_OTHER`.
     scheduling: Option<Scheduling>,
-    /// The policy with which a CPU may be shared at present.
+    /// The policy with which a CPU may be shared at present; `None` if no CPU may be shared.
     policy: Option<Policy>,
     /// The affinity mask that the pager's thread had before it began to share a CPU; `None` while
     /// it shares none.
@@ -151,12 +151,13 @@ impl CpuSharing {
         }
     }
 
-    /// Ends what [`CpuSharing::begin_wake`] has begun.
+    /// Ends the wake-up that [`CpuSharing::begin_wake`] has begun: notes whether the woken thread
+    /// ran on the shared CPU, and restores the normal policy of the pager's thread.
     pub(crate) fn end_wake(&mut self) {
         if let Some(before) = self.preemptions.take()
             && let Some(scheduling) = &mut self.scheduling
         {
-            // On the shared CPU, the woken thread has preempted this thread.
+            // A woken thread that runs on the shared CPU has preempted this thread.
             self.has_moved = preemptions() == before;
             scheduling.set(Policy::Normal);
         }
@@ -249,8 +250,8 @@ mod tests {
         sharing
     }
 
-    /// Notes `count` faults of a thread. Each waits for the read of a page if `reads` is true, and
-    /// else finds a prefetched page in DRAM.
+    /// Notes `count` faults of a thread. If `reads` is true, each fault waits for the read of a
+    /// page. Otherwise each fault finds a prefetched page in DRAM.
     fn faults(sharing: &mut CpuSharing, now: &mut Counts, thread: Pid, count: u32, reads: bool) {
         for _ in 0..count {
             now.read += 1;

@@ -292,7 +292,7 @@ pub(crate) unsafe fn release_pages(pages: &[Range<usize>]) {
     if usize::try_from(released) == Ok(pages.iter().map(Range::len).sum()) {
         return;
     }
-    // This kernel has no `process_madvise(2)`, or none for the calling process.
+    // This kernel has no `process_madvise(2)`, or does not allow this call on the calling process.
     for page in pages {
         // SAFETY: the caller does not need the content of the pages any more. The error is ignored:
         // no kernel refuses this advice for memory that is neither locked nor special.

@@ -93,7 +93,7 @@ impl Relocator {
             return;
         }
         match faults.copy_pages(page, frame, PAGE_BYTES) {
-            // `NOENT` or `INVAL`: the program has unmapped the address. It does not need the
+            // `NOENT` or `INVAL`: the program has unmapped the address, and does not need the
             // content any more.
             Ok(()) | Err(Errno::NOENT | Errno::INVAL) => {}
             Err(Errno::EXIST) => self.reconcile(faults, page, frame),

@@ -329,9 +329,9 @@ impl Userfault {
                     std::thread::yield_now();
                 }
                 // Linux 6.18 moves some pages without counting them, so the retry finds the page at
-                // `dst` already. Such a page is the shared zero page, which the kernel maps when it
-                // splits a huge page of zeros. Other pages were seen under memory pressure: they
-                // were in swap by the time of the retry.
+                // `dst` already. One kind is the shared zero page, which the kernel maps when it
+                // splits a huge page of zeros. The other kind occurs under memory pressure: pages
+                // that were in swap by the time of the retry.
                 Err(Errno::EXIST) if !has_page(src as usize) && has_page(dst as usize) => {
                     let _ = self.wake(&(dst as usize..dst as usize + PAGE_BYTES));
                     done += PAGE_BYTES;

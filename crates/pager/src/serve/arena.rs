@@ -307,11 +307,11 @@ impl Searches {
         known.map(|other| other.from).max().unwrap_or(0)
     }
 
-    /// Remembers a search for `bytes` bytes, aligned to `align`. The first free range that it has
-    /// found begins at the address `from`.
+    /// Remembers a search for `bytes` bytes, aligned to `align`. `from` is the address of the free
+    /// range that the search has found, or the end of the arena if it has found none.
     fn end(&mut self, bytes: usize, align: usize, from: usize) {
-        // Keep an older search only if it says more than the new one: it was for fewer bytes or a
-        // smaller alignment, or found no free range up to a later address.
+        // Keep an older search only if it excludes addresses that the new search does not: it was
+        // for fewer bytes or a smaller alignment, or found no free range up to a later address.
         let says_more =
             |other: &Search| other.bytes < bytes || other.align < align || other.from > from;
         self.0.retain(says_more);
@@ -321,8 +321,8 @@ impl Searches {
         self.0.push(Search { bytes, align, from });
     }
 
-    /// Makes all later searches begin at `from` or before, because a free range may begin at `from`
-    /// now.
+    /// Makes all later searches begin at `from` or before, because addresses at `from` may have
+    /// become free.
     fn begin_at(&mut self, from: usize) {
         self.0.iter_mut().for_each(|search| search.from = search.from.min(from));
     }
@@ -396,8 +396,8 @@ mod tests {
         }
     }
 
-    /// A search for a region begins at the last region of the same size, not at the first of all
-    /// regions.
+    /// A search for a region begins at the last region of the same size instead of the first region
+    /// of the arena.
     #[test]
     fn searches_begin_where_there_may_be_room() {
         let mut arena = Arena::new(0..10_000 * SPACING);

@@ -72,7 +72,7 @@ pub(crate) enum Request {
     /// Adopts the share of the budget that the ledger assigns to this process. The share may have
     /// changed.
     Budget,
-    /// Applies advice about pages. The thread that gives the advice runs on this node.
+    /// Applies advice about pages. The node is that of the thread that gives the advice.
     Advise(Range<Page>, Advice, Node),
     /// Prepares a fork of the process.
     Freeze(Freeze),

@@ -36,7 +36,7 @@ impl ErrorLog {
     }
 
     /// Logs that each access to the page at `address` will raise SIGBUS. First logs the failed
-    /// transfer that has caused this.
+    /// transfer by which the page was lost.
     pub(crate) fn page_poisoned(&mut self, address: usize) {
         self.flush();
         print(&format!("the page at {address:#x} is lost: an access to it raises SIGBUS"));

@@ -66,9 +66,8 @@ const SPIN_FOR_DRIVE: Duration = Duration::from_micros(200);
 /// pages takes about 30 microseconds.
 const MOVED_OUT_AT_ONCE: u64 = 64;
 
-/// Capacity of the log of extents that faulting threads have mapped (`MAPPED_MAX`), and length of
-/// the log at which a faulting thread wakes the fault server, which empties the log
-/// (`MAPPED_NOTIFY`).
+/// `MAPPED_MAX` is the capacity of the log of extents that faulting threads have mapped. At the
+/// length `MAPPED_NOTIFY`, a faulting thread wakes the fault server, which empties the log.
 const MAPPED_MAX: usize = 128;
 const MAPPED_NOTIFY: usize = 64;
 
@@ -283,8 +282,8 @@ impl FaultServer {
         (server, served)
     }
 
-    /// Reports to the cache the extents that faulting threads have mapped. This must happen before
-    /// all other events. Returns true if there were any.
+    /// Reports to the cache the extents that faulting threads have mapped, if any. This must happen
+    /// before all other events. Returns true if an extent was reported.
     fn drain_mapped(&mut self, actions: &mut Vec<Action>) -> io::Result<bool> {
         if self.mapped.is_empty() {
             return Ok(false);
@@ -327,8 +326,8 @@ impl FaultServer {
             (None, Some(waiters)) => waiters.faults(),
             (None, None) => self.space.faults()?,
         };
-        // Handle requests after the faults were read: the region of each of these faults has then
-        // been added.
+        // Read the requests after the faults: a request to add the region of a fault is queued
+        // before the fault, and is then handled before it.
         if self.handle_requests(actions) {
             return Ok(None);
         }
@@ -401,7 +400,7 @@ impl FaultServer {
         Ok(pages > 0)
     }
 
-    /// Submits all queued transfers. Returns true if there were any.
+    /// Submits all queued transfers. Returns true if a transfer was queued.
     fn start_transfers(&mut self, actions: &mut Vec<Action>) -> io::Result<bool> {
         if self.transfers.are_started() {
             return Ok(false);

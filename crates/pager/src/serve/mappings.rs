@@ -183,7 +183,8 @@ impl Pager {
     }
 
     /// Returns the values of the pages at `to` after `mremap(2)` has moved the mapping `from` to
-    /// `to`. The mapping `to` may be outside of all regions.
+    /// `to`. `values` has the values before the move. The mapping `to` may be outside of all
+    /// regions.
     fn moved<T: Copy>(
         &self,
         values: &Ranges<T>,

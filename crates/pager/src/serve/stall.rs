@@ -39,7 +39,6 @@ impl Stalls {
         }
     }
 
-    /// True while a thread waits for a page.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }

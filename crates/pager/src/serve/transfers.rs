@@ -69,7 +69,6 @@ pub(crate) struct Transfers {
 }
 
 impl Transfers {
-    /// Queues a read of an extent.
     pub(crate) fn read(&mut self, id: ExtentId, span: Span) {
         self.extents.insert(id, Pending { span, is_write: false, runs: 1, is_done: true });
         let start = span.frame as usize * PAGE_BYTES;

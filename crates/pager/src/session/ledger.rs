@@ -68,7 +68,7 @@ pub const PAGES_MIN: u64 = 1024;
 /// The value of `wanted` of a process whose pages do not count for the budget.
 pub const OUTSIDE_BUDGET: u64 = u64::MAX;
 
-/// If a new process finds fewer than [`PAGES_MIN`] free pages, it checks at most this number of
+/// A new process that finds fewer than [`PAGES_MIN`] free pages checks at most this number of
 /// times, 1 ms apart, whether ending processes have released pages.
 const POLLS_MAX: u32 = 200;
 
@@ -505,8 +505,8 @@ impl SlotGuard {
         }
     }
 
-    /// Raises the number of held pages to `to`, or less far if the other processes leave less of
-    /// the budget. Returns the new number of held pages.
+    /// Raises the number of held pages to `to`, or as far as the budget allows if other processes
+    /// hold too much of it. Returns the new number of held pages.
     pub fn grow(&self, to: u64) -> u64 {
         let held = &self.slot().held;
         let was = held.load(SeqCst);

@@ -21,8 +21,8 @@ impl MappedPieces {
         self.0.insert(addresses.start, MappedPiece { end: addresses.end, page });
     }
 
-    /// Removes the pieces at `addresses`. Of a piece that is only partly in this range, the rest
-    /// stays.
+    /// Removes the pieces at `addresses`. Keeps the rest of a piece that is only partly in this
+    /// range.
     pub(super) fn remove(&mut self, addresses: &Range<usize>) {
         for (part, page) in self.parts(addresses) {
             let Some((&start, &MappedPiece { end, page: first })) =
@@ -51,7 +51,7 @@ impl MappedPieces {
         over.map(part).filter(|(part, _)| !part.is_empty()).collect()
     }
 
-    /// The ranges of addresses at which some of `pages` are mapped.
+    /// The ranges of addresses at which the address space maps some of `pages`.
     pub(super) fn addresses(&self, pages: &Range<usize>) -> Vec<Range<usize>> {
         let mapped = |(start, piece): (&usize, &MappedPiece)| {
             let first = pages.start.max(piece.page);
@@ -61,12 +61,12 @@ impl MappedPieces {
         self.0.iter().filter_map(mapped).collect()
     }
 
-    /// True if some of `pages` are mapped.
+    /// True if the address space maps some of `pages`.
     pub(super) fn has_pages(&self, pages: &Range<usize>) -> bool {
         !self.addresses(pages).is_empty()
     }
 
-    /// The page that is mapped at an address; `None` if none is.
+    /// The page that is mapped at an address; `None` if no page is.
     pub(super) fn page(&self, address: usize) -> Option<usize> {
         self.parts(&(address..address + 1)).first().map(|(_, page)| *page)
     }

@@ -196,8 +196,8 @@ impl Server<'_> {
         })
     }
 
-    /// Makes a new file of at least `bytes` bytes. Returns the first page of the file, and the
-    /// file; `None` on failure. Starts the pager before the first file.
+    /// Makes a new memory file of at least `bytes` bytes. Returns the file, and the address of its
+    /// first page; `None` on failure. Starts the pager before the first file.
     fn allocate(&mut self, bytes: usize) -> Option<(usize, fs::File)> {
         if self.pager.is_none() {
             match start_pager(self.session, &self.peers) {

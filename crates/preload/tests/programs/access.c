@@ -104,7 +104,7 @@ static volatile sig_atomic_t signals;
 
 static void on_signal(int signal) {
     (void)signal;
-    /* A different page in each signal. */
+    /* Each signal touches a different page. */
     size_t page = (size_t)signals * 37 % pages;
     if (((uint64_t *)all)[page * PAGE / 8] != word(page * PAGE / 8, 6)) _exit(9);
     signals++;

@@ -1,4 +1,4 @@
-/* madvise(2), and locked pages. */
+/* Advice by madvise(2), and pages that are locked by mlock(2) or mlockall(2). */
 #include "check.h"
 
 int main(void) {

@@ -1,4 +1,4 @@
-/* A second mapping of shared pages in place of a part of an array: by mremap(2) with an old size of 0, and by
+/* A second mapping of shared pages replaces a part of an array: by mremap(2) with an old size of 0, and by
    shmat(2) with SHM_REMAP. */
 #include "check.h"
 
@@ -14,14 +14,14 @@ static void failed(const char *what, const void *outcome) {
     printf("%s: %s\n", what, strerror(errno));
 }
 
-/* `all` holds the words of `fill(all, BYTES, 1)`, except MIB bytes from `part` on. */
+/* Checks that `all` holds the words of `fill(all, BYTES, 1)`, except in the MIB bytes from `part` on. */
 static void others_hold(const char *all, const char *part) {
     CHECK(holds(all, part - all, 1));
     for (size_t at = (part - all + MIB) / 8; at < BYTES / 8; at++)
         CHECK(((const uint64_t *)all)[at] == word(at, 1));
 }
 
-/* `part` and `source` are the same pages. */
+/* Checks that `part` and `source` are mappings of the same pages. */
 static void same(char *part, char *source) {
     CHECK(holds(part, MIB, 2));
     fill(source, MIB, 3);

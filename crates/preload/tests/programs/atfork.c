@@ -1,5 +1,5 @@
 /* Handlers of pthread_atfork(3) that a library registers in its constructor, before or after the preloaded
-   library: each may use extended memory. Compiled with LIBRARY as the library. */
+   library. Each handler may use extended memory. With the macro LIBRARY, this file is the library. */
 #include "check.h"
 #include <pthread.h>
 

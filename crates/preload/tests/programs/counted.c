@@ -1,5 +1,6 @@
-/* Memory that is counted until it is large enough to be extended: mappings of files are no part of it, and
-   mappings that are made again in their place, or left behind by mremap(2), stay part of it. */
+/* Mappings count as unextended memory until they add up to the size from which memory is extended. Mappings of
+   files do not count. A counted mapping stays counted if a new private mapping replaces it, or if mremap(2)
+   moves its pages and leaves it mapped. */
 #include "check.h"
 
 #define BLOCKS 100
@@ -7,7 +8,7 @@
 
 static const int both = PROT_READ | PROT_WRITE, anonymous = MAP_PRIVATE | MAP_ANONYMOUS;
 
-/* Memory that is reserved, and used by a mapping in its place. */
+/* Returns a block that was first reserved without access, and then replaced by an accessible mapping. */
 static char *replaced(void) {
     char *block = mmap(NULL, BLOCK, PROT_NONE, anonymous | MAP_NORESERVE, -1, 0);
     CHECK(block != MAP_FAILED);
@@ -15,7 +16,7 @@ static char *replaced(void) {
     return block;
 }
 
-/* Memory whose pages are moved away, and that stays mapped. */
+/* Returns a block that stays mapped after mremap(2) has moved its pages away. */
 static char *left(void) {
     char *block = mmap(NULL, BLOCK, both, anonymous, -1, 0);
     CHECK(block != MAP_FAILED);
@@ -24,7 +25,7 @@ static char *left(void) {
     return block;
 }
 
-/* Memory that the kernel does not let grow, or move. */
+/* Returns a block after calls on it that the kernel has refused: a move onto itself, and a mapping of no file. */
 static char *refused(void) {
     char *block = mmap(NULL, BLOCK, both, anonymous, -1, 0);
     CHECK(block != MAP_FAILED);

@@ -33,7 +33,8 @@ static void use(char *memory, uint64_t seed) {
     CHECK(holds(memory, BYTES, seed));
 }
 
-/* The kernel sends the content that the memory had, although other memory is used before the pipe is read. */
+/* The kernel must send the content that the memory had at the call of vmsplice(2), although other memory is
+   used before the pipe is read. */
 static void splice_into_pipe(char *memory) {
     static char received[FILE_BYTES];
     int ends[2];
@@ -52,7 +53,7 @@ static void splice_into_pipe(char *memory) {
     CHECK(close(ends[0]) == 0 && close(ends[1]) == 0);
 }
 
-/* A full named pipe takes nothing without waiting. */
+/* With SPLICE_F_NONBLOCK, vmsplice(2) fails on a full named pipe instead of waiting. */
 static void splice_into_full_fifo(char *memory) {
     CHECK(mkfifo("fifo", 0600) == 0);
     int fifo = open("fifo", O_RDWR);

@@ -41,7 +41,7 @@ int main(void) {
     failed("two mappings, which grow", mremap(two, 2 * MIB, 3 * MIB, fixed, part));
     CHECK(holds(two, 4 * MIB, 5));
     CHECK(holds(all, BYTES, 1) && holds(small, 2 * MIB, 2));
-    /* The end of the new range is beyond the largest address. */
+    /* The end of the new range exceeds the largest address. */
     size_t wraps = -(uintptr_t)all;
     failed("a size that wraps", mremap(all, BYTES, wraps, may_move));
     failed("a size that wraps to a small one", mremap(all, BYTES, wraps + BYTES / 2, may_move));

@@ -59,7 +59,7 @@ static int outcome(pid_t child) {
 
 static volatile int is_over;
 
-/* Keeps the locks of thread creation busy. */
+/* Keeps the locks of thread creation and of the allocator busy. */
 static void *starts(void *argument) {
     (void)argument;
     while (!is_over) {
@@ -95,7 +95,8 @@ int main(int count, char **arguments) {
     } else if (strcmp(where, "fork") == 0) {
         pthread_t thread;
         CHECK(pthread_create(&thread, NULL, starts, NULL) == 0);
-        /* A thread may hold locks of the C library at the fork: functions that need them do not work in the child. */
+        /* A thread may hold locks of the C library at the fork. Functions that need these locks do not work in
+           the child. */
         for (int at = 0; at < 20; at++) {
             pid_t child = _Fork();
             if (child == 0) {
@@ -122,7 +123,7 @@ int main(int count, char **arguments) {
         CHECK(outcome(child) == 4 && holds(block, BYTES, 5));
         allocate();
     } else if (strcmp(where, "exit") == 0) {
-        /* The process ends with its last own thread; the pager's threads do not count. */
+        /* The process ends when the program's last thread ends; the pager's threads do not count. */
         allocate();
         pthread_exit(NULL);
     } else {

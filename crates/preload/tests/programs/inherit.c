@@ -16,7 +16,7 @@ static int is(const char *memory, size_t bytes, char value) {
     return 1;
 }
 
-/* Wiped pages begin within a group of pages that are read together. */
+/* The wiped pages begin in the middle of an extent, a group of pages that the pager reads together. */
 static void wiped(size_t first) {
     char *all = mmap(NULL, BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     CHECK(all != MAP_FAILED);
@@ -39,7 +39,7 @@ static void wiped(size_t first) {
     CHECK(munmap(all, BYTES) == 0);
 }
 
-/* The pages of a freed block are those of a new block: the advice about the freed block is gone. */
+/* A new block has the pages of a freed block. The advice about the freed block must not apply to the new block. */
 static void freed(int advice) {
     char *block = malloc(BYTES);
     CHECK(block);
@@ -58,7 +58,8 @@ static void freed(int advice) {
     }
 }
 
-/* A child of this process finds `value` in a range of pages, or has no such pages if `value` is negative. */
+/* Checks that a forked child finds `value` in a range of pages, or if `value` is negative, that the range is
+   not mapped in the child. */
 static void found(const char *start, size_t bytes, int value) {
     pid_t child = fork();
     if (child == 0) {
@@ -75,7 +76,8 @@ static char *map(size_t bytes, int value) {
     return all;
 }
 
-/* New pages at the same addresses: by mmap(MAP_FIXED) over a part of a mapping, and by mremap(MREMAP_FIXED). */
+/* Replaces pages by new pages at the same addresses: a part of a mapping by mmap(MAP_FIXED), and a whole
+   mapping by mremap(MREMAP_FIXED). The advice about the old pages must not apply to the new pages. */
 static void replaced(int advice, int other) {
     char *all = map(BYTES, 7), *part = all + MIB + PAGE;
     CHECK(madvise(all, 4 * MIB, advice) == 0 && madvise(all + 4 * MIB, 4 * MIB, other) == 0);
@@ -92,7 +94,7 @@ static void replaced(int advice, int other) {
     CHECK(munmap(all, BYTES) == 0);
 }
 
-/* Pages keep their treatment at a new address, and added pages have that of the last page. */
+/* Moved pages keep their treatment in a child. Pages that mremap(2) adds are treated like the last page. */
 static void moved(int advice, int value) {
     char *to = map(2 * BYTES, 1), *all = map(BYTES, 7);
     CHECK(madvise(all + 6 * MIB, 2 * MIB, advice) == 0);
@@ -103,7 +105,7 @@ static void moved(int advice, int value) {
     found(to + 4 * MIB - PAGE, PAGE, value);
     found(to + 4 * MIB, 4 * MIB, 1);
     found(all, 6 * MIB, 7);
-    /* In place, if there is room. */
+    /* Shrink the mapping in place, and grow it, in place if there is room. */
     char *grown = mremap(to, 4 * MIB, 2 * MIB, 0);
     CHECK(grown == to);
     CHECK((grown = mremap(to, 2 * MIB, 3 * MIB, MREMAP_MAYMOVE)) != MAP_FAILED);
@@ -114,7 +116,7 @@ static void moved(int advice, int value) {
     CHECK(munmap(to + 4 * MIB, 2 * BYTES - 4 * MIB) == 0);
 }
 
-/* Out of extended memory, to an address that the kernel manages. */
+/* Moves pages out of extended memory, to an address that the kernel manages. */
 static void moved_out(int advice, int value) {
     char *to = mmap(NULL, 2 * MIB, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0), *all = map(BYTES, 7);
     CHECK(to != MAP_FAILED && madvise(all, MIB, advice) == 0);
@@ -126,7 +128,7 @@ static void moved_out(int advice, int value) {
 }
 
 int main(void) {
-    /* Without the pager, too, each block is a mapping of its own. */
+    /* Make each block a mapping of its own without the pager too. */
     CHECK(mallopt(M_MMAP_THRESHOLD, MIB) == 1);
     wiped(1);
     wiped(3);

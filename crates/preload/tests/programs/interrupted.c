@@ -1,4 +1,4 @@
-/* Handlers of signals that siginterrupt(3) was called for end a system call. */
+/* After a call of siginterrupt(3) for a signal, the handled signal ends a system call with EINTR. */
 #include "check.h"
 #include <time.h>
 
@@ -39,7 +39,7 @@ int main(void) {
     for (int at = 0; at < 2; at++) {
         int number = signals[at];
         CHECK(signal(number, on_signal) != SIG_ERR && reads(number) == 0);
-        /* The present handler, and those that are installed later. */
+        /* The call affects the installed handler, and handlers that are installed later. */
         CHECK(siginterrupt(number, 1) == 0 && reads(number) == EINTR);
         CHECK(signal(number, on_signal) == on_signal && reads(number) == EINTR);
         struct sigaction action;
@@ -47,7 +47,7 @@ int main(void) {
         CHECK(siginterrupt(number, 0) == 0 && reads(number) == 0);
         CHECK(signal(number, on_signal) == on_signal && reads(number) == 0);
     }
-    /* The handler of SIGBUS may be the pager's: the program sees its own. */
+    /* The installed handler of SIGBUS may be the pager's. The program must get its own handler from sigaction(2). */
     struct sigaction action;
     CHECK(signal(SIGBUS, on_signal) == SIG_DFL && siginterrupt(SIGBUS, 1) == 0);
     CHECK(sigaction(SIGBUS, NULL, &action) == 0 && !(action.sa_flags & SA_RESTART));

@@ -4,7 +4,7 @@
 
 #define BYTES (32 * MIB)
 
-/* Locks parts of blocks, more in sum than may be locked at a time. */
+/* Locks a part of each block, and frees the block. The parts together exceed the limit of locked pages. */
 static void freed(void) {
     for (int round = 0; round < 20; round++) {
         char *block = malloc(12 * MIB);
@@ -73,7 +73,7 @@ int main(int count, char **arguments) {
     CHECK(all != MAP_FAILED);
     fill(all, BYTES, 1);
     if (!is_before) CHECK(mlockall(MCL_FUTURE) == 0);
-    /* Memory of another kind in the middle, and then pages as before. */
+    /* Map shared memory in the middle of the array, and then private memory again. */
     int over = MAP_ANONYMOUS | MAP_FIXED;
     CHECK(mmap(all + 8 * MIB, 8 * MIB, both, MAP_SHARED | over, -1, 0) == all + 8 * MIB);
     fill(all + 8 * MIB, 8 * MIB, 2);

@@ -25,7 +25,7 @@ int main(void) {
         CHECK(holds(block, MIB / 2, round) && munmap(mapped, MIB) == 0);
         free(block);
     }
-    /* Arenas by mmap as in Python, and blocks by malloc as in C++. */
+    /* Arenas by mmap, as Python allocates them, and blocks by malloc, as C++ does. */
     for (int at = 0; at < COUNT; at++) {
         pieces[at] = mmap(NULL, MIB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         pieces[COUNT + at] = malloc(MIB / 2);

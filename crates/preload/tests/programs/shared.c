@@ -200,7 +200,8 @@ static void beside(void) {
     CHECK(munmap(all, BYTES) == 0);
 }
 
-/* The parent unmaps the memory right after the fork, and maps other memory. */
+/* The parent unmaps the shared memory right after the fork, and maps other memory before the child uses the
+   shared memory. */
 static void race(void) {
     for (long round = 1; round <= 8; round++) {
         char *all = share(12 * MIB);

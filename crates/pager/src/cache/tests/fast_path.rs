@@ -58,8 +58,8 @@ impl Simulation {
         self.todo.extend(actions);
     }
 
-    /// True if a thread has mapped the extent itself, so that its action `MoveIn` has nothing left
-    /// to do. Also removes the extent from `moved`: the next call returns false.
+    /// True if a thread has already mapped the extent itself, so that the action `MoveIn` must do
+    /// nothing. Also removes the extent from `moved`: the next call returns false.
     pub(super) fn has_moved(&mut self, id: ExtentId) -> bool {
         let Some(fast_path) = &mut self.fast_path else { return false };
         let at = fast_path.moved.iter().position(|moved| *moved == id);

@@ -109,9 +109,9 @@ fn counters_of_a_process_continue_after_its_execve() {
     assert_eq!(ledger.past_counts().faults, 7);
 }
 
-/// Processes that run one after the other do not have their memory at the same time. Neither do the
-/// programs that one process runs one after the other by `execve(2)`. Only the peak of the sum over
-/// running programs is the footprint.
+/// Processes that run one after the other do not hold memory at the same time, and neither do
+/// programs that one process runs one after the other by `execve(2)`. The footprint is therefore
+/// the peak of the sum over running programs.
 #[test]
 fn the_footprint_of_a_session_is_the_peak_of_the_sum() {
     let (_folder, ledger) = ledger(1000);
