@@ -376,8 +376,7 @@ impl Replay {
     /// included only if `with_unconfirmed` is true.
     fn prefetch(&mut self, log: &Log, depth: u64, with_unconfirmed: bool) -> Vec<Range<Page>> {
         let depth = usize::try_from(depth).unwrap_or(usize::MAX);
-        // Prefetch in large pieces: wait while more than half of `depth` is prefetched and
-        // untouched.
+        // Wait while more than half is untouched, so that pages are requested in large pieces.
         if self.prefetched * 2 > depth {
             return vec![];
         }
