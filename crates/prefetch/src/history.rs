@@ -41,10 +41,10 @@ const BLOCK_ENTRIES: u32 = 256;
 const ENTRIES_PER_PAGES: [u64; 2] = [5, 4];
 
 /// Maximum number of log entries for each slot of the index; the minimum is half of this number. A
-/// slot holds one log position. If two pages share a slot, the slot holds the position of one page.
-/// A fault on the other page begins no replay, but a later fault does. An entry and a slot take 4
-/// bytes each. If each page faults by itself, the history takes at most 7.5 bytes (0.18 %) for each
-/// page. If each fault maps an extent of 4 pages, it takes a quarter of this.
+/// slot holds the log position of one page. Two pages may share a slot: a fault on the page without
+/// a position begins no replay, but a later fault does. An entry and a slot take 4 bytes each. If
+/// each page faults by itself, the history takes at most 7.5 bytes (0.18 %) for each page. If each
+/// fault maps an extent of 4 pages, it takes a quarter of this.
 const ENTRIES_PER_SLOT: usize = 4;
 
 /// Maximum number of threads whose faults are followed. A new thread replaces the thread that has
@@ -376,8 +376,7 @@ impl Replay {
     /// included only if `with_unconfirmed` is true.
     fn prefetch(&mut self, log: &Log, depth: u64, with_unconfirmed: bool) -> Vec<Range<Page>> {
         let depth = usize::try_from(depth).unwrap_or(usize::MAX);
-        // Prefetch in large pieces: wait while more than half of `depth` is prefetched and
-        // untouched.
+        // Wait while more than half is untouched, so that pages are requested in large pieces.
         if self.prefetched * 2 > depth {
             return vec![];
         }
@@ -471,10 +470,10 @@ impl Log {
         (hash as usize) & (self.index.len().wrapping_sub(1))
     }
 
-    /// Writes an entry for a thread. `last` is the position of the thread's last entry, if any. The
-    /// entry is written after it, or into a new block if its block is full or `last` is `None`.
-    /// Returns the position of the new entry, and the index of the block that was overwritten for
-    /// it, if any. Returns `None` if the footprint is too small for a block.
+    /// Appends an entry to the log of a thread: after the thread's last entry, which is at the
+    /// position `last`, or into a new block if `last` is `None` or its block is full. Returns the
+    /// position of the new entry, and the index of the block that was overwritten for it, if any.
+    /// Returns `None` if the footprint is too small for a block.
     fn push(
         &mut self,
         last: Option<LogPosition>,

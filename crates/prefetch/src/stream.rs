@@ -383,8 +383,8 @@ impl Stream {
         self.distance_to(at).unsigned_abs().min(at.start.abs_diff(self.tile_start))
     }
 
-    /// Records a touch of pages that the stream has requested. Requested pages that come before
-    /// `at` in the order are no longer expected.
+    /// Records a touch of pages that the stream has requested. Requested pages that the stream
+    /// expected before `at` are no longer expected.
     fn on_hit(&mut self, at: &Range<Page>) {
         let Some(UntouchedRange { pages, run }) = self.untouched.take_through(at) else {
             return;

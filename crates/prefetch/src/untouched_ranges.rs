@@ -25,8 +25,8 @@ pub(super) struct UntouchedRanges {
     /// A search index of `order`, sorted by address. The key is the start and the end of a range;
     /// the value counts how often this range is in `order`.
     counts: BTreeMap<(Page, Page), u32>,
-    /// An upper bound of the number of pages in a range of `counts`. A range that contains a page
-    /// begins at most this number of pages before it, so the search begins there.
+    /// An upper bound of the number of pages in a range of `counts`. A search for the ranges that
+    /// contain a page begins this number of pages before the page.
     longest: u64,
     pages: u64,
 }

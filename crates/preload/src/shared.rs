@@ -92,9 +92,9 @@ pub(crate) fn handle_advice(addresses: &Range<usize>, advice: c_int) -> Option<c
     let refusal = match advice {
         // `MADV_REMOVE` is refused, because it would drop pages without a message to the server.
         // Guards are refused as in private regions: with a userfaultfd, `MADV_GUARD_INSTALL` does
-        // not return (Linux 6.18). The last three kinds of advice are ignored. `MADV_DOFORK` would
-        // let a child inherit the mapping, although this library maps shared memory in children
-        // itself. `MADV_HUGEPAGE` and `MADV_COLLAPSE` would join pages to huge pages.
+        // not return (Linux 6.18). Three kinds of advice are ignored: `MADV_DOFORK` would let a
+        // child inherit the mapping, although this library maps shared memory in children itself;
+        // `MADV_HUGEPAGE` and `MADV_COLLAPSE` would join pages to huge pages.
         libc::MADV_REMOVE => Some(libc::EOPNOTSUPP),
         GUARD_INSTALL | GUARD_REMOVE => Some(libc::EINVAL),
         libc::MADV_DOFORK | libc::MADV_HUGEPAGE | COLLAPSE => None,

@@ -58,8 +58,8 @@ struct Module {
     id: usize,
     /// The distance of the object's block of thread-local storage from the thread pointer, bytes.
     offset: isize,
-    /// `image` is the address of the block's initial content. `image_bytes` is the length of this
-    /// content, and `bytes` that of the whole block.
+    /// `image` is the address of the block's initial content, and `image_bytes` is the length of
+    /// this content. `bytes` is the length of the whole block.
     image: usize,
     image_bytes: usize,
     bytes: usize,

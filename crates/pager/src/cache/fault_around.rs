@@ -16,15 +16,15 @@ use std::{collections::BTreeMap, mem, ops::Range};
 /// blocks.
 const PROBE_ONE_IN: u32 = 7;
 
-/// A [`Probe`] is judged after this number of faults in its region: it then votes for a larger or a
-/// smaller order. While late use counts for the votes, it is judged later ([`RESIDENT_DIVISOR`]).
+/// Number of faults in a region after which a [`Probe`] of the region is judged: the probe then
+/// votes for a larger or a smaller order. If late use counts, the probe is judged later
+/// ([`RESIDENT_DIVISOR`]).
 const JUDGED_AFTER: u32 = 64;
 
-/// A probe has *late use* if touches show only after more than [`JUDGED_AFTER`] faults that its
-/// order is too small (`Probe::is_too_small`). While late use counts for the votes, a probe is
-/// judged later: after the cache has loaded, since the probe, more pages than the budget divided by
-/// this number. The pages of a larger read would still be resident then, and would have saved later
-/// reads.
+/// A probe has *late use* if touches show only after [`JUDGED_AFTER`] faults that its order is too
+/// small. In a region where late use counts (`patience`), a probe is judged later: when the cache
+/// has loaded, since the beginning of the probe, more pages than the budget divided by this number.
+/// The pages of a larger read would still be resident then, and would have saved later reads.
 const RESIDENT_DIVISOR: u64 = 4;
 
 /// Maximum of the `patience` of a region. While `patience` is above zero, late use of probes

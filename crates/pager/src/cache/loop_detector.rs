@@ -63,10 +63,11 @@ const SAMPLES_MAX: usize = 16;
 /// number, which shows that the loop does not use the protected pages.
 const UNUSED_SAMPLES: u32 = 4;
 
-/// The eviction of a sample must be cheap, because the loop may have to read the sample again. A
-/// sample is due only when the probationary pages evicted since the last eviction of protected
-/// pages have a large read cost: at least `SAMPLE_COST_DIVISOR` times the read cost of the sample,
-/// or in a long loop `LONG_SAMPLE_COST_DIVISOR` times.
+/// A *sample* is protected pages that are evicted as a test. Its eviction must be cheap, because
+/// the loop may have to read the pages again. A sample is due only when the probationary pages
+/// evicted since the last eviction of protected pages have a large read cost: at least
+/// `SAMPLE_COST_DIVISOR` times the read cost of the sample, or in a long loop
+/// `LONG_SAMPLE_COST_DIVISOR` times.
 const SAMPLE_COST_DIVISOR: u32 = 64;
 const LONG_SAMPLE_COST_DIVISOR: u32 = 256;
 

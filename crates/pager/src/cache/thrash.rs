@@ -115,7 +115,7 @@ impl ThrashDetector {
     }
 
     /// Ends the count of loads that began with the thrashing. Begins a new count, unless
-    /// `is_reported` says that the user has got the hint.
+    /// `is_reported` says that the budget was recommended to the user.
     fn end_count(&mut self, is_reported: bool) {
         self.is_reported = is_reported;
         (self.periods, self.loaded_thrashing) = (0, 0);

@@ -307,8 +307,8 @@ impl Searches {
         known.map(|other| other.from).max().unwrap_or(0)
     }
 
-    /// Remembers a search for `bytes` bytes, aligned to `align`. `from` is the address of the free
-    /// range that the search has found, or the end of the arena if it has found none.
+    /// Remembers a search for `bytes` bytes, aligned to `align`, that has found no free range
+    /// before the address `from`.
     fn end(&mut self, bytes: usize, align: usize, from: usize) {
         // Keep an older search only if it excludes addresses that the new search does not: it was
         // for fewer bytes or a smaller alignment, or found no free range up to a later address.

@@ -96,8 +96,8 @@ impl DirtyTracker {
         &mut hashes[first..first + (1 << span.order)]
     }
 
-    /// Finds the dirty pages of a span that was unmapped. If there are any, keeps the hashes of all
-    /// its pages until the write-back.
+    /// Finds the dirty pages of a span that was unmapped. If there are dirty pages, keeps the
+    /// hashes of all pages of the span until the write-back.
     pub(crate) fn find(&mut self, memory: &Frames, span: Span) -> DirtyPages {
         let unsaved: Vec<u64> = frames(span).map(|frame| hash(memory, frame)).collect();
         let mut dirty = DirtyPages::EMPTY;
