@@ -61,7 +61,6 @@ pub(super) enum BackingKind {
     /// An unnamed file in a folder.
     File,
     Device,
-    /// A file in memory.
     Memory,
 }
 

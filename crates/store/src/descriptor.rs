@@ -67,7 +67,7 @@ pub unsafe fn close(fd: RawFd) {
     unsafe { rustix::io::close(fd) };
 }
 
-/// Returns the lowest number of a protected descriptor from `fd` on.
+/// Returns the lowest protected descriptor number that is at least `fd`.
 pub fn next_protected(fd: u32) -> Option<u32> {
     (fd..END as u32).find(|fd| is_protected(*fd as RawFd))
 }

@@ -75,8 +75,8 @@ pub struct Ring {
     times: HashMap<u64, Box<types::Timespec>>,
 }
 
-/// Returns the ring with another descriptor, whose number is protected from the program
-/// (`descriptor`).
+/// Moves the ring to a descriptor with a protected number, which calls of the program cannot close
+/// or replace ([`descriptor`]).
 fn protected_ring(ring: IoUring) -> io::Result<IoUring> {
     // SAFETY: the descriptor is open, because `ring` owns it.
     let fd = unsafe { BorrowedFd::borrow_raw(ring.as_raw_fd()) }.try_clone_to_owned()?;
@@ -87,7 +87,7 @@ fn protected_ring(ring: IoUring) -> io::Result<IoUring> {
     unsafe { IoUring::from_fd(fd.into_raw_fd(), params) }
 }
 
-/// The I/O vectors of a transfer: an array of `iovec`, which the kernel reads.
+/// The I/O vectors of a transfer: an array of `iovec`. The kernel reads it during the transfer.
 struct IoVectors(Vec<libc::iovec>);
 
 // SAFETY: the vectors contain addresses, which this type does not dereference.
@@ -230,8 +230,8 @@ impl Engine for Ring {
 }
 
 impl Drop for Ring {
-    /// Waits for all outstanding jobs, because their memory may be reused after the drop. Returns
-    /// early if the kernel refuses to wait.
+    /// Waits for all outstanding jobs, because the owner of their memory may reuse it after the
+    /// drop. Returns early if the kernel refuses to wait.
     fn drop(&mut self) {
         let _ = self.submit();
         while self.under_way() > 0 {

@@ -17,24 +17,22 @@ use std::{
 };
 
 /// The faults to inject. Each of the fields `eio`, `again`, `short`, `torn` and `delayed` is a
-/// number n: on average, one in n transfers has the fault; with 0, none has it.
+/// number n: on average, one of n transfers has the fault. If n is 0, no transfer has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultPlan {
     /// Seed of the random choices.
     pub seed: u64,
-    /// One in this number of transfers fails with `EIO`.
+    /// On average, one of `eio` transfers fails with `EIO`.
     pub eio: u64,
-    /// One in this number of transfers fails with `EINTR` or `EAGAIN`.
+    /// On average, one of `again` transfers fails with `EINTR` or `EAGAIN`.
     pub again: u64,
-    /// One in this number of transfers carries out only a part of its bytes, and reports the number
-    /// of these bytes.
+    /// On average, one of `short` transfers moves only a part of its bytes, and reports how many.
     pub short: u64,
-    /// One in this number of writes carries out only a part of its bytes, and then fails with
-    /// `EIO`.
+    /// On average, one of `torn` writes writes only a part of its bytes, and then fails with `EIO`.
     pub torn: u64,
-    /// One in this number of transfers finishes `delay_ms` later.
+    /// On average, one of `delayed` transfers finishes `delay_ms` later.
     pub delayed: u64,
-    /// The delay of the transfers that `delayed` selects, ms.
+    /// The delay of a transfer with the fault `delayed`, ms.
     pub delay_ms: u64,
     /// True if each call of `Engine::done` returns its results in random order.
     pub reordered: bool,

@@ -35,9 +35,9 @@ const CHECK_INTERVAL: u32 = 4096;
 pub struct Options {
     /// Size of a stripe in a store with several files, bytes.
     pub stripe: u64,
-    /// True if a device is used although it holds data.
+    /// True to use a device even if it holds data. The data are then lost.
     pub force: bool,
-    /// True if threads carry out transfers although the kernel has `io_uring`.
+    /// True to carry out transfers by threads even if the kernel has `io_uring`.
     pub threads: bool,
     /// The number of retries of a failed transfer, and the waits before them.
     pub retry: RetryPolicy,
@@ -255,8 +255,8 @@ impl FileStore {
         }
     }
 
-    /// Submits a part to the engine: those of its bytes that are not transferred yet. `at` is the
-    /// index of the part in `parts`.
+    /// Submits to the engine the bytes of a part that are not transferred yet. `at` is the index of
+    /// the part in `parts`.
     fn submit_part(&mut self, at: u64) {
         let part = self.parts.get(at as usize).and_then(Option::as_ref);
         if let Some(RetriedJob { job, .. }) = part.and_then(|part| part.tried.as_ref()) {
@@ -525,8 +525,8 @@ impl Store for FileStore {
         let (stripes, options, releaser) = (self.stripes, self.options, self.releaser.clone());
         Ok(Box::new(move || {
             for fd in inherited {
-                // SAFETY: these descriptors are the child's copies of the parent's. The child never
-                // uses or drops its copy of the parent's store, so no other code closes them.
+                // SAFETY: the descriptors are the child's copies. The child never uses or drops its
+                // copy of the parent's store, so no other code closes these descriptors.
                 drop(unsafe { OwnedFd::from_raw_fd(fd) });
             }
             let store = Self::build(stripes, layers, files.take(), options)?;

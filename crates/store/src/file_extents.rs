@@ -4,8 +4,8 @@ use rustix::fs::{FallocateFlags, SeekFrom, fallocate, fstatfs, seek};
 use std::{fs::File, ops::Range};
 
 /// `f_type` of ext2, ext3 and ext4 (`linux/magic.h`). Extents are merged only on these file
-/// systems. On others, `FALLOC_FL_ZERO_RANGE` would free blocks and allocate new ones. They also
-/// need no merge, because they discard freed blocks in the background.
+/// systems. On other file systems, `FALLOC_FL_ZERO_RANGE` would free blocks and allocate new ones.
+/// Other file systems also need no merge, because they discard freed blocks in the background.
 const EXT4: u64 = 0xef53;
 
 /// Length of a range whose extents one call merges, bytes. If the merge of a file is interrupted,

@@ -103,8 +103,8 @@ impl From<StoreRefused> for io::Error {
     }
 }
 
-/// The function that [`Store::fork`] returns: called in the forked child, it makes the child's
-/// store.
+/// The function that [`Store::fork`] returns. It is called in the forked child, and makes the store
+/// of the child.
 pub type ChildStore = Box<dyn FnOnce() -> io::Result<Box<dyn Store>> + Send>;
 
 /// A store of pages. A page that was never written reads as zeros.
@@ -138,14 +138,14 @@ pub trait Store: Send {
     /// A descriptor that is readable while finished transfers wait for [`Store::done`].
     fn ready(&self) -> BorrowedFd<'_>;
 
-    /// Announces a fork, so that the store can prepare for writes. The caller then writes its dirty
-    /// pages back, calls [`Store::fork`], and forks.
+    /// Announces a fork. A store may then make pages writable that only ended processes shared. The
+    /// caller afterwards writes its dirty pages back, calls [`Store::fork`], and forks.
     fn before_fork(&mut self) {}
 
-    /// Prepares the store for a child that is about to be forked. The child begins with the same
-    /// pages; later, neither process sees writes of the other. The returned function is called once
-    /// in the child, and dropped in the parent as soon as the child runs. The child neither uses
-    /// nor drops its copy of this store.
+    /// Prepares the store for a child that is about to be forked. The child begins with the pages
+    /// of the parent. Later writes of one process are invisible to the other. The child calls the
+    /// returned function once, and the parent drops the function as soon as the child runs. The
+    /// child neither uses nor drops its copy of this store.
     ///
     /// # Errors
     /// When a write is outstanding, or the store cannot be shared.

@@ -83,10 +83,10 @@ impl Releaser {
     }
 }
 
-/// Runs a releaser: holds the files that it receives until no pager has them open, and then closes
-/// them. As soon as the releaser listens, it writes a byte to `keeper`, the connection to the
+/// Runs a releaser. It holds each file that it receives until no pager has the file open, and then
+/// closes it. As soon as the releaser listens, it writes a byte to `keeper`, the connection to the
 /// process that keeps the session running. The releaser accepts files until that process has closed
-/// its end of the connection. It returns when all files are released.
+/// its end of the connection, and returns when all files are released.
 ///
 /// # Errors
 /// When the socket cannot be made in `folder`, or connections cannot be accepted.

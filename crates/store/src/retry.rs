@@ -9,8 +9,8 @@ use super::Piece;
 use rustix::io::Errno;
 use std::{os::fd::RawFd, time::Duration};
 
-/// Unit of retries, bytes: a retry of the rest of a transfer begins at a multiple of it, as direct
-/// transfers (`O_DIRECT`) must.
+/// Unit of retries, bytes. The retry of a partly done transfer begins at a multiple of this unit,
+/// as direct transfers (`O_DIRECT`) must.
 const BLOCK: usize = interleaf_procfs::page::PAGE_BYTES;
 
 /// A transfer between one file and memory.
@@ -70,8 +70,9 @@ pub struct RetriedJob {
     waits: u32,
 }
 
-/// Maximum number of retries of a job whose tries are interrupted or find the drive busy. They are
-/// 1 ms apart: 30 s in all. A file system in user space may answer each try with `EINTR`.
+/// Maximum number of retries of a job whose tries are interrupted or find the drive busy. The
+/// retries are 1 ms apart, so they take 30 s in all. The number is limited because a file system in
+/// user space may answer each try with `EINTR`.
 const BUSY_MAX: u32 = 30_000;
 
 impl RetriedJob {
@@ -94,8 +95,8 @@ impl RetriedJob {
                 self.advance(done / BLOCK * BLOCK);
                 return NextStep::Go;
             }
-            // No byte, or less than a block, was transferred: the range extends beyond the end of a
-            // truncated file, or the drive does not work.
+            // Less than a block was transferred: the range extends beyond the end of a truncated
+            // file, or the drive does not work.
             Ok(_) => Errno::IO,
             Err(Errno::AGAIN | Errno::BUSY | Errno::NOMEM | Errno::INTR)
                 if self.waits < BUSY_MAX =>

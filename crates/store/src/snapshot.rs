@@ -56,8 +56,7 @@ pub struct LayerRun {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AllocationUnit {
     pub layer: Layer,
-    /// The index of the unit in the layer: the unit's first page divided by the number of pages in
-    /// a unit.
+    /// The index of the unit in the layer: the unit's first page divided by the pages per unit.
     pub index: u64,
 }
 
@@ -175,8 +174,9 @@ impl Layers {
         found.into_iter().map(|run| run.pages).collect()
     }
 
-    /// Moves pages to the layer `to`, which is not frozen. The caller has copied their content to
-    /// the files of `to`. Appends allocation units that become unused to `left`.
+    /// Moves pages to the layer `to`, which is not frozen. The caller has already copied the
+    /// content of the pages to the files of `to`. Appends allocation units that become unused to
+    /// `left`.
     pub fn move_pages(&mut self, pages: Range<Page>, to: Layer, left: &mut Vec<AllocationUnit>) {
         for page in pages {
             self.leave(page, left);

@@ -16,9 +16,9 @@ use interleaf_record::reproduce::{Published, ReproduceRow};
 /// The title of the section of a study's document that has the coverage rows.
 pub(super) const SECTION: &str = "coverage of the 90 % interval";
 
-/// The range of coverages, as fractions, that count as equal to 90 %. The studies have a few dozen
-/// speed-ups, many of the same workload, which are too few to distinguish a coverage in this range
-/// from 90 %.
+/// The range of coverages, as fractions, that count as 90 %. The studies have only a few dozen
+/// speed-ups, many of the same workload. So few speed-ups cannot distinguish a coverage in this
+/// range from 90 %.
 const RANGE: (f64, f64) = (0.86, 0.94);
 
 /// The measured speed-up of a workload at some weights, and its predicted speed-up.
@@ -26,8 +26,8 @@ pub(super) struct Case {
     pub(super) workload: String,
     pub(super) measured: f64,
     pub(super) ours: Estimate,
-    /// True if no term of the model explains the measured speed-up. Such a case counts for the
-    /// coverage, but is left out of the model error.
+    /// True if the model has no term that explains the measured speed-up. Such a case counts for
+    /// the coverage, but is left out when the model error is computed.
     pub(super) is_outlier: bool,
 }
 
@@ -57,8 +57,9 @@ pub(super) fn row(cases: &[Case]) -> ReproduceRow {
     coverage(format!("{} speed-ups", cases.len()), covered, cases.len())
 }
 
-/// Like [`row`], but the interval of each workload has the root mean square error of the other
-/// workloads in place of [`MODEL_SPREAD`]. Also returns a remark with the range of these errors.
+/// Returns the coverage of `cases` as a row, and a remark. The interval of each workload has the
+/// root mean square error of the other workloads in place of [`MODEL_SPREAD`]. The remark has the
+/// range of these errors.
 pub(super) fn left_out(cases: &[Case]) -> (ReproduceRow, String) {
     let mut workloads: Vec<&str> = cases.iter().map(|case| case.workload.as_str()).collect();
     workloads.sort_unstable();

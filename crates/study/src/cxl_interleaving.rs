@@ -51,7 +51,7 @@ const WORKLOAD_NAMES: [(&str, &str); 6] = [
     ("pot3d", "pot3d"),
 ];
 
-/// The weights that are candidates for the points of figure 4 of the white paper.
+/// The weights among which the best are chosen for each point of figure 4 of the white paper.
 const FIGURE_4_WEIGHTS: [&str; 8] = ["9:1", "8:1", "7:1", "6:1", "5:1", "4:1", "3:1", "5:2"];
 
 const OUTLIER: &str = "slower at 2:1 than on DRAM alone, yet 25 % faster at 5:2, which has 5 \
@@ -317,9 +317,9 @@ fn is_outlier(speedup: &Speedup) -> bool {
     speedup.workload == "xcompact3d" && speedup.weights.as_slice() == [2, 1]
 }
 
-/// Makes the rows of the figures that the abstract of the white paper states. They count as used
-/// for fitting: the bandwidths are points of MLC, and three of the six best published speed-ups are
-/// at the weights 5:2, to which the workloads' demands are fitted.
+/// Makes the rows of the numbers in the abstract of the white paper. These rows count as used for
+/// fitting: the bandwidths are points of MLC, and three of the six best published speed-ups are at
+/// the weights 5:2, to which the workloads' demands are fitted.
 fn summary_rows(platform: &Platform, speedups: &[Speedup]) -> Vec<ReproduceRow> {
     let every = Weights::every_ratio(2, 10);
     let best_gain = |mix: &str| {

@@ -2,9 +2,9 @@
 //! simulated server.
 //!
 //! Each of six workloads runs alone under seven policies. Then two programs with shifting demand
-//! run together. The *calibrator* is the part of the prototype that searches the ratio of pages on
-//! DRAM. The published figures are the bandwidths that the calibrator measured, the final ratios,
-//! and the real runs of the prototype and of Colloid (`real_runs`).
+//! run together. The authors of DMI have a prototype. Its *calibrator* searches the ratio of pages
+//! on DRAM. The published figures are the bandwidths that the calibrator measured, the final
+//! ratios, and the real runs of the prototype and of Colloid (`real_runs`).
 
 mod figures;
 mod real_runs;
@@ -141,8 +141,8 @@ pub(super) fn reproduce(progress: &dyn Progress) -> Result<StudyDocument, Failur
     Ok(study)
 }
 
-/// Makes the rows for the log of the calibrator, the part of the prototype that searches the ratio
-/// of pages on DRAM: the published and the simulated bandwidth of CloverLeaf in each period.
+/// Makes the rows for the log of the calibrator (the part of the prototype that searches the ratio
+/// of pages on DRAM): the published and the simulated bandwidth of CloverLeaf in each period.
 fn calibrator(cloverleaf: &Experiment) -> Result<Vec<ReproduceRow>, Failure> {
     let outcome = cloverleaf.outcome(PolicyKind::DmiPrototype)?;
     let rows: Vec<CalibratorRow> = table("calibrator.csv", CALIBRATOR)?;
@@ -250,8 +250,8 @@ fn side_by_side(experiment: &Experiment) -> TableDocument {
     TableDocument { title, header: header.map(String::from).to_vec(), rows }
 }
 
-/// Returns a table of the policy's decisions in the run with the outcome `outcome`. `what`
-/// describes the run in the table's title.
+/// Returns a table of the policy's notable decisions in the run with the outcome `outcome`. `what`
+/// names the run in the table's title.
 fn decisions(what: &str, outcome: &Outcome) -> TableDocument {
     let header = ["s", "GB/s", "moved GB", "target", "decision", "why"];
     let periods: Vec<SimulatedPeriod> = outcome.periods.iter().map(SimulatedPeriod::new).collect();

@@ -163,8 +163,8 @@ fn points() -> Vec<ModulePoint> {
     points
 }
 
-/// Returns two points at a load of `gbps`, both with MRDIMMs of 64 GB: one with two ranks of x4
-/// devices, the other with four ranks of x8 devices.
+/// Returns two points at a load of `gbps`, both with MRDIMMs of 64 GB. The modules of the first
+/// have two ranks of x4 devices, those of the second four ranks of x8 devices.
 fn powered(gbps: f64) -> (ModulePoint, ModulePoint) {
     let narrow = ModulePoint::new(MRDIMM, "16Gb", "W3").at(gbps);
     (narrow, ModulePoint { device: MRDIMM_4R, width: "x8", ..narrow })

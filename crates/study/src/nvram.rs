@@ -2,8 +2,9 @@
 //! 4 KB random writes and reads by queue depth.
 //!
 //! The slides print no number of the four comparisons, only their conclusions: "the same
-//! performance" and "almost the same latency". Here each conclusion is a range for the ratio of
-//! both cards at each depth. The simulated IOPS and latencies are rows without a published number.
+//! performance" and "almost the same latency". This study expresses each conclusion as a range for
+//! the ratio of the MRAM card to the DRAM card at each queue depth. The simulated IOPS and
+//! latencies are rows without a published number.
 
 mod figures;
 
@@ -186,9 +187,9 @@ fn quantity(key: &str) -> (Access, fn(&Simulated) -> f64) {
     }
 }
 
-/// Makes a row that compares a conclusion with the simulated ratio of both cards at a queue depth.
-/// If the ratio is outside the published range, a run without the limits of the card's memory shows
-/// whether the memory is the cause.
+/// Makes a row that compares a conclusion with the simulated ratio of the MRAM card to the DRAM
+/// card at a queue depth. If the ratio is outside the published range, a run without the limits of
+/// the card's memory shows whether the memory is the cause.
 fn compared(results: &CardResults, conclusion: &Conclusion, depth: u32) -> ReproduceRow {
     let (access, of) = quantity(&conclusion.key);
     let ours = results.ratio(access, depth, false, of);

@@ -24,8 +24,8 @@ pub(super) fn mean_and_max(errors: &[f64]) -> (f64, f64) {
     (mean, errors.iter().fold(0.0, |most: f64, error| most.max(error.abs())))
 }
 
-/// Returns the constant that predicts `values` with the least mean relative error, and this error:
-/// the baseline that a real prediction must beat.
+/// Returns the constant that predicts `values` with the least mean relative error, and this error.
+/// A useful prediction must have a smaller error than this constant.
 pub(super) fn best_constant(values: &[f64]) -> (f64, f64) {
     let error = |constant: f64| {
         values.iter().map(|value| (constant / value - 1.0).abs()).sum::<f64>() / values.len() as f64

@@ -1,5 +1,5 @@
-//! Reproduces servers with DDR4 and DDR5 RDIMMs: maxima and loaded latencies of the Mess benchmark.
-//! The modules are simulated command by command.
+//! Reproduces maximum bandwidths and loaded latencies that the Mess benchmark measured on servers
+//! with DDR4 and DDR5 RDIMMs. The modules are simulated command by command.
 //!
 //! All servers of Intel have the same constants of the controller. `devices/servers` has the
 //! constants of each server (outstanding lines, uncore latency, bandwidth of the fabric) and the

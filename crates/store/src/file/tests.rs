@@ -233,8 +233,7 @@ fn a_child_shares_the_pages_of_its_parent() {
 /// Number of forks: more than the 255 layers that a `Layer` (`u8`) can number.
 const FORKS: u64 = 300;
 
-/// Asserts that many forks need only two layers in use if each child ends before the next child is
-/// forked.
+/// Asserts that many forks need only two layers in use if each child ends before the next fork.
 #[test]
 fn forks_one_after_the_other_need_two_layers() {
     let mut parent = World::new(FileStore::memory(1, OPTIONS).unwrap(), 1);
@@ -282,8 +281,8 @@ fn descriptors_in(folder: &Path) -> Vec<std::path::PathBuf> {
     all.filter(|fd| std::fs::read_link(fd).is_ok_and(|file| file.starts_with(&folder))).collect()
 }
 
-/// Asserts that what the child has written is not lost when the parent drops its copy of the
-/// child's files.
+/// Asserts that the child's writes stay in the store when the parent drops its copy of the child's
+/// files.
 #[test]
 fn the_parent_of_a_child_keeps_what_the_child_has_written() {
     let folder = tempfile::tempdir_in(".").unwrap();

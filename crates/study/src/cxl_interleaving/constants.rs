@@ -40,7 +40,6 @@ impl MlcPoint {
     }
 }
 
-/// Converts the rows of the published table of MLC's bandwidths to points.
 pub(super) fn points(rows: Vec<MlcRow>) -> Result<Vec<MlcPoint>, Failure> {
     let point = |row: MlcRow| {
         let mix = row.mix.parse().map_err(|why: MixError| {
@@ -52,7 +51,6 @@ pub(super) fn points(rows: Vec<MlcRow>) -> Result<Vec<MlcPoint>, Failure> {
     rows.into_iter().map(point).collect()
 }
 
-/// Returns the mixes of `points`, each once.
 pub(super) fn mixes(points: &[MlcPoint]) -> Vec<Mix> {
     distinct(points.iter().map(|point| point.mix))
 }

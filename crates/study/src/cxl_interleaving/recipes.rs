@@ -1,6 +1,6 @@
-//! Lists the stand-ins for the applications of the white paper, recipes (files that say how to
-//! install and run an application) and built-in kernels, and predicts from demands measured with
-//! them.
+//! Lists stand-ins for the applications of the white paper, and predicts speed-ups from demands
+//! that were measured with them. A stand-in is a recipe (a file that says how to install and run an
+//! application) or a built-in kernel.
 
 use crate::published::table;
 use interleaf_console::Failure;
@@ -20,9 +20,8 @@ struct StandIn {
     difference: String,
 }
 
-/// Returns a table with a row for each application of the white paper: the recipe (file that says
-/// how to install and run an application) and the built-in kernel that replace it, and the
-/// prediction.
+/// Returns a table with a row for each application of the white paper: its stand-ins, which are a
+/// recipe and a built-in kernel, and the speed-up predicted from a demand measured with them.
 pub(super) fn recipes(platform: &Platform) -> Result<TableDocument, Failure> {
     let all: Vec<StandIn> = table("recipes.csv", RECIPES)?;
     let has_recipe = |name: &str| {

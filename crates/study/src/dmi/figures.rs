@@ -9,8 +9,8 @@ use interleaf_record::{
 };
 use interleaf_sim::machine::{Outcome, PeriodRecord};
 
-/// Index of bwaves among the workloads. The workload bwaves has figures of its own, because the
-/// slides show its run over time.
+/// Index of bwaves among the workloads. This workload has figures of its own, because the slides
+/// show its run over time.
 const BWAVES: usize = 2;
 
 pub(super) fn all(alone: &[Experiment], shifting: &Experiment) -> Result<Vec<Figure>, Failure> {
@@ -50,8 +50,8 @@ fn policies(alone: &[Experiment]) -> Result<Figure, Failure> {
     })
 }
 
-/// Makes a figure of two shares of the first tier over time, under two policies: its target share
-/// of the pages, and the share of the accesses that really go to it.
+/// Makes a figure of two shares of the first tier over time, under two policies: the target share
+/// of the pages, and the actual share of the accesses.
 fn ratio(id: &str, title: &str, experiment: &Experiment) -> Result<Figure, Failure> {
     let mut series = vec![];
     for (group, policy) in [PolicyKind::Dmi, PolicyKind::Guided].into_iter().enumerate() {

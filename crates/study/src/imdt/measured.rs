@@ -39,7 +39,7 @@ const SAMPLE: usize = 4096;
 pub struct MeasuredRun<'a> {
     /// The runs of the patterns at all footprints, with the same number of threads.
     pub document: &'a BenchCompareDocument,
-    /// Returns, for the name of a pattern, the kind and the setting of its workload.
+    /// Returns the kind and the setting of the workload that a pattern names.
     pub settings: &'a dyn Fn(&str) -> Option<(Kind, Setting)>,
     /// The drive of the store, with its measured speed.
     pub drive: &'a Drive,
@@ -230,15 +230,15 @@ fn remark(paper: Option<&PublishedEfficiency>, ratio: f64, ours: Option<f64>) ->
 }
 
 /// The model of one workload, which predicts the workload's efficiency at other footprints. The
-/// model is fitted to the runs at the footprint [`SEEN`], in units of the budget.
+/// model is fitted to the runs at a footprint of [`SEEN`] times the budget.
 struct Planner {
     model: Model,
     kind: Kind,
     setting: Setting,
-    /// The compute time: seconds of a round in DRAM at the footprint [`SEEN`].
+    /// The compute time: seconds of a round in DRAM at a footprint of [`SEEN`] times the budget.
     compute_s: f64,
-    /// The miss curve (traffic by DRAM budget) that follows from the traffic counted at [`SEEN`]
-    /// alone. It is used for a workload without a trace.
+    /// The miss curve (traffic by DRAM budget) of a workload without a trace. It follows from the
+    /// traffic that was counted at a footprint of [`SEEN`] times the budget.
     line: MissCurve,
     /// The position of the pager's measured traffic between the traffic of optimal replacement and
     /// that of random replacement.
@@ -309,10 +309,10 @@ impl Planner {
         let scaled = footprint as f64 / self.line.footprint_bytes().max(1) as f64;
         match curve {
             Some(curve) => model.forecast(&curve, run.drive, true, budget).efficiency,
-            // A workload without a trace is assumed to have traffic in proportion to its footprint
-            // as long as the ratio of footprint to budget is the same. Its forecast is therefore
-            // that of a run at the footprint of the fit, with budget and compute time divided by
-            // `scaled`.
+            // Without a trace, traffic is assumed to be proportional to the footprint if the ratio
+            // of footprint to budget stays the same. The forecast is therefore that of a run at the
+            // footprint of the fit, with budget and compute time divided by `scaled`, the ratio of
+            // the footprints.
             None => {
                 let seen = (budget as f64 / scaled) as u64;
                 let compute_s = model.compute_s / scaled;

@@ -1,7 +1,7 @@
 //! Defines the measured efficiencies of a workload on this machine, at several footprints.
 
-/// The ratio of footprint to budget in the run that the planner is fitted to. The planner has seen
-/// the efficiency at this ratio.
+/// The ratio of footprint to budget in the run to which the planner is fitted. The planner is
+/// tested only at other ratios.
 pub(super) const SEEN: f64 = 2.0;
 
 /// A workload at a footprint: its rate in DRAM (`dram`), its efficiency (speed relative to DRAM)

@@ -136,8 +136,8 @@ mod tests {
         assert!(devices == DMA_GBPS && (cores - 476.0).abs() < 1e-6, "{cores}");
         assert_eq!(shared(|_| 900.0, 1.0), (900.0, 0.0));
         // The devices only write, and the delivered bandwidth falls with the write share. The total
-        // must be 1188 GB/s: of it, the 1024 GB/s of writes are 86.2 %, and at this write share
-        // 2050 - 862 = 1188 GB/s are delivered. 164 GB/s of them remain for the cores.
+        // must be 1188 GB/s: 1024 GB/s of writes are 86.2 % of this total, and at this write share
+        // memory delivers 2050 - 862 = 1188 GB/s. The cores get the remaining 164 GB/s.
         let (_, cores) = shared(|written| 2050.0 - 1000.0 * written, 1.0);
         let total = DMA_GBPS + cores;
         assert!((total - (2050.0 - 1000.0 * DMA_GBPS / total)).abs() < 1e-6, "{total}");
