@@ -95,7 +95,7 @@ pub struct AdviceDocument {
 pub enum GainBasis {
     /// The gain that the curves of the platform predict.
     Predicted,
-    /// An upper bound of the gain: the bandwidth of each tier is at most that which the firmware
+    /// An upper bound of the gain: no tier is assumed to exceed the bandwidth that the firmware
     /// rates.
     #[serde(rename = "at most")]
     AtMost,
@@ -106,14 +106,15 @@ pub enum GainBasis {
 display_word!(GainBasis);
 
 impl BalanceLog {
-    /// Adds the period of the file's next line. Begins a new run if the last run ends before it.
+    /// Adds the period in the next line of the file. Begins a new run if the last run ended before
+    /// this period.
     pub(crate) fn add_period(&mut self, period: BalancePeriod) {
         let is_new = self.runs.last().is_none_or(|run| run.has_ended_before(&period));
         self.run(is_new).periods.push(period);
     }
 
-    /// Adds the advice of the file's next line. Begins a new run if the last run already has advice
-    /// for this domain.
+    /// Adds the advice in the next line of the file. Begins a new run if the last run already has
+    /// advice for the same domain.
     pub(crate) fn add_advice(&mut self, advice: SummaryDocument) {
         let has_domain =
             |run: &BalanceRun| run.advice.iter().any(|known| known.domain == advice.domain);
@@ -152,9 +153,9 @@ impl BalanceLog {
 }
 
 impl BalanceRun {
-    /// True if `period`, from the file's next line, belongs to a later run than this one. The time
-    /// begins at 0 in each run, and increases from period to period of a domain. The advice is at
-    /// the end of a run.
+    /// True if `period`, from the next line of the file, belongs to a later run than this one. In
+    /// each run, the time of a domain's periods begins at 0 and increases, and the advice comes
+    /// last.
     fn has_ended_before(&self, period: &BalancePeriod) -> bool {
         let mut own = self.periods.iter().rev().filter(|known| known.domain == period.domain);
         let is_repeated = own.next().is_some_and(|known| period.time_s <= known.time_s);
@@ -224,8 +225,8 @@ impl BalancePeriod {
     }
 }
 
-/// Returns the bytes of the scopes of a domain on each of `nodes`; `None` if no page is known to be
-/// on these nodes.
+/// Returns the bytes of the scopes of a domain on each of `nodes`; `None` if no page was found on
+/// these nodes.
 fn reached_bytes(host: &Host<'_>, domain: usize, nodes: &[u32]) -> Option<Vec<u64>> {
     let scopes = host.layout().scopes.iter().zip(host.states());
     let of_domain = scopes.filter(|(scope, _)| scope.domain == domain);

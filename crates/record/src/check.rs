@@ -1,4 +1,4 @@
-//! Checks of a document before it is rendered. They go beyond the types of its fields.
+//! Checks of a document before it is rendered. They go beyond the types of the document's fields.
 //!
 //! A check has two kinds of rules. A rule for one number follows from the name of its field, and
 //! holds in all schemas ([`check_numbers`]): a field that ends in `_ns` is not negative, and a
@@ -56,7 +56,7 @@ pub fn same_length_or_empty(
     if found == 0 { Ok(()) } else { same_length(field, found, wanted, of) }
 }
 
-/// Returns an error if the list `field` is empty. It has `found` elements.
+/// Returns an error if the list `field`, which has `found` elements, is empty.
 pub fn not_empty(field: impl Into<String>, found: usize) -> Checked {
     if found > 0 { Ok(()) } else { invalid(field, "it is empty: one element or more is needed") }
 }
@@ -96,7 +96,7 @@ const WHOLE_MAX: u64 = 1 << 53;
 const NUMBER_MAX: f64 = 1e24;
 const NUMBER_MIN: f64 = 1e-60;
 
-/// The only field that may have any 64-bit integer.
+/// Name of the only field whose integers may exceed [`WHOLE_MAX`]: a seed has 64 bits.
 const SEED: &str = "seed";
 
 /// A field whose name ends in one of these texts must not be negative.

@@ -1,8 +1,8 @@
 //! A comparison of configurations by runs on this machine, as `interleaf.compare.runs/1`.
 //!
 //! `interleaf compare --a CONFIG --b CONFIG` writes the document after each round. A speed-up
-//! compares a configuration with the first one. Above 1, the configuration is better than the first
-//! one. This holds for metrics of which higher is better, and for those of which lower is better.
+//! compares a configuration with the first configuration. A speed-up above 1 is better, both for
+//! metrics of which higher values are better, and for those of which lower values are better.
 //! Between rounds there are *looks*: evaluations that may end the comparison (`model::paired`).
 //! With the probability `confidence`, the intervals of all looks contain the true speed-up.
 
@@ -216,8 +216,8 @@ impl From<&DesignDocument> for Design {
 
 impl SpeedupDocument {
     fn new(configuration: usize, judged: Judgement) -> Self {
-        // The interval of a few rounds, or of noisy ones, may end near 0 or infinity. Limit its
-        // ends to the range that a document may have.
+        // The interval of few or noisy rounds may end near 0 or infinity. Limit its ends to the
+        // range that a document may have.
         let finite = |value: f64| rounded(value.clamp(RATIO_MIN, 1.0 / RATIO_MIN));
         Self {
             configuration,
@@ -460,7 +460,6 @@ impl CompareRunsDocument {
     }
 }
 
-/// Returns an error about `field` unless `number` is from `least` to `most`.
 fn within(field: impl Into<String>, number: f64, [least, most]: [f64; 2]) -> Checked {
     if (least..=most).contains(&number) {
         return Ok(());

@@ -148,8 +148,8 @@ pub struct SessionProcesses(Vec<SeenProcess>);
 #[derive(Debug)]
 struct SeenProcess {
     process: Process,
-    /// True if the process was running at the last sample that found a running process. The
-    /// resident pages of all such processes were counted at the same time.
+    /// True if the process was running in the last sample with any running process. All such
+    /// processes are in the same sample, so their resident pages can be added.
     was_running: bool,
 }
 
@@ -157,8 +157,8 @@ impl SessionProcesses {
     /// Updates the list of processes from the ledger. Frees the slots of processes that have
     /// exited.
     pub fn update_and_recover(&mut self, ledger: &BudgetLedger) {
-        // `processes` comes before `recover`: a process that exits between the two calls is then
-        // found by both.
+        // Call `processes` before `recover`: both then find a process that exits between the two
+        // calls.
         let found = ledger.processes();
         self.merge(found, ledger.recover());
     }

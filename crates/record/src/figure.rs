@@ -104,7 +104,8 @@ impl Figure {
         !self.categories.is_empty() && self.series.iter().all(is_points)
     }
 
-    /// Checks that the figure can be drawn. Errors name it by `field`, its path in the document.
+    /// Checks that the figure can be drawn. Errors name the figure by `field`, its path in the
+    /// document.
     ///
     /// # Errors
     /// The first invalid field: an ID with a character that [`identifier`] does not allow, lists of

@@ -325,8 +325,8 @@ pub fn read(name: &str, text: &str) -> Result<Document, RecordError> {
         /// Of the records with the schema `interleaf.show/1`, only those of `show` about a machine
         /// have this field.
         nodes: Option<serde::de::IgnoredAny>,
-        /// Of the documents with the schema `interleaf.run/1`, all records of a run have this
-        /// field. The list of settings that `run --restore` prints lacks it.
+        /// All records of a run have this field. The list of settings that `run --restore` prints
+        /// has the same schema, `interleaf.run/1`, without this field.
         command: Option<serde::de::IgnoredAny>,
     }
     if let Some(record) = measure::foreign::read(name, text) {

@@ -384,7 +384,8 @@ impl MeasureDocument {
             (point.cpu_node, point.memory_node, point.weights.clone(), point.mix.clone())
         };
         let curves = distinct(points.iter().map(|point| curve(point)));
-        // A point without a delay has no load. Put it first in its curve, like an infinite delay.
+        // A point without a delay has no load. Put it first in its curve, as if its delay were
+        // infinite.
         let delay = |point: &MeasuredPoint| point.delay_ns.unwrap_or(f64::INFINITY);
         points.sort_by(|a, b| {
             let at = |point| curves.iter().position(|known| *known == curve(point));
@@ -496,7 +497,6 @@ fn latency_at(curve: &[(f64, f64)], load: f64) -> Option<f64> {
     Some(y0 + part * (y1 - y0))
 }
 
-/// True if all pages are on the first node with these weights.
 fn is_first_node_only(weights: &[u16]) -> bool {
     weights.first().is_some_and(|first| *first > 0) && weights[1..].iter().all(|it| *it == 0)
 }

@@ -324,7 +324,6 @@ impl AppDocument {
         self.phases = self.detect_phases();
     }
 
-    /// Divides the run into phases of even bandwidth.
     fn detect_phases(&self) -> Vec<PhaseDocument> {
         let counted: Vec<&SampleDocument> =
             self.samples.iter().filter(|sample| sample.gbps().is_some()).collect();

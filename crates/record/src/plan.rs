@@ -186,8 +186,8 @@ pub struct SensitivityRow {
 }
 
 impl SensitivityRow {
-    /// True if `factors` has a factor by which the figure can be multiplied to change the
-    /// recommendation.
+    /// True if the search found a factor that changes the recommendation when the varied input,
+    /// `figure`, is multiplied by it.
     pub fn has_factor(&self) -> bool {
         self.factors.iter().any(Option::is_some)
     }

@@ -63,7 +63,7 @@ pub enum Published {
 }
 
 impl Published {
-    /// Returns the published range from `low` to `high`, or a single figure if the two are equal.
+    /// Returns the published range from `low` to `high`, or a single number if both are equal.
     pub fn between(low: f64, high: f64) -> Self {
         if low == high {
             Self::Figure(rounded(low))
@@ -72,8 +72,9 @@ impl Published {
         }
     }
 
-    /// Returns the error of the figure `ours`: ours / published - 1. Within a published range it is
-    /// 0, and outside it is relative to the nearer end. Returns `None` if no number was published.
+    /// Returns the error of `ours`, the computed value: ours / published - 1. Within a published
+    /// range it is 0, and outside it is relative to the nearer end. Returns `None` if no number was
+    /// published.
     fn error_of(self, ours: f64) -> Option<f64> {
         match self {
             Self::Figure(published) => Some(ours / published - 1.0),

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 pub const DOCTOR_SCHEMA: &str = "interleaf.doctor/1";
 
-/// This machine, or a captured machine.
+/// Description of this machine or of a captured machine: processor, kernel settings and nodes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MachineDocument {
     pub schema: String,
@@ -102,7 +102,6 @@ impl MachineDocument {
     }
 }
 
-/// Converts MiB/s to GB/s.
 fn gbps(mibps: Option<u64>) -> Option<f64> {
     mibps.map(|mibps| super::rounded(mibps as f64 * GBPS_OF_MIBPS))
 }
@@ -171,7 +170,7 @@ pub enum CapabilityStatus {
     Missing,
     /// The machine's files do not show whether it has the capability.
     Unknown,
-    /// The capability is that of another page mover, which works against Interleaf.
+    /// Another page mover is active, which works against Interleaf.
     Rival,
 }
 

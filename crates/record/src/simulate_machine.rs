@@ -156,7 +156,7 @@ pub struct PolicyDocument {
     pub migrated_bytes_total: u64,
 }
 
-/// The parameters of a simulation that its `Outcome` does not have.
+/// The parameters of a simulation that are missing in its `Outcome`.
 pub struct TrialParameters<'a> {
     pub policy: &'a str,
     pub duration_s: f64,
@@ -300,7 +300,7 @@ impl SimulatedPeriod {
 /// The first `FIRST_PERIODS` periods are always shown.
 const FIRST_PERIODS: usize = 3;
 
-/// Decisions that keep the target. A report does not show a period only because of one of them.
+/// Decisions that keep the target. They alone are no reason to show a period in a report.
 const QUIET: [&str; 2] = ["hold", "wait"];
 
 /// Returns the periods that a report shows: the first three, those whose target is new, and those

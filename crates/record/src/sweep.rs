@@ -153,7 +153,6 @@ fn check_numbers(numbers: &[(&str, Option<f64>)]) -> Result<(), String> {
     wrong.map_or(Ok(()), Err)
 }
 
-/// Counts the cases of a sweep. `numbers` has the number of each row's case.
 fn count_cases(numbers: impl Iterator<Item = u64>) -> usize {
     numbers.collect::<BTreeSet<u64>>().len()
 }
@@ -227,7 +226,6 @@ pub struct Varied {
     pub value: fn(&SweepRow) -> f64,
 }
 
-/// The columns whose numbers a sweep can vary.
 const VARIED: [Varied; 5] = [
     Varied {
         column: "curve_error",
@@ -383,8 +381,8 @@ impl SweepDocument {
         count_cases(self.rows.iter().map(|row| row.case))
     }
 
-    /// Returns the numbers that the sweep varies with their values, the number with the most values
-    /// first. A number that follows from the workload, such as its footprint, is not varied.
+    /// Returns the numbers that the sweep varies, each with its values, beginning with the most
+    /// values. A number that follows from the workload, such as its footprint, is not varied.
     pub fn varied(&self) -> Vec<(Number, Vec<f64>)> {
         let load =
             |row: &SweepRow| (row.platform.clone(), row.scenario.clone(), row.workload.clone());
@@ -480,8 +478,9 @@ impl SweepDocument {
         parts
     }
 
-    /// Returns the properties that distinguish the parts of the sweep: platform, workload, threads.
-    /// Leaves out those equal in all rows or on the horizontal axis; all if no number varies.
+    /// Returns the properties that distinguish the parts of the sweep: platform, workload and
+    /// threads, without those equal in all rows or on the horizontal axis. Returns none if no
+    /// number varies.
     fn part_names(&self, varied: Option<&(Number, Vec<f64>)>) -> Vec<Name> {
         let Some((varied, _)) = varied else { return vec![] };
         let first = &self.rows[0];
@@ -502,7 +501,6 @@ impl SweepDocument {
 /// A function that returns a row's platform, workload or number of threads as a text.
 type Name = fn(&SweepRow) -> String;
 
-/// Returns the texts that `names` give for a row, joined by commas.
 fn part_label(names: &[Name], row: &SweepRow) -> String {
     names.iter().map(|of| of(row)).collect::<Vec<_>>().join(", ")
 }
@@ -599,7 +597,6 @@ fn problem(why: &csv::Error, header: &csv::StringRecord) -> String {
 mod tests {
     use super::*;
 
-    /// Returns a CSV row with these values. Its other cells are the same in all rows.
     fn row(case: u64, policy: &str, curve_error: f64, regret: &str) -> String {
         format!(
             "{case},p,s,lbm,4,1073741824,{policy},,0.02,{curve_error},2,1,10,1.2,3:1,9,{regret},\
@@ -669,7 +666,8 @@ mod tests {
         assert!(regret.check("figure").is_ok());
     }
 
-    /// Some spreadsheets write the names of the columns in quotes, and a byte order mark before.
+    /// Some spreadsheets begin the file with a byte order mark, and write the column names in
+    /// quotes.
     #[test]
     fn a_header_with_quotes_is_that_of_a_sweep() {
         let saved = text(&[row(0, "dmi", 0.0, "0.1")]);

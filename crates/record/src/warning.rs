@@ -59,7 +59,7 @@ pub enum Warning {
     OtherPrograms {
         /// Mean number of CPUs that other programs used.
         cpus: f64,
-        /// True if figures of the result are of the whole machine, and so include other programs.
+        /// True if the result has figures of the whole machine, which include the other programs.
         are_counted: bool,
     },
     /// The hypervisor took CPUs from the machine during the run.

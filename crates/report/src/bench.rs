@@ -47,7 +47,7 @@ fn rates(document: &BenchDocument) -> Table {
 /// Returns texts with the time, the arithmetic intensity and the drive traffic of the run.
 fn costs(document: &BenchDocument) -> Vec<String> {
     let rounds = counted(document.round_seconds.len(), "round");
-    // In records of recipes, `cpu_s` is 0 if the version that wrote them did not measure it.
+    // Earlier versions did not measure `cpu_s` for recipes, so it is 0 in their records.
     let cpu = match document.cpu_s > 0.0 {
         true => format!(", {} s of processor time", number(document.cpu_s)),
         false => String::new(),

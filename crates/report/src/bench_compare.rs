@@ -59,8 +59,8 @@ pub fn html(document: &BenchCompareDocument, figures: &str) -> String {
     )
 }
 
-/// Returns a line for each pattern and ratio of footprint to budget: the speed of the pager
-/// relative to swap, mapped files, DRAM and the ceiling.
+/// Returns a line for each workload pattern and ratio of footprint to budget: the speed of the
+/// pager relative to swap, mapped files, DRAM and the ceiling.
 fn verdicts(document: &BenchCompareDocument) -> Vec<String> {
     let pager = document.rows.iter().filter(|row| row.way == "pager" && row.rate.is_some());
     let others = |row: &BenchRow, names: &[&str]| {
@@ -89,8 +89,8 @@ fn verdicts(document: &BenchCompareDocument) -> Vec<String> {
                 part(row.of_ceiling, "the ceiling"),
             ];
             let parts: Vec<String> = parts.into_iter().flatten().collect();
-            // Without runs on other kinds of memory there is nothing to compare the pager with, so
-            // this pattern and ratio have no line.
+            // Without runs on other kinds of memory, the pager has no reference, so this pattern
+            // and ratio have no line.
             (!parts.is_empty()).then_some(())?;
             let parts: Vec<String> =
                 parts.into_iter().chain(row.pager.as_ref().map(waste)).collect();
@@ -157,13 +157,13 @@ fn ceilings(document: &BenchCompareDocument) -> Table {
     table
 }
 
-/// Returns the reason why `ceiling` has no speed of the drive. It is printed in place of this
-/// speed.
+/// Returns the text that is printed in place of the drive's speed if `ceiling` has none: the
+/// reason.
 fn without_drive(ceiling: &CeilingDocument) -> &'static str {
     match (ceiling.least_read_bytes, ceiling.least_written_bytes) {
         (Some(0), Some(0)) => "nothing has to be carried",
-        // If the footprint is within the budget (a ratio up to 1), the drive's speed is not
-        // measured, although some kinds of memory may transfer bytes.
+        // With a footprint within the budget (a ratio up to 1), the drive's speed is not measured,
+        // although some kinds of memory may transfer bytes.
         _ if ceiling.ratio <= 1.0 => "the budget holds the footprint",
         _ => "the drive was not measured (--no-drive)",
     }

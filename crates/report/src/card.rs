@@ -66,8 +66,9 @@ pub fn title(document: &CardDocument) -> String {
     }
 }
 
-/// Returns the result in one line: the lost and torn writes, if power failures caused any.
-/// Otherwise the number of simulated power failures, if any, and the comparison of the cards.
+/// Returns the result in one line. If power failures caused lost or torn writes, these are the
+/// result. Otherwise it is the number of simulated power failures, if any, and the comparison of
+/// the cards.
 pub fn verdict(document: &CardDocument) -> String {
     let Some(sum) = &document.power_failure else { return comparison(document) };
     match sum.lost_writes + sum.torn_writes {
@@ -250,8 +251,7 @@ fn table(document: &CardDocument) -> Table {
     table
 }
 
-/// Returns a table of the utilisation of the cards' components, with a row for each point and a
-/// column for each component.
+/// Returns a table of the utilisation of each component of the cards, with a row for each point.
 fn utilisation(document: &CardDocument) -> Table {
     let components = document.points.iter().flat_map(|point| &point.utilisation);
     let names = distinct(components.map(|it| it.component.as_str()));
@@ -318,9 +318,9 @@ fn findings(document: &CardDocument) -> Vec<String> {
 const POWER_COLUMNS: [&str; 4] =
     ["power_failures", "acknowledged_writes", "lost_writes", "torn_writes"];
 
-/// Returns the values of [`POWER_COLUMNS`], which are sums over the power failures of the point's
-/// card and group of jobs. They are empty without a power failure. The n-th power-failure result of
-/// a card in the document is that of the card's n-th group.
+/// Returns the values of [`POWER_COLUMNS`]: sums over the power failures of the point's card and
+/// group of jobs, or empty texts without a power failure. The document has the power-failure
+/// results of a card in the order of the card's groups.
 fn power_values(document: &CardDocument, point: &CardPoint) -> [String; 4] {
     let points = document.points.iter().filter(|other| other.card == point.card);
     let groups: BTreeSet<u32> = points.map(|other| other.group).collect();
@@ -383,7 +383,7 @@ pub fn csv(document: &CardDocument) -> String {
 }
 
 /// Renders the points as a file of curves for a tier of a platform. A point of a curve has the
-/// bandwidth of the I/Os, and their mean latency, which stands for the latency of a cache line.
+/// bandwidth of the I/Os, and their mean latency in place of the latency of a cache line.
 /// `commands` has the command that simulates each point.
 pub fn curves_csv(document: &CardDocument, commands: &[String]) -> String {
     let mut file = CurveFile::new();

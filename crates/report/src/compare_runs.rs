@@ -260,7 +260,7 @@ pub fn verdicts(document: &CompareRunsDocument) -> Vec<String> {
 /// Formats a speed-up and its interval: `faster by 3.1 % (2.2 to 4.0)`.
 fn verdict(it: &SpeedupDocument, rounds: usize, min_difference: f64) -> String {
     let more = |ratio: f64| format!("{:.1}", 100.0 * (ratio - 1.0));
-    // `slower by 3 %` means that the run takes 3 % longer.
+    // `slower by 3 %` means that the run takes 3 % longer, not that the speed is 3 % lower.
     let faster = format!(
         "faster by {} % ({} to {})",
         more(it.speedup),
@@ -299,9 +299,9 @@ fn verdict(it: &SpeedupDocument, rounds: usize, min_difference: f64) -> String {
     }
 }
 
-/// Returns notes on outliers, on verdicts by CPU time where wall time gives none, on configurations
-/// whose results differ from those of the first configuration, and on the reason why the comparison
-/// ended.
+/// Returns notes: outliers, verdicts by CPU time for which wall time gives no verdict,
+/// configurations whose results differ from those of the first configuration, and the reason why
+/// the comparison ended.
 fn notes(document: &CompareRunsDocument) -> Vec<String> {
     let mut lines = vec![];
     let of = |result: &ComparedResult| &document.configurations[result.configuration].name;

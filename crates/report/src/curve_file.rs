@@ -15,14 +15,14 @@ impl CurveFile {
         Self { table: Table::new(&header), in_flight: 0.0 }
     }
 
-    /// Begins another curve. The next calls of `add` add its points.
+    /// Begins another curve, to which the next calls of `add` add points.
     pub(crate) fn begin(&mut self) {
         self.in_flight = 0.0;
     }
 
-    /// Adds a point to the curve, but only if its bytes in flight exceed those of the last added
-    /// point by more than 1 %. A point that adds fewer bytes in flight is at the maximum of the
-    /// curve like the last added point, and differs from it only by noise.
+    /// Adds a point to the curve if its bytes in flight exceed those of the last added point by
+    /// more than 1 %. Otherwise both points are at the maximum of the curve, and differ only by
+    /// noise, so the point is left out.
     pub(crate) fn add(&mut self, mix: String, gbps: f64, latency_ns: f64, source: String) {
         let in_flight = gbps * latency_ns;
         if in_flight <= 1.01 * self.in_flight {

@@ -61,8 +61,8 @@ fn counts(document: &ExtendDocument) -> Table {
     table
 }
 
-/// True if the document's total has counts that are missing in the counts of its processes. This
-/// occurs if a process ends before its counts are read the first time.
+/// True if the document's total has counts that are missing in the counts of its processes: those
+/// of a process that ended before its counts were read for the first time.
 fn has_more_than_rows(document: &ExtendDocument) -> bool {
     let counts = document.processes.iter().map(|process| process.counts);
     let sum = counts.fold(CountsDocument::default(), |sum, counts| sum + counts);
@@ -274,12 +274,13 @@ fn rounded(bytes: u64) -> Bytes {
     Bytes::new(if bytes < MIB { bytes } else { bytes / MIB * MIB })
 }
 
-/// Rounds a size that is needed up to whole MiB; a size below 1 MiB is not rounded.
+/// Rounds a required size up to whole MiB; a size below 1 MiB is not rounded.
 fn rounded_up(bytes: u64) -> Bytes {
     Bytes::new(if bytes < MIB { bytes } else { bytes.div_ceil(MIB).saturating_mul(MIB) })
 }
 
-/// Rounds a budget: up if it holds the footprint, and otherwise down.
+/// Rounds a budget down, or up if it holds the whole footprint, so that the rounded budget does
+/// too.
 fn budget_of(document: &ForecastDocument, bytes: u64) -> Bytes {
     if bytes < document.footprint_bytes { rounded(bytes) } else { rounded_up(bytes) }
 }
@@ -556,7 +557,7 @@ fn enough(document: &ForecastDocument) -> Vec<String> {
 }
 
 /// Formats the smallest budgets in one line: `90 % of the speed in DRAM takes a budget of 27 MiB
-/// (nvme-gen5), 4 MiB (cxl)`. Returns `None` if the forecast has no run.
+/// (nvme-gen5), 4 MiB (cxl)`. Returns `None` if the forecast has none, because no run was measured.
 fn least_budgets(document: &ForecastDocument) -> Option<String> {
     let percent = 100.0 * document.enough.first()?.efficiency;
     let drives = document.enough.iter();

@@ -44,7 +44,6 @@ fn foot(document: &Document) -> String {
     format!("<p class=\"source\">{facts}document: {schema}<br>\nMade by interleaf {version}.</p>\n")
 }
 
-/// Renders the warnings of a document as paragraphs.
 fn warned(warnings: &[String]) -> String {
     warnings.iter().map(|text| format!("<p>Warning: {}</p>\n", escaped(text))).collect()
 }

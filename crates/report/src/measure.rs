@@ -20,8 +20,8 @@ pub fn text(document: &MeasureDocument) -> String {
         text += &format!("\n{title}\n{}", table.text());
     }
     for figure in document.figures() {
-        // Only these figures are drawn as charts. The other figures have bars or many lines, so
-        // their tables are easier to read.
+        // Only these figures are drawn as charts. The other figures have bars or many lines: a
+        // table shows their values better.
         if ["curves", "best-weights", "caches", "histogram"].contains(&figure.id.as_str()) {
             let drawn = terminal_chart::text(&figure);
             if !drawn.is_empty() {
@@ -229,7 +229,8 @@ fn spread(point: &MeasuredPoint) -> String {
     if point.repeats < 2 { "-".into() } else { format!("± {:.1} %", 50.0 * point.spread) }
 }
 
-/// Formats the node of the CPUs, and the node or the weights of the memory: `0 -> 1`, `0 -> 3:1`.
+/// Formats the placement of a point, the node of its CPUs and the node or weights of its memory: `0
+/// -> 1`, `0 -> 3:1`.
 fn place(point: &MeasuredPoint) -> String {
     let memory = match (&point.weights, point.memory_node) {
         (Some(weights), _) => weights_text(weights),

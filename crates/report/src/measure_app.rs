@@ -125,7 +125,6 @@ pub fn csv(document: &ProfileDocument) -> String {
     samples(&document.app, |value| rounded(value).to_string()).csv()
 }
 
-/// Formats the machine in one line.
 fn machine(document: &ProfileDocument) -> String {
     let machine = &document.machine;
     let parts = [
@@ -136,7 +135,7 @@ fn machine(document: &ProfileDocument) -> String {
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the figures of the whole run, as pairs of a name and a text.
+/// Returns the results of the whole run, as pairs of a name and a text.
 fn lines(document: &ProfileDocument) -> Vec<(String, String)> {
     let app = &document.app;
     let Some(whole) = &app.whole else { return vec![] };

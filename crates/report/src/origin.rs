@@ -1,5 +1,5 @@
-//! Describes the origin of a document, for the foot of its page: the command and the machine. No
-//! document has a date.
+//! Describes the origin of a document, the command and the machine, for the foot of its page.
+//! Documents have no date.
 
 use interleaf_model::format::shell_text;
 use interleaf_record::{Document, measure::MeasuredMachine};

@@ -253,7 +253,7 @@ fn none(document: &PlanDocument) -> String {
 }
 
 /// A configuration is reported as nearly as good as the recommended configuration if it is worse by
-/// at most this fraction in the figure that the goal selects: cost for the work, speed, energy or
+/// at most this fraction in the quantity of the goal: cost for the same work, speed, energy or
 /// cost.
 const CLOSE: f64 = 0.05;
 
@@ -285,7 +285,6 @@ fn close(document: &PlanDocument) -> Option<String> {
     })
 }
 
-/// Returns `own / base`, if both are known and the ratio is finite.
 fn ratio(own: Option<f64>, base: Option<f64>) -> Option<f64> {
     let ratio = own? / base?;
     ratio.is_finite().then_some(ratio)
@@ -346,8 +345,8 @@ fn table(document: &PlanDocument) -> Table {
     table.with_minor(&MINOR)
 }
 
-/// Returns the table for several demands: for each configuration the combined speed, and in further
-/// columns the speed of each demand.
+/// Returns the table for several demands. A row has the combined speed of a configuration, and the
+/// speed of each demand.
 fn combined(document: &PlanDocument) -> Table {
     let mut header = vec!["configuration".into(), "speed".into()];
     header.extend(document.demands.iter().map(|demand| demand.name.clone()));
@@ -524,9 +523,10 @@ fn sensitivity(document: &PlanDocument, only_changes: bool) -> Table {
     table.with_minor(&["lower", "higher"])
 }
 
-/// Returns a text that names the figures whose variation changes the recommendation. It also has
-/// the number of figures that do not change it, at any factor from a tenth to 10. `place` names the
-/// output that lists all figures.
+/// Returns a text on the varied inputs of the plan, such as prices and powers: the names of those
+/// that change the recommendation, and the number of those that do not at any factor from a tenth
+/// to
+/// 10. `place` names the output that lists all inputs.
 fn unchanged(document: &PlanDocument, place: &str) -> String {
     let of = |row: &&SensitivityRow| !row.changes && !row.has_factor();
     let count = document.sensitivity.iter().filter(of).count();

@@ -13,11 +13,10 @@ use interleaf_record::run::{
 use std::collections::BTreeMap;
 
 /// Allocations that bypassed the placement policy are shown if they are at least this fraction of
-/// the memory. Smaller ones occur in every program, because of its libraries.
+/// the memory. Smaller allocations of libraries bypass the policy in every program.
 const REPORTED_SHARE: f64 = 0.01;
-/// Allocations that bypassed the policy are shown if they have at least this size, bytes, and
-/// `REPORTED_SHARE` is reached as well. Pages of libraries bypass the policy, and are most of the
-/// memory of a small program.
+/// Allocations that bypassed the policy are shown only if they also have at least this size, bytes:
+/// pages of libraries bypass the policy, and are most of the memory of a small program.
 const REPORTED_BYTES: u64 = 8 << 20;
 
 /// Formats the command's placement (nodes and weights) in one line.

@@ -24,7 +24,6 @@ pub fn text(document: &MachineDocument) -> String {
     )
 }
 
-/// Formats the processor and the kernel, in one line.
 fn system(document: &MachineDocument) -> String {
     let unknown = || "unknown".to_string();
     let cpu = document.cpu.clone().unwrap_or_else(unknown);

@@ -16,8 +16,8 @@ use interleaf_record::{
     simulate_machine::{SimulateDocument, SimulatedPeriod, WorkloadDocument, notable_periods},
 };
 
-/// Minimum time at which the chart of the shares ends, s; a shorter run ends the chart earlier. The
-/// chart shows how the policy searches for its target.
+/// The chart of the shares ends at this time or later, s, unless the run ends earlier. The chart
+/// shows how the policy searches for its target.
 const SEARCH_MIN_S: f64 = 60.0;
 
 /// Returns the title of the document's page.

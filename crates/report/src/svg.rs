@@ -159,8 +159,8 @@ impl Sheet {
         let mut bar = 0;
         let mut labels = vec![];
         for kind in [SeriesKind::Bars, SeriesKind::Line, SeriesKind::Points] {
-            // The first series of points is drawn last, so that its points cover those of the
-            // others.
+            // The first series of points is drawn last, so that its points cover the points of the
+            // other series.
             let is_point = |it: &&Series| it.kind == kind && kind == SeriesKind::Points;
             for series in self.series.iter().rev().filter(is_point) {
                 let _ = writeln!(svg, "<g {}>", colour_of(series.group));

@@ -26,7 +26,7 @@ impl Table {
         }
     }
 
-    /// Like [`Table::new`], for a header that is computed.
+    /// Creates a table with a computed header and without rows.
     pub fn with_header(header: Vec<String>) -> Self {
         Self { header, rows: vec![], minor: vec![] }
     }

@@ -87,9 +87,9 @@ fn bandwidth(periods: &[&BalancePeriod], suffix: &str, of: &str) -> Option<Figur
     })
 }
 
-/// Returns a figure of the bytes migrated since the start; `None` if none were migrated. Each
-/// period has the migrated bytes of the whole machine, so only the periods of `domain` are summed:
-/// those of several domains would count the same bytes again.
+/// Returns a figure of the bytes migrated since the start; `None` if none were migrated. The
+/// periods of each domain have the migrated bytes of the whole machine, so only those of `domain`
+/// are summed.
 fn migration(periods: &[BalancePeriod], domain: &str) -> Option<Figure> {
     let mut sum = 0.0;
     let moved = periods.iter().filter(|period| period.domain == domain).map(|period| {

@@ -20,11 +20,11 @@ use mess_csv::MessPoint;
 use mlc_text::{LoadRow, Matrix, MaxBandwidth, Mlc, MlcTable, TRAFFIC};
 use std::collections::BTreeSet;
 
-/// The quality of a point that another tool measured. It cannot be assessed: the outputs of MLC and
-/// Mess have no spread of repetitions.
+/// The quality of a point that another tool measured. The quality cannot be assessed, because the
+/// outputs of MLC and Mess have no spread of repetitions.
 const QUALITY_UNKNOWN: &str = "unknown: another tool measured it";
 
-/// Parses the output of Intel MLC or of the Mess benchmark. Returns `None` if `text` is neither.
+/// Parses the output of Intel MLC or of the Mess benchmark. Returns `None` for any other text.
 ///
 /// # Errors
 /// When the text is one of the two, but a line of it cannot be parsed.
@@ -77,8 +77,8 @@ fn from_mlc(name: &str, mlc: &Mlc) -> MeasureDocument {
         matrices().flat_map(|matrix| matrix.rows.iter().map(|(node, _)| *node)).collect();
     let has_cpu_nodes = !with_cpus.is_empty();
     let with_cpus = if has_cpu_nodes { with_cpus } else { BTreeSet::from([0]) };
-    // MLC reports the bandwidth of the whole system. A point of a record has the bandwidth of the
-    // CPUs of one node. So divide the bandwidth evenly among the nodes with CPUs.
+    // MLC reports the bandwidth of the whole system, but a point of a record has the bandwidth of
+    // the CPUs of one node. So divide the bandwidth evenly among the nodes with CPUs.
     let of_system = with_cpus.len() as f64;
     let whole = |kind, mix, mbps: f64| {
         let gbps = mbps / 1000.0 / of_system;
@@ -125,7 +125,7 @@ fn from_mlc(name: &str, mlc: &Mlc) -> MeasureDocument {
     record
 }
 
-/// Returns the figures of a matrix of MLC as pairs of ((CPU node, memory node), figure).
+/// Returns the values of a matrix of MLC, as pairs of ((CPU node, memory node), value).
 fn pairs(matrix: &Matrix) -> impl Iterator<Item = ((u32, u32), f64)> {
     matrix.rows.iter().flat_map(|(cpu, figures)| {
         let of = matrix.memory.iter().zip(figures);
@@ -266,8 +266,9 @@ fn tables(record: &MeasureDocument, node: Option<u32>) -> Vec<MlcTable> {
             continue;
         };
         let traffic = if mix == Mix::READ { "Read-only".into() } else { mix.to_string() };
-        // Each row of MLC's table needs a delay. Interleaf's point without load gets the longest
-        // delay. Records of other tools have no delays, so all of their points get 0.
+        // Each row of MLC's table needs a delay. The point without load in a record of Interleaf
+        // gets the longest delay. Records of other tools have no delays, so all of their points get
+        // 0.
         let none = if record.source.is_some() { 0 } else { DELAY_MAX };
         let delay = point.delay_ns.unwrap_or(f64::from(none)).min(f64::from(DELAY_MAX));
         let row = LoadRow { delay: delay as u32, latency_ns: ns, mbps: gbps * 1000.0 * systems };

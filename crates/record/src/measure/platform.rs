@@ -59,12 +59,12 @@ struct Tier {
     left_out: Vec<String>,
 }
 
-/// Converts a record to a platform with the name `stem`. `source` is the source of the platform's
-/// figures.
+/// Converts a record to a platform with the name `stem`. The platform file gives `source` as the
+/// source of its numbers.
 ///
 /// # Errors
-/// When the record has no curve, or when the points of a mix do not form a curve. The text is the
-/// reason.
+/// When the record has no curve, or when the points of a mix do not form a curve. The error is a
+/// text with the reason.
 pub fn platform(record: &MeasureDocument, stem: &str, source: &str) -> Result<Exported, String> {
     let mut tiers = vec![];
     for node in &record.machine.nodes {
@@ -132,7 +132,6 @@ fn capacity_text(bytes: u64) -> String {
     }
 }
 
-/// Returns `text` as a TOML string, in quotes.
 fn quoted(text: &str) -> String {
     toml::Value::String(text.into()).to_string()
 }

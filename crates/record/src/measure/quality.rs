@@ -16,8 +16,8 @@ const OTHERS_MAX: f64 = 0.1;
 /// A point is noisy if more than this fraction of its pages is on other nodes than the weights
 /// demand.
 const OFF_MAX: f64 = 0.01;
-/// A point is noisy if more than this fraction of its memory fits into the last-level caches: it
-/// would then measure the caches.
+/// A point is noisy if more than this fraction of its memory fits into the last-level caches,
+/// because it then measures the caches.
 const CACHEABLE_MAX: f64 = 1.0 / idle::LAST_LEVEL_FACTOR as f64;
 
 /// The text for a point of good quality in a document.

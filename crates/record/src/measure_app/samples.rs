@@ -194,8 +194,8 @@ impl SampleDocument {
 
     /// Merges this sample with `next`, the sample of the next span.
     pub fn and(self, next: Self) -> Self {
-        // If only one of the samples has counted traffic, the merged sample has the traffic of this
-        // one.
+        // If only one of the samples has counted traffic, the merged sample has the traffic of that
+        // sample.
         let (tiers, command_bytes, counted_s) = match (self.counts(), next.counts()) {
             (true, false) => (self.tiers, self.command_bytes, self.counted_s),
             (false, true) => (next.tiers, next.command_bytes, next.counted_s),

@@ -34,15 +34,15 @@ impl SimulateDocument {
         }
     }
 
-    /// Returns a line of `value` over the times of the periods.
     fn line(&self, name: &str, group: usize, value: impl Fn(&SimulatedPeriod) -> f64) -> Series {
         let points = self.periods.iter().map(|period| (period.time_s, value(period)));
         Series::new(name, SeriesKind::Line, group, points)
     }
 
     /// Returns a figure of the share of accesses that go to the first tier, and of the target with
-    /// the policy's decisions. On a machine with several domains, returns such a figure for each
-    /// domain that has a target, with the domain's accesses to its own first tier.
+    /// the policy's decisions. On a machine with several domains, returns a figure for each domain
+    /// that has a target. It shows the share of the domain's accesses that go to the domain's own
+    /// first tier.
     pub fn shares(&self) -> Vec<Figure> {
         if self.domains.len() < 2 {
             let y_label = format!("part of the accesses on {}, %", self.tiers[0]);
@@ -181,7 +181,6 @@ pub fn share_axis_from(lowest: f64) -> f64 {
     10.0 * ((lowest - 2.0) / 10.0).floor().clamp(0.0, 9.0)
 }
 
-/// Returns the decision of a period with its reason, as one text.
 fn why(period: &SimulatedPeriod) -> String {
     format!("{}: {}", period.decision, period.reason)
 }

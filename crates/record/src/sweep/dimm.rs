@@ -343,11 +343,11 @@ type Line<'a> = (String, Vec<&'a DimmSweepRow>);
 /// the title is empty if the figure is not split.
 type Part<'a> = (String, Vec<Line<'a>>);
 
-/// Groups the rows into parts of a figure, and each part into lines, in the order of the file. Of
-/// the properties `names`, only those that differ between rows count. The last of these distinguish
-/// the parts, and the others the lines of a part. As few properties as possible distinguish the
-/// parts, but no part may have too many lines. If there would be too many parts, there is a single
-/// part, and each of its lines is a mean over the last properties.
+/// Groups the rows into parts of a figure, and each part into lines, in the order of the file. Only
+/// the properties `names` that differ between rows count. The last of them distinguish parts, and
+/// the others lines. The parts are distinguished by as few properties as possible without too many
+/// lines in a part. If this gives too many parts, a single part is returned, with lines that are
+/// means over the last properties.
 fn parts<'a>(rows: &[&'a DimmSweepRow], names: &[Name]) -> Vec<Part<'a>> {
     let Some(first) = rows.first() else { return vec![] };
     let differs = |of: &&Name| rows.iter().any(|row| of(row) != of(first));

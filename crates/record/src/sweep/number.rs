@@ -57,7 +57,8 @@ impl Number {
         }
     }
 
-    /// Returns the number of a row, in the unit of `label`.
+    /// Returns the value of this number in a row, in the unit of `label`; 0 if the row has no
+    /// value.
     pub fn value(&self, row: &SweepRow) -> f64 {
         self.known(row).unwrap_or(0.0)
     }

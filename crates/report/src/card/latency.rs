@@ -6,9 +6,9 @@ use interleaf_record::card::{CardDocument, CardPoint, IoLatencyDocument, STORAGE
 /// Number of percentiles in each line of the text.
 const IN_LINE: usize = 3;
 
-/// Formats a point in the form of fio's output. For each direction, this is IOPS, bandwidth, slat,
-/// clat, lat and the percentiles of clat. The latency of fsync follows if the point has read-backs.
-/// Loads and stores have a single latency, printed as clat.
+/// Formats a point in the form of fio's output: for each direction IOPS, bandwidth, slat, clat, lat
+/// and the percentiles of clat. The latency of fsync follows if the point has read-backs. Loads and
+/// stores to the card's memory have a single latency, printed as clat.
 pub(super) fn text(point: &CardPoint) -> String {
     let head = format!("\n{}: {}, depth {}\n", point.card, point.title(), point.iodepth);
     let is_storage = point.access == STORAGE;
