@@ -172,9 +172,9 @@ impl Check for BenchCompareDocument {
 /// The memory that a run may use.
 #[derive(Clone, Copy, Debug)]
 pub struct Budget {
-    /// DRAM for the pages of the arrays.
+    /// DRAM that the pages of the workload's arrays may occupy.
     pub dram_bytes: u64,
-    /// Memory beyond `dram_bytes` that the control group allows, for the program itself.
+    /// Memory beyond `dram_bytes` that the control group allows, for the workload's other memory.
     pub slack_bytes: u64,
 }
 

@@ -515,8 +515,8 @@ impl MeasuredPoint {
         (self.repeats >= SPREAD_REPEATS_MIN).then_some(self.spread)
     }
 
-    /// Describes the setting of the point. `compare` matches the points of two records by this
-    /// text, so it does not have the result.
+    /// Describes the setting of the point, without its result: `compare` matches the points of two
+    /// records by this text.
     pub fn setting(&self) -> String {
         let mut words = vec![self.kind.to_string(), format!("cpus of node {}", self.cpu_node)];
         match (&self.weights, self.memory_node) {
@@ -548,8 +548,8 @@ impl MeasuredPoint {
     }
 }
 
-/// Formats a size in the largest binary unit that gives a whole number. If none does, formats it in
-/// whole MB (10^6 bytes), or else in a binary unit with one decimal.
+/// Formats a size as a whole number of the largest possible binary unit, or else of MB (10^6
+/// bytes). If no unit gives a whole number, formats the size in a binary unit with one decimal.
 pub fn size_text(bytes: u64) -> String {
     let units = [(1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     let whole = units.iter().find(|(unit, _)| bytes >= *unit && bytes.is_multiple_of(*unit));

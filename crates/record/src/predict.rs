@@ -149,8 +149,8 @@ impl PredictDocument {
         }
     }
 
-    /// Returns the figures of the prediction. With two tiers, one shows bandwidth or speed-up
-    /// against the share of pages on the first tier. With a sweep of loads, one shows latency
+    /// Returns the figures of the prediction. With two tiers, a figure shows bandwidth or speed-up
+    /// against the share of pages on the first tier. With a sweep of loads, a figure shows latency
     /// against bandwidth.
     pub fn figures(&self) -> Vec<Figure> {
         let mut figures = vec![];
@@ -315,8 +315,8 @@ pub fn missed_runs(fits: &[RunFit], unit: Option<&str>) -> Option<String> {
     });
     let list: Vec<String> = list.collect();
     let is_local = fits.iter().filter(missed).any(|fit| fit.weights.one_tier());
-    // A forecast misses a run with all pages on one tier only if bandwidth was counted in some of
-    // the runs and not in others.
+    // If a forecast misses a run with all pages on one tier, the reason is that bandwidth was
+    // counted in some of the runs and not in others.
     let remedy = if is_local { ". With bandwidth_gbps of every run it meets them" } else { "" };
     Some(format!("the forecast misses measured runs: {}{remedy}", list.join("; ")))
 }

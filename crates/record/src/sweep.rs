@@ -439,7 +439,7 @@ impl SweepDocument {
     /// Returns a figure for each metric, with a line for each policy. The varied number with the
     /// most values is on the horizontal axis. If no number varies, the figure has a group of bars
     /// for each workload, with a bar for each policy. If there are only a few combinations of
-    /// platform and workload, each of them has its own figures.
+    /// platform and workload, each combination has its own figures.
     pub fn figures(&self) -> Vec<Figure> {
         let varied = self.varied();
         let varied = varied.first();
@@ -462,8 +462,8 @@ impl SweepDocument {
         figures
     }
 
-    /// Returns the labels of the parts of the sweep, each with its own figures. Rows with equal
-    /// `names` are a part. If there are too many parts, one empty label stands for all rows.
+    /// Returns the labels of the parts of the sweep, each with its own figures. A part has the rows
+    /// with equal `names`. If there are too many parts, one empty label stands for all rows.
     fn parts(&self, names: &[Name]) -> Vec<String> {
         let mut parts: Vec<String> = vec![];
         for row in &self.rows {

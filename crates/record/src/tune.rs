@@ -121,7 +121,7 @@ pub enum TrialReason {
     Proposed,
     /// The user listed the weights.
     Listed,
-    /// The weights may be better than the best so far by up to this percentage.
+    /// The weights may be better than the best weights so far by up to this percentage.
     Promising(u64),
     /// The weights were run before, and another run narrows the interval of their mean.
     Again,
@@ -256,7 +256,7 @@ impl TuneDocument {
     }
 
     /// Adds the plan for `weights`, which will be among the first to run. Does nothing if the
-    /// document has a plan for them.
+    /// document already has a plan for `weights`.
     pub fn add_plan(&mut self, weights: &Weights, planned: &RunDocument) {
         let weights = weights.as_slice().to_vec();
         if self.plan.iter().all(|plan| plan.weights != weights) {

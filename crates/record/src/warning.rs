@@ -47,12 +47,12 @@ pub enum Warning {
     WeightsNotPermitted,
     /// Histograms are measured without load: no CPU is left for threads that make traffic.
     NoLoadForHistograms,
-    /// The threads that make traffic did not reach a requested bandwidth, although it is below the
-    /// measured maximum.
+    /// The threads that make traffic did not reach a requested bandwidth, although the measured
+    /// maximum is higher.
     RateNotReached {
         /// The requested bandwidth, GB/s.
         target_gbps: f64,
-        /// The bandwidth of the measured point that is nearest to the requested one, GB/s.
+        /// The bandwidth of the measured point that is nearest to `target_gbps`, GB/s.
         nearest_gbps: f64,
     },
     /// Other programs used CPUs during the run.

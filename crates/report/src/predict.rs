@@ -168,8 +168,8 @@ fn load_cell(point: &LoadPointDocument, column: &str) -> String {
     }
 }
 
-/// Renders the tables of the document as HTML: the shown rows; if these are not all rows, all rows;
-/// and the best weights by load, if the document has them.
+/// Renders the tables of the document as HTML: the shown rows, then all rows if some are not shown,
+/// and the best weights by load if the document has them.
 pub fn html_tables(document: &PredictDocument) -> String {
     let all: Vec<&PredictRow> = document.rows.iter().collect();
     let shown: Vec<&PredictRow> = shown_rows(document, false);

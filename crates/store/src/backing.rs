@@ -286,8 +286,8 @@ impl BackingFile {
 
 impl Drop for BackingFile {
     fn drop(&mut self) {
-        // If no other process has the file open, its close after this drop frees the blocks. Merge
-        // the extents first, so that the blocks are freed quickly.
+        // If no other process has the file open, the close of the file after this drop frees its
+        // blocks. Merge the file's extents first, so that the blocks are freed quickly.
         if self.kind == BackingKind::File && !self.is_handed_over && self.is_alone() {
             merge_extents(&self.file, 0..self.bytes);
         }

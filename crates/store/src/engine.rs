@@ -87,7 +87,7 @@ fn protected_ring(ring: IoUring) -> io::Result<IoUring> {
     unsafe { IoUring::from_fd(fd.into_raw_fd(), params) }
 }
 
-/// The I/O vectors of a transfer: an array of `iovec`. The kernel reads it during the transfer.
+/// The I/O vectors of a transfer: an array of `iovec`, which the kernel reads.
 struct IoVectors(Vec<libc::iovec>);
 
 // SAFETY: the vectors contain addresses, which this type does not dereference.
@@ -133,8 +133,9 @@ impl Ring {
     }
 
     fn add(&mut self, entry: squeue::Entry) {
-        // SAFETY: the callers of `push` guarantee that the memory of a transfer is mapped until it
-        // is done. `pieces` keeps the I/O vectors until then, and `times` the time of a timer.
+        // SAFETY: the callers of `push` guarantee that the memory of a transfer is mapped until the
+        // transfer is done. Until then, `pieces` keeps its I/O vectors, or `times` the time of a
+        // timer.
         let is_full = |ring: &mut IoUring| unsafe { ring.submission().push(&entry) }.is_err();
         if !self.waiting.is_empty() || is_full(&mut self.ring) {
             self.waiting.push_back(entry);

@@ -17,20 +17,20 @@ use std::{
 };
 
 /// The faults to inject. Each of the fields `eio`, `again`, `short`, `torn` and `delayed` is a
-/// number n: on average, one of n transfers has the fault. If n is 0, no transfer has it.
+/// number n: on average, one in n transfers has the fault. If n is 0, no transfer has the fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FaultPlan {
     /// Seed of the random choices.
     pub seed: u64,
-    /// On average, one of `eio` transfers fails with `EIO`.
+    /// On average, one in `eio` transfers fails with `EIO`.
     pub eio: u64,
-    /// On average, one of `again` transfers fails with `EINTR` or `EAGAIN`.
+    /// On average, one in `again` transfers fails with `EINTR` or `EAGAIN`.
     pub again: u64,
-    /// On average, one of `short` transfers moves only a part of its bytes, and reports how many.
+    /// On average, one in `short` transfers moves only a part of its bytes, and reports how many.
     pub short: u64,
-    /// On average, one of `torn` writes writes only a part of its bytes, and then fails with `EIO`.
+    /// On average, one in `torn` writes stores only a part of its bytes, and then fails with `EIO`.
     pub torn: u64,
-    /// On average, one of `delayed` transfers finishes `delay_ms` later.
+    /// On average, one in `delayed` transfers finishes `delay_ms` later.
     pub delayed: u64,
     /// The delay of a transfer with the fault `delayed`, ms.
     pub delay_ms: u64,
@@ -39,7 +39,8 @@ pub struct FaultPlan {
     /// Distance of the unreadable ranges of a file, MiB: in each `lost_mib` MiB, 1 MiB cannot be
     /// read. 0 or 1 means that all of the file can be read.
     pub lost_mib: u64,
-    /// Capacity of each file, bytes: a write beyond it fails with `ENOSPC`. 0 means no limit.
+    /// Capacity of each file, bytes. A write beyond the capacity fails with `ENOSPC`. 0 means no
+    /// limit.
     pub room: u64,
 }
 

@@ -221,16 +221,16 @@ impl FileStore {
         self.no_ring.as_ref()
     }
 
-    /// Capacity of the store, bytes. Stripes are spread evenly, so the capacity is that of the
-    /// smallest file times the number of files. Pages beyond it cannot be written.
+    /// Capacity of the store, bytes: that of the smallest file times the number of files, because
+    /// stripes are spread evenly. Pages beyond the capacity cannot be written.
     pub fn capacity(&self) -> u64 {
         let files = self.files.values().next();
         let least = files.and_then(|files| files.iter().map(|file| file.bytes).min());
         least.unwrap_or(0).saturating_mul(self.stripes.files)
     }
 
-    /// Passes the files of this store to `releaser` if it is given, and later also the files that
-    /// are made for forked children.
+    /// Passes the files of this store to `releaser`, if any. Files that are made later for forked
+    /// children are passed too.
     #[must_use]
     pub fn released_by(mut self, releaser: Option<Releaser>) -> Self {
         if let Some(releaser) = &releaser {

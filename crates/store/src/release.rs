@@ -41,8 +41,8 @@ const SOCKET_PREFIX: &str = "release.";
 /// The message that asks a releaser to release a store file. A descriptor of the file is attached.
 const RELEASE: Words = [8, 0, 0, 0];
 
-/// Stack size of a thread that releases one file, bytes. The thread needs little: it mostly waits
-/// for a lock.
+/// Stack size of a thread that releases one file, bytes. The thread needs little stack: it mostly
+/// waits for a lock.
 const STACK_BYTES: usize = 64 << 10;
 
 /// The releasers of a session, which are found by their sockets in the session's folder. A releaser

@@ -121,9 +121,9 @@ impl Layers {
         Some(new)
     }
 
-    /// Returns the layers of a child, and the number of its writable layer. Called right after
-    /// [`Layers::fork`]. The child has all frozen layers, and one writable layer for its own
-    /// writes.
+    /// Returns the layers of a child, and the number of its writable layer. The child has all
+    /// frozen layers, and one writable layer for its own writes. Must be called right after
+    /// [`Layers::fork`].
     pub fn child(&self) -> (Self, Layer) {
         let mut child = self.clone();
         for layer in child.layers.iter_mut().filter(|layer| !layer.is_frozen) {

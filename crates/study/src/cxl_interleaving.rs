@@ -2,7 +2,7 @@
 //! Xeon 6 Processors" (CCM004-676576390-11778, 12/2024): weighted interleaving of DRAM and CXL.
 //!
 //! The study fits the two constants of interleaving, page streams and coupling (`constants`), to
-//! MLC's points with pages on both tiers. It compares published and predicted figures of MLC's
+//! MLC's points with pages on both tiers. It compares published with predicted values of MLC's
 //! bandwidth, of the best weights by load (figure 4), and of the speed-ups of six workloads. To
 //! test the fit, each mix is also predicted with constants that are fitted to the other mixes.
 

@@ -54,9 +54,9 @@ impl CounterRow {
     }
 }
 
-/// Largest relative difference at which the predicted and the counted traffic count as equal. If
-/// they are equal although the predicted speed-up has an error, the predicted traffic is not the
-/// cause of the error: the program's result did not follow its traffic.
+/// Largest relative difference at which the predicted and the counted traffic count as equal. With
+/// equal traffic, predicted traffic is not the cause of an error of the predicted speed-up: the
+/// program's result did not follow its traffic.
 const SAME_TRAFFIC: f64 = 0.03;
 
 /// The measured and the predicted speed-up of a workload with `local_pct` percent of its pages on

@@ -23,7 +23,7 @@ const CACHEABLE_MAX: f64 = 1.0 / idle::LAST_LEVEL_FACTOR as f64;
 /// The text for a point of good quality in a document.
 const GOOD: &str = "good";
 
-/// The text for a noisy point in a document begins with this. The reasons follow.
+/// The start of the text for a noisy point in a document. The reasons follow.
 const NOISY: &str = "noisy: ";
 
 /// The quality of a point or of a whole measurement. In a document it is a text: `good`, `noisy: `

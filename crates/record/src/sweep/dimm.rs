@@ -279,9 +279,10 @@ impl DimmSweepDocument {
     }
 
     /// Returns the figures of the sweep. If a case has several loads, the first figure shows
-    /// latency against bandwidth. The others show a metric at the maximum load: against the varied
-    /// number with the most values, or for each module if no number varies. A figure with too many
-    /// lines is split into several, by the last of the properties that differ between rows.
+    /// latency against bandwidth. The other figures show a metric at the maximum load: against the
+    /// varied number with the most values, or for each module if no number varies. A figure with
+    /// too many lines is split into several, by the last of the properties that differ between
+    /// rows.
     pub fn figures(&self) -> Vec<Figure> {
         let loaded = self.loaded();
         let mut figures = vec![];
@@ -316,9 +317,9 @@ impl DimmSweepDocument {
 }
 
 /// Sets the field `label` of each row. The label of a server is its name in the sweep file. The
-/// label of a module is its name in the device file. However, if the sweep file has several names
-/// for one module, they are the labels of its rows. The density and width of a module are appended
-/// if they differ between rows.
+/// label of a module is its name in the device file, unless the sweep file has several names for
+/// the module: then it is the name in the sweep file. The density and width of a module are
+/// appended if they differ between rows.
 fn label(rows: &mut [DimmSweepRow]) {
     let mut named: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for row in &*rows {
@@ -345,8 +346,8 @@ type Part<'a> = (String, Vec<Line<'a>>);
 
 /// Groups the rows into parts of a figure, and each part into lines, in the order of the file. Only
 /// the properties `names` that differ between rows count. The last of them distinguish parts, and
-/// the others lines. The parts are distinguished by as few properties as possible without too many
-/// lines in a part. If this gives too many parts, a single part is returned, with lines that are
+/// the others distinguish lines. As few properties as possible distinguish parts, but no part may
+/// have too many lines. If there would be too many parts, returns a single part, whose lines are
 /// means over the last properties.
 fn parts<'a>(rows: &[&'a DimmSweepRow], names: &[Name]) -> Vec<Part<'a>> {
     let Some(first) = rows.first() else { return vec![] };

@@ -11,8 +11,8 @@ pub(super) struct Axis {
     end: f64,
     is_log: bool,
     has_whole_values: bool,
-    /// The distance between the labels of a linear axis; `None` until `with_labels_around` has
-    /// fixed it together with the ends of the axis.
+    /// The distance between the labels of a linear axis; `None` until `with_labels_around` sets the
+    /// distance and the ends of the axis.
     step: Option<f64>,
 }
 
