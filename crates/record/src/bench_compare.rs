@@ -174,7 +174,7 @@ impl Check for BenchCompareDocument {
 pub struct Budget {
     /// DRAM that the pages of the workload's arrays may occupy.
     pub dram_bytes: u64,
-    /// Memory beyond `dram_bytes` that the control group allows, for the workload's other memory.
+    /// Memory beyond `dram_bytes` that the control group allows, for the program's other memory.
     pub slack_bytes: u64,
 }
 
@@ -215,8 +215,7 @@ impl BenchCompareDocument {
             let rates = row.rate.zip(dram.rate);
             row.efficiency = rates.map(|(rate, dram)| rounded(rate / dram));
             let is_run = !row.checksum.is_empty() && !dram.checksum.is_empty();
-            // A row on DRAM has no ceiling: the drive sets the ceiling, and DRAM does not use the
-            // drive.
+            // A row on DRAM has no ceiling, because a run on DRAM does not use the drive.
             let ceiling = ceiling.as_ref().filter(|_| row.way != "dram");
             let best = ceiling.and_then(|it| it.round_s);
             row.of_ceiling = best.zip(row.round_s).map(|(best, round)| rounded(best / round));

@@ -191,7 +191,7 @@ pub enum RunsStop {
     Running,
     /// Nothing was run (`--dry-run`).
     DryRun,
-    /// No verdict is uncertain, for any configuration in any workload.
+    /// Each configuration has a verdict other than uncertain in each workload.
     Settled,
     /// The maximum number of rounds is reached.
     Rounds,

@@ -70,7 +70,7 @@ pub fn distinct<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
 /// The error about a text that is not a valid record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RecordError {
-    /// The problem, after the name of the file and the line, column or field.
+    /// The text of the error: the name of the file, the line, column or field, and the problem.
     pub problem: String,
     /// Advice on how the user can solve the problem.
     pub hint: String,

@@ -297,7 +297,7 @@ impl PlanDocument {
     }
 }
 
-/// Returns the unit of work of a result with the unit `unit`: "a run" for `s`, "a GB" for `GB/s`.
+/// Returns the work to which a result in `unit` refers: "a run" for `s`, "a GB" for `GB/s`.
 pub fn task_of(unit: &str) -> String {
     match (unit, unit.strip_suffix("/s")) {
         ("s", _) => "a run".into(),

@@ -172,12 +172,12 @@ impl ReproduceRow {
         Self { used_for_fit, ..self }
     }
 
-    /// True if the row counts in the errors of its study.
+    /// True if the mean and maximum errors of the study include the row.
     pub fn is_prediction(&self) -> bool {
         !self.used_for_fit && !self.uncounted
     }
 
-    /// Marks the row, so that it does not count in the errors of its study.
+    /// Marks the row, so that the mean and maximum errors of its study leave the row out.
     pub fn uncounted(self) -> Self {
         Self { uncounted: true, ..self }
     }

@@ -198,7 +198,7 @@ pub struct SweepRow {
     pub weights: String,
     /// Relative standard deviation of the counters' readings, a fraction.
     pub counter_noise: f64,
-    /// Error of the curves by which the policy decides, a fraction.
+    /// Relative error of the curves that the policy uses for its decisions.
     pub curve_error: f64,
     pub migration_rate_gbps: f64,
     pub seed: u64,
@@ -222,7 +222,7 @@ pub struct Varied {
     pub column: &'static str,
     /// Name of the number with its unit, for an axis.
     pub label: &'static str,
-    /// Returns the number of a row, in the unit of `label`.
+    /// Returns the value of the column in a row, in the unit of `label`.
     pub value: fn(&SweepRow) -> f64,
 }
 

@@ -157,8 +157,7 @@ fn ceilings(document: &BenchCompareDocument) -> Table {
     table
 }
 
-/// Returns the text that is printed in place of the drive's speed if `ceiling` has none: the
-/// reason.
+/// Returns the reason why `ceiling` has no speed of the drive, for the last column of the table.
 fn without_drive(ceiling: &CeilingDocument) -> &'static str {
     match (ceiling.least_read_bytes, ceiling.least_written_bytes) {
         (Some(0), Some(0)) => "nothing has to be carried",

@@ -192,8 +192,8 @@ pub fn html_tables(document: &PredictDocument) -> String {
     html
 }
 
-/// Returns all rows if `every_row` is set or the rows are few, otherwise the rows that `is_shown`
-/// selects.
+/// Returns all rows if `every_row` is set or the document has at most `ROWS_MAX` rows, otherwise
+/// the rows that `is_shown` selects.
 fn shown_rows(document: &PredictDocument, every_row: bool) -> Vec<&PredictRow> {
     let few = every_row || document.rows.len() <= ROWS_MAX;
     document.rows.iter().filter(|row| few || is_shown(document, row)).collect()

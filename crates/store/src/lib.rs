@@ -138,8 +138,8 @@ pub trait Store: Send {
     /// A descriptor that is readable while finished transfers wait for [`Store::done`].
     fn ready(&self) -> BorrowedFd<'_>;
 
-    /// Announces a fork. A store may then make pages writable that only ended processes shared. The
-    /// caller afterwards writes its dirty pages back, calls [`Store::fork`], and forks.
+    /// Announces a fork, so that the store can make pages writable that are no longer shared. The
+    /// caller then writes its dirty pages back, calls [`Store::fork`], and forks.
     fn before_fork(&mut self) {}
 
     /// Prepares the store for a child that is about to be forked. The child begins with the pages

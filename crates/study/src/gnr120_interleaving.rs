@@ -54,8 +54,8 @@ impl CounterRow {
     }
 }
 
-/// Largest relative difference at which the predicted and the counted traffic count as equal. With
-/// equal traffic, predicted traffic is not the cause of an error of the predicted speed-up: the
+/// Largest relative difference at which the predicted and the counted traffic count as equal. If
+/// they are equal, the predicted traffic does not explain an error of the predicted speed-up: the
 /// program's result did not follow its traffic.
 const SAME_TRAFFIC: f64 = 0.03;
 

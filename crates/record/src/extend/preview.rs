@@ -135,8 +135,8 @@ impl CheckDocument {
         Self { what: what.into(), status, detail, remedy: Some(hint.into()) }
     }
 
-    /// True if the check prevents the start of the command. With `force`, a waivable check does
-    /// not.
+    /// True if the check prevents the start of the command. If `force` is true, a waivable check
+    /// does not prevent the start.
     pub fn stands_against(&self, force: bool) -> bool {
         self.status == CheckStatus::No || !force && self.status == CheckStatus::Waivable
     }

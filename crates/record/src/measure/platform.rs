@@ -1,11 +1,11 @@
 //! Converts a measurement to a platform, with a tier for each node that has a measured curve.
 //!
 //! A mix may have a measured maximum bandwidth, but no curve. Then a curve of two points is derived
-//! from the first measured curve of the node. The first point has that curve's lowest latency. The
-//! second point is at the mix's maximum bandwidth. Its bytes in flight are assumed to equal the
-//! maximum of that curve, so Little's law gives its latency: bytes in flight / bandwidth. Example:
-//! 60 GB/s at 200 ns are 12000 bytes in flight, so a maximum of 50 GB/s is reached at 240 ns. The
-//! provenance of the second point is `assumed`.
+//! from the first measured curve of the node. The first point has the lowest latency of the
+//! measured curve. The second point is at the mix's maximum bandwidth. The bytes in flight of the
+//! second point are assumed to equal the maximum of the measured curve, so Little's law gives its
+//! latency: bytes in flight / bandwidth. Example: 60 GB/s at 200 ns are 12000 bytes in flight, so a
+//! maximum of 50 GB/s is reached at 240 ns. The provenance of the second point is `assumed`.
 
 use super::{MeasureDocument, MeasuredPoint, PointKind};
 use crate::rounded;

@@ -130,8 +130,8 @@ fn a_record_becomes_a_platform() {
         found.curve.max_bandwidth_gbps()
     };
     assert_eq!((max(0, "R"), max(1, "R"), max(0, "W2")), (300.0, 120.0, 250.0));
-    // Of the mix W2, only the maximum bandwidth on node 0 was measured. So a point of its curve is
-    // assumed, and the file of the first tier says so.
+    // For the mix W2, only the maximum bandwidth on node 0 was measured. So a point of the mix's
+    // curve is assumed, and the file of the first tier says so.
     assert!(exported.curves[0].1.contains("assumed") && !exported.curves[1].1.contains("assumed"));
     record.points.clear();
     assert!(platform::platform(&record, "mine", "mine.json").unwrap_err().contains("no curve"));

@@ -306,7 +306,7 @@ impl DimmSweepDocument {
 
     /// Returns the properties that distinguish the lines of a figure: module, mix, pattern, row
     /// policy, refresh mode, and the varied numbers. The first `on_axis` varied numbers are left
-    /// out.
+    /// out, because they are on the horizontal axis.
     fn names(&self, on_axis: usize) -> Vec<Name> {
         let others = self.varied().into_iter().skip(on_axis).map(|(axis, _)| -> Name {
             Box::new(move |row| format!("{} {}", axis.name, (axis.value)(row)))

@@ -94,7 +94,7 @@ mod tests {
     use crate::sweep::{COLUMNS, SweepDocument, header};
 
     /// Returns a sweep that has two rows for each platform. The rows differ in the error of the
-    /// curves that the policy believes.
+    /// curves that the policy uses.
     fn sweep(platforms: &[&str]) -> SweepDocument {
         let mut text = header(&COLUMNS) + "\n";
         for (case, platform) in platforms.iter().enumerate() {
