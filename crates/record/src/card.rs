@@ -245,7 +245,7 @@ impl CardDocument {
         invalid(format!("{field}.card"), format!("{card:?} is not among the cards"))
     }
 
-    /// Adds the results of one card's power failures, and updates the sums over all cards.
+    /// Adds the results of a card's power failures, and updates the totals over all cards.
     pub fn add_power_failure(&mut self, failure: CardPowerFailure) {
         let sum = self.power_failure.get_or_insert(PowerFailureDocument {
             failures: 0,

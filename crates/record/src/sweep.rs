@@ -437,9 +437,9 @@ impl SweepDocument {
     }
 
     /// Returns a figure for each metric, with a line for each policy. The varied number with the
-    /// most values is on the horizontal axis. If no number varies, the figure has a group of bars
-    /// for each workload, with a bar for each policy. If there are only a few combinations of
-    /// platform and workload, each combination has its own figures.
+    /// most values is on the horizontal axis. If there are only a few combinations of platform,
+    /// workload and threads, each combination has its own figures. If no number varies, a figure
+    /// has a group of bars for each workload, with a bar for each policy.
     pub fn figures(&self) -> Vec<Figure> {
         let varied = self.varied();
         let varied = varied.first();

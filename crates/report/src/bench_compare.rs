@@ -100,8 +100,9 @@ fn verdicts(document: &BenchCompareDocument) -> Vec<String> {
 }
 
 /// Returns a line for each pattern and ratio of footprint to budget: the peak memory of the program
-/// on each kind of memory except DRAM. These peaks should be equal, because the runs on swap and on
-/// mapped files are limited to the memory that the run with the pager used.
+/// on each kind of memory except DRAM. For a footprint above the budget, these peaks should be
+/// equal: the runs on swap and mapped files are limited to the memory that the run with the pager
+/// used.
 fn memory(document: &BenchCompareDocument) -> Vec<String> {
     let extended = document.rows.iter().filter(|row| row.way != "dram" && row.rate.is_some());
     let extended: Vec<&BenchRow> = extended.collect();

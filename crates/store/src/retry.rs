@@ -1,9 +1,9 @@
 //! Retries transfers that a drive does not carry out completely.
 //!
-//! A drive may transfer only a part, be interrupted, or be busy. It may also fail once and then
-//! work again, for example because a path to the drive was switched, or a command timed out. A
-//! transfer with such an error is retried a few times, after increasing waits, before it counts as
-//! lost. Other errors, such as a full drive, are not retried.
+//! The rest of a partial transfer is submitted at once. An interrupted transfer, or one that finds
+//! the drive busy, is tried again every millisecond. A drive may also fail and then work again, for
+//! example after a switch to another path. A failed transfer is retried a few times, after
+//! increasing waits, before it counts as lost. Other errors, such as a full drive, are not retried.
 
 use super::Piece;
 use rustix::io::Errno;

@@ -86,8 +86,8 @@ impl SimulateDocument {
     }
 
     /// Returns the lines of the domain with the index `at`: the share of its accesses that go to
-    /// its first tier, its target, and the best static weights of its workloads. Returns `None` if
-    /// no period has a target for this domain.
+    /// its first tier, its target, and the best static weights of its first workload. Returns
+    /// `None` if no period has a target for this domain.
     fn shares_in(&self, at: usize) -> Option<Vec<Series>> {
         let domain = &self.domains[at];
         let tier = self.tiers.iter().position(|tier| Some(tier) == domain.tiers.first())?;

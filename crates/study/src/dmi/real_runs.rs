@@ -169,8 +169,8 @@ fn simulate(platform: &Platform, run: &RunRow) -> Result<SimulatedRun, Failure> 
     let task = Task::new(platform, platform, &demand, threads);
     let scenario = Scenario::new(&run.workload, platform.clone(), vec![task]);
     let duration: Duration = DURATIONS * DURATION;
-    // `None` skips the search for the best static weights. These weights are not needed here,
-    // because the logs have no run with static weights to compare with.
+    // `None` skips the search for the best static weights. This search is not needed, because only
+    // the speed-up and the target shares of the run are compared.
     let prepared = PreparedScenario::with_best(&scenario, duration, None);
     let mut simulation = prepared.start_with(Settings::default(), |_, tiers| policy(run, tiers));
     while simulation.period().is_some() {}
