@@ -1,5 +1,5 @@
-//! Renders published studies, compared with our figures (`interleaf.reproduce/1`), as text,
-//! Markdown, HTML and CSV.
+//! Renders published studies, with the values that Interleaf computes (`interleaf.reproduce/1`), as
+//! text, Markdown, HTML and CSV.
 
 use super::{number, signed_percent, table::Table};
 use interleaf_record::reproduce::{
@@ -151,8 +151,8 @@ fn summary(study: &StudyDocument) -> Table {
     table
 }
 
-/// Returns a line with the number of published figures that were not used for fitting, and with the
-/// mean and the largest error of these figures.
+/// Returns a line with the number of published values that were not used for fitting, and with the
+/// mean and the largest error of these values.
 pub fn verdict(study: &StudyDocument) -> String {
     let printed = study.rows.iter().filter(|row| row.published != Published::NotPrinted);
     let printed = printed.filter(|row| !row.uncounted);

@@ -26,7 +26,7 @@ pub struct FaultPlan {
     pub eio: u64,
     /// On average, one in `again` transfers fails with `EINTR` or `EAGAIN`.
     pub again: u64,
-    /// On average, one in `short` transfers moves only a part of its bytes, and reports how many.
+    /// On average, one in `short` transfers moves and reports only a part of its bytes.
     pub short: u64,
     /// On average, one in `torn` writes stores only a part of its bytes, and then fails with `EIO`.
     pub torn: u64,

@@ -1,7 +1,7 @@
 //! Simulates the bandwidth of CXL expanders, command by command, and compares it with measurements.
 //!
 //! Each of the eight expanders is simulated alone, and the bandwidths are added. The published
-//! figures were measured with Intel MLC (eight expanders, by mix) and with the Mess benchmark (one
+//! values were measured with Intel MLC (eight expanders, by mix) and with the Mess benchmark (one
 //! expander).
 
 use super::{advance, cxl_interleaving::TierRow, published::table};

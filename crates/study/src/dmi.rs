@@ -3,7 +3,7 @@
 //!
 //! Each of six workloads runs alone under seven policies. Then two programs with shifting demand
 //! run together. The authors of DMI have a prototype. Its *calibrator* searches the ratio of pages
-//! on DRAM. The published figures are the bandwidths that the calibrator measured, the final
+//! on DRAM. The published values are the bandwidths that the calibrator measured, the final
 //! ratios, and the real runs of the prototype and of Colloid (`real_runs`).
 
 mod figures;

@@ -2,12 +2,13 @@
 //! scientific programs.
 //!
 //! The paper compares a node of 256 GB of DRAM and four Optane drives with a node of 1536 GB of
-//! DRAM. This module computes the paper's figures with the planner (`interleaf_extend_forecast`).
-//! The traffic of each workload comes from its trace, and the time of the drives from their data
-//! sheet. The time of both nodes comes from a roofline with the limits that the paper states
-//! ([`node`]). Only one constant of Hartree-Fock is fitted to the paper's figures
-//! ([`hartree_fock`]). The paper does not publish the product's replacement policy. Our figure is
-//! for random replacement, and each note has the figures for LRU and for optimal replacement.
+//! DRAM. This module computes the paper's efficiencies with the planner
+//! (`interleaf_extend_forecast`). The traffic of each workload comes from its trace, and the time
+//! of the drives from their data sheet. The time of both nodes comes from a roofline with the
+//! limits that the paper states ([`node`]). Only one constant of Hartree-Fock is fitted to numbers
+//! of the paper ([`hartree_fock`]). The paper does not publish the product's replacement policy.
+//! Our value is for random replacement, and each note has the values for LRU and for optimal
+//! replacement.
 //!
 //! [`measured`] adds the results of runs on this machine, which `interleaf reproduce imdt` makes.
 
@@ -69,7 +70,7 @@ impl PublishedEfficiency {
         f64::midpoint(self.low, self.high)
     }
 
-    /// Formats the published figure, or the published range.
+    /// Formats the published value, or the published range.
     fn text(&self) -> String {
         match self.low == self.high {
             true => number(self.low),
@@ -180,9 +181,9 @@ fn compared(
     row.with_note(note).explained(|| reason(key, *ratio, ours < *low).into())
 }
 
-/// Returns the reason for an error above 5 % of the efficiency that is predicted for the workload
-/// `key`, whose footprint is `ratio` times the node's DRAM. `is_below` is true if the prediction is
-/// below the published range.
+/// Returns the reason for an error above 5 % in the predicted efficiency of the workload `key`,
+/// whose footprint is `ratio` times the node's DRAM. `is_below` is true if the prediction is below
+/// the published range.
 fn reason(key: &str, ratio: f64, is_below: bool) -> &'static str {
     match (key, ratio > 1.0, is_below) {
         ("stream", true, _) => {

@@ -1,8 +1,8 @@
-//! Reproduces published studies: each row has the published figure, our figure, and the error.
+//! Reproduces published studies: each row has the published value, our value, and the error.
 //!
 //! Each module is one study, except `coverage` and `published`, which several studies use. A study
 //! reads the published tables in `reproduce/`, which are built into the program. It computes each
-//! published figure with the model or the simulator, and returns a [`StudyDocument`]. [`reproduce`]
+//! published value with the model or the simulator, and returns a [`StudyDocument`]. [`reproduce`]
 //! runs a study by name.
 
 #![forbid(unsafe_code)]
@@ -65,7 +65,7 @@ pub const NAMES: [&str; STUDIES.len()] = [
 /// Reproduces the study `name`, or all studies if `name` is "all".
 ///
 /// # Errors
-/// When a figure cannot be computed, or when `progress` stops the study.
+/// When a value cannot be computed, or when `progress` stops the study.
 pub fn reproduce(name: &str, progress: &dyn Progress) -> Result<Vec<StudyDocument>, Failure> {
     let chosen = STUDIES.iter().filter(|study| name == "all" || study.name == name);
     let studies = chosen.map(|study| {

@@ -241,7 +241,7 @@ pub(super) fn reproduce(progress: &dyn Progress) -> Result<StudyDocument, Failur
     Ok(study)
 }
 
-/// Returns the simulated figure for a row of the published table; `key` names the row.
+/// Returns the simulated value for a row of the published table; `key` names the row.
 fn ours(results: &Results, key: &str) -> f64 {
     let (rdimm, mrdimm) =
         (ModulePoint::new(RDIMM, "32Gb", "R"), ModulePoint::new(MRDIMM, "32Gb", "R"));
@@ -305,7 +305,7 @@ fn note(key: &str) -> Option<String> {
     Some(note)
 }
 
-/// Returns the explanation for an error of more than 5 % of the simulated figure in the row `key`.
+/// Returns the explanation for an error above 5 % in the row `key`.
 fn reason(results: &Results, key: &str) -> String {
     let (rdimm, mrdimm) =
         (ModulePoint::new(RDIMM, "32Gb", "R"), ModulePoint::new(MRDIMM, "32Gb", "R"));

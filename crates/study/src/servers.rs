@@ -64,7 +64,7 @@ impl Measured {
     }
 }
 
-/// The simulated figures of a server: the maximum bandwidth, the idle latency (the mean latency at
+/// The simulated values of a server: the maximum bandwidth, the idle latency (the mean latency at
 /// 2 % of the measured maximum), and the mean latencies at [`LOADS`].
 struct SimulatedServer {
     gbps: f64,
@@ -150,7 +150,7 @@ fn fitted_constants() -> Vec<String> {
     .into()
 }
 
-/// Returns the explanation for an error above 5 % of a server's simulated maximum bandwidth.
+/// Returns the explanation for an error above 5 % in a server's simulated maximum bandwidth.
 fn reason_of_maximum(server: &str) -> String {
     match server {
         "cascade-lake" => {
@@ -163,8 +163,8 @@ fn reason_of_maximum(server: &str) -> String {
     .into()
 }
 
-/// Returns the explanation for an error above 5 % of a server's simulated latency. `load` is the
-/// load of the latency, as a fraction of the measured maximum.
+/// Returns the explanation for an error above 5 % in a server's simulated latency at `load`, which
+/// is a fraction of the measured maximum bandwidth.
 fn reason_of_latency(row: &Measured, load: f64) -> String {
     match row.server.as_str() {
         "zen2" => {

@@ -161,7 +161,7 @@ const AXES: [DimmAxis; 4] = [
     DimmAxis { name: "requests", label: "lines at each point", value: |row| row.requests as f64 },
 ];
 
-/// Functions that return a row's row policy and refresh mode as texts.
+/// Functions that return the row policy or the refresh mode of a result row as a text.
 const CONTROLLER_TEXTS: [fn(&DimmSweepRow) -> String; 2] =
     [|row| format!("{} rows", row.row_policy), |row| format!("refresh {}", row.refresh)];
 

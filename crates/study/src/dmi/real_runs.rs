@@ -3,7 +3,7 @@
 //!
 //! A group has the real runs of one policy with one workload, one number of threads and one cutoff.
 //! The cutoff is the bandwidth below which the calibrator does not interleave. A group's published
-//! figures are medians over the campaigns of measurement. The campaigns differ by up to a fifth;
+//! values are medians over the campaigns of measurement. The campaigns differ by up to a fifth;
 //! the note of a row has their range.
 
 use super::{DURATION, PLATFORM};
@@ -118,8 +118,8 @@ fn groups(table: &[RunRow]) -> Vec<Group<'_>> {
     groups
 }
 
-/// Makes a row that compares the simulated figure `ours` with the median of `published`, which has
-/// the figure of each campaign. The note of the row has the range over the campaigns. A row on the
+/// Makes a row that compares the simulated value `ours` with the median of `published`, which has
+/// the value of each campaign. The note of the row has the range over the campaigns. A row on the
 /// prototype's speed-up gives `unexplained` as the reason for its error.
 fn row(
     (section, unexplained): (&str, &str),

@@ -1,5 +1,6 @@
 //! Adds the runs on this machine to the study of Intel Memory Drive Technology: the measured
-//! efficiencies, compared with the predictions of the planner and with the figures of the paper.
+//! efficiencies, compared with the predictions of the planner and with the efficiencies in the
+//! paper.
 //!
 //! The planner is fitted to the run at one footprint, twice the budget, and predicts the efficiency
 //! at other footprints. The run at twice the budget gives compute time, overlap and traffic. The

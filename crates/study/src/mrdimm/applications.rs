@@ -63,7 +63,7 @@ struct OnMachine {
 }
 
 /// The results for the applications of the report. `rows` compares the published with the predicted
-/// figure of each application that has a demand. `tables` has a table of predictions, and a table
+/// values of each application that has a demand. `tables` has a table of predictions, and a table
 /// of the applications without a demand.
 pub(super) struct Applications {
     pub(super) rows: Vec<ReproduceRow>,
@@ -237,7 +237,7 @@ fn interval(estimate: Estimate) -> String {
     format!("{mean:.2} ({low:.2} to {high:.2})")
 }
 
-/// Returns the explanation for an error of more than 5 % of the figures of the application `key`.
+/// Returns the explanation for errors above 5 % in the rows of the application `key`.
 fn reason(key: &str) -> &'static str {
     match key {
         "openfoam" => {
