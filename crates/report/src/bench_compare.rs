@@ -158,7 +158,8 @@ fn ceilings(document: &BenchCompareDocument) -> Table {
     table
 }
 
-/// Returns the reason why `ceiling` has no speed of the drive, for the last column of the table.
+/// Returns the reason why `ceiling` has no speed of the drive. The last column of the table shows
+/// this reason.
 fn without_drive(ceiling: &CeilingDocument) -> &'static str {
     match (ceiling.least_read_bytes, ceiling.least_written_bytes) {
         (Some(0), Some(0)) => "nothing has to be carried",

@@ -5,10 +5,9 @@
 //! DRAM. This module computes the paper's efficiencies with the planner
 //! (`interleaf_extend_forecast`). The traffic of each workload comes from its trace, and the time
 //! of the drives from their data sheet. The time of both nodes comes from a roofline with the
-//! limits that the paper states ([`node`]). Only one constant of Hartree-Fock is fitted to numbers
-//! of the paper ([`hartree_fock`]). The paper does not publish the product's replacement policy.
-//! Our value is for random replacement, and each note has the values for LRU and for optimal
-//! replacement.
+//! limits that the paper states ([`node`]). Only one constant of Hartree-Fock is fitted to the
+//! paper ([`hartree_fock`]). The paper does not publish the product's replacement policy. Our value
+//! is for random replacement, and each note has the values for LRU and optimal replacement.
 //!
 //! [`measured`] adds the results of runs on this machine, which `interleaf reproduce imdt` makes.
 
