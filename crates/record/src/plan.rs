@@ -186,8 +186,8 @@ pub struct SensitivityRow {
 }
 
 impl SensitivityRow {
-    /// True if the search found a factor that changes the recommendation when the varied input,
-    /// `figure`, is multiplied by it.
+    /// True if multiplying the varied input (`figure`) by one of `factors` changes the
+    /// recommendation.
     pub fn has_factor(&self) -> bool {
         self.factors.iter().any(Option::is_some)
     }

@@ -1,5 +1,5 @@
-//! Reproduces slides on NVRAM cards, of DRAM with flash and of STT-MRAM alone: IOPS and latency of
-//! 4 KB random writes and reads by queue depth.
+//! Reproduces slides that compare two NVRAM cards, DRAM with flash and STT-MRAM alone: IOPS and
+//! latency of 4 KB random writes and reads by queue depth.
 //!
 //! The slides print no number of the four comparisons, only their conclusions: "the same
 //! performance" and "almost the same latency". This study expresses each conclusion as a range for

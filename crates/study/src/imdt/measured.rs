@@ -78,8 +78,8 @@ fn title(document: &BenchCompareDocument, what: &str) -> String {
     )
 }
 
-/// Returns a table of the measured, the planner's and the published efficiencies of all workloads,
-/// with a row for each footprint.
+/// Returns a table of the efficiencies of all workloads: measured, predicted by the planner, and
+/// published. Each workload has a row for each footprint.
 fn efficiencies(
     document: &BenchCompareDocument,
     curves: &[Curve],
