@@ -17,7 +17,7 @@ use std::{
     path::{Component, Path},
 };
 
-/// The file system type of an anonymous pipe in fstatfs(2): `PIPEFS_MAGIC` of magic.h.
+/// `f_type` of fstatfs(2) for an anonymous pipe: `PIPEFS_MAGIC` in `linux/magic.h`.
 const PIPE_FILE_SYSTEM: i64 = 0x5049_5045;
 
 /// Flags to open a file for reading. With `NONBLOCK`, opening a FIFO does not wait for a writer;
@@ -25,11 +25,12 @@ const PIPE_FILE_SYSTEM: i64 = 0x5049_5045;
 const READ: OFlags =
     OFlags::RDONLY.union(OFlags::NONBLOCK).union(OFlags::NOCTTY).union(OFlags::CLOEXEC);
 
-/// Flags to open a file only to read its type. `PATH` does not open the device of a device file.
+/// Flags to open a file only to read its type. With `PATH`, the kernel does not call the driver of
+/// a device file.
 const TYPE_ONLY: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
-/// Maximum number of `openat2` calls for one file. A call can fail with `EAGAIN` because of a
-/// concurrent rename.
+/// Maximum number of `openat2` calls for one file. A call that fails with `EAGAIN`, because of a
+/// concurrent rename, is repeated.
 const TRIES_MAX: u32 = 16;
 
 /// The reason why an existing file is not read.
@@ -119,7 +120,8 @@ fn regular(open: impl Fn(OFlags) -> io::Result<OwnedFd>) -> io::Result<File> {
 }
 
 /// Reads the kernel file at `path`; fails if it has more than `limit` bytes. Keeps a byte order
-/// mark. No user names a kernel file, so the file type is checked only after opening.
+/// mark. Users cannot choose the path of a kernel file, so the file type is checked only after
+/// opening.
 pub(crate) fn read_kernel_file(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let file = rustix::fs::open(path, READ, Mode::empty())?;
     check(file.as_fd())?;

@@ -1,5 +1,5 @@
-//! Starts commands, and provides their signal handling, swap files, memory limits and drives. Also
-//! opens Unix sockets for other programs.
+//! Commands: their start, signals, swap files and memory limits. Also the storage behind a folder,
+//! and Unix sockets to which other programs connect.
 
 pub mod command;
 

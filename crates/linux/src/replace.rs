@@ -192,7 +192,6 @@ pub fn remove_kept(path: &Path, id: FileId) -> io::Result<()> {
     folder.remove(&name, id)
 }
 
-/// The destination of an output.
 enum Output {
     /// A device, a FIFO or an inherited descriptor, which is written in place.
     Stream(File),

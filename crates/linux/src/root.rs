@@ -469,9 +469,9 @@ fn without_last_newline(mut text: String) -> String {
     text
 }
 
-/// Maximum number of attempts on a busy file (`EBUSY`). A read or write of DAMON's sysfs files does
-/// not wait for DAMON's lock (`mutex_trylock` in `mm/damon/sysfs.c`). It fails while another access
-/// holds the lock for a moment: a read of another file, or an update of the statistics.
+/// Maximum number of attempts on a busy file (`EBUSY`). A read or write of DAMON's sysfs files
+/// fails with `EBUSY` while another access, such as an update of the statistics, holds DAMON's lock
+/// for a moment (`mutex_trylock` in `mm/damon/sysfs.c`).
 const TRIES_MAX: u32 = 200;
 
 /// The pause between two attempts on a busy file.

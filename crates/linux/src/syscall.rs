@@ -131,7 +131,6 @@ pub(crate) fn with_default_signals(command: &mut Command) -> &mut Command {
     unsafe { command.pre_exec(reset) }
 }
 
-/// Makes `command` start with the signal `signal` ignored.
 pub(crate) fn with_ignored_signal(command: &mut Command, signal: libc::c_int) -> &mut Command {
     // SAFETY: signal(2) is safe between fork and exec (signal-safety(7)), and the closure allocates
     // no memory.
@@ -145,7 +144,6 @@ pub(crate) enum Disposition {
     Ignored,
 }
 
-/// Calls `signal(2)` to set the disposition of the signal `signal`.
 pub(crate) fn set_disposition(signal: libc::c_int, disposition: Disposition) -> io::Result<()> {
     let number = match disposition {
         Disposition::Default => libc::SIG_DFL,

@@ -632,7 +632,7 @@ fn a_group_that_is_removed_during_setup_is_left_out() {
 }
 
 /// The steered control group is removed while it is steered. Then no scheme may match a page:
-/// without a filter for the group, it would migrate the pages of all programs.
+/// without a filter for the group, a scheme would migrate the pages of all programs.
 #[test]
 fn nothing_is_moved_when_the_steered_group_is_removed() {
     for release in ["6.12", "6.17", "newest"] {

@@ -339,7 +339,7 @@ fn processes_and_groups_below() {
 ///
 /// # Panics
 ///
-/// With `INTERLEAF_CGROUPS=required`.
+/// When the environment variable `INTERLEAF_CGROUPS` is `required`.
 fn not_tested(why: &str) {
     let text = format!("not tested: the group of this process: {why}");
     let required = std::env::var_os("INTERLEAF_CGROUPS").is_some_and(|it| it == "required");

@@ -84,9 +84,10 @@ pub struct Signals {
 /// For each signal number, how many signals have arrived. All numbers in `SIGNALS` are below 32.
 type Arrived = [AtomicU32; 32];
 
-/// Maximum delay of the report that a signal has ended the command. The delay lets the same signal
-/// to this process be reported first. The kernel sends a signal to all processes of a group at
-/// once, but the thread that receives the signal may have to wait for a CPU.
+/// Maximum delay of the report that a signal has ended the command. The same signal may be on its
+/// way to this process, because Ctrl-C signals the whole process group, and has to be reported
+/// first. The kernel signals all processes of a group at once, but the thread of this process that
+/// receives the signal may have to wait for a CPU.
 const GROUP_SIGNAL_MAX: Duration = Duration::from_millis(500);
 
 /// A signal to this process, or the end of the command that this process runs.
@@ -125,9 +126,9 @@ pub struct Resources {
     pub user: Duration,
     /// CPU time in kernel mode.
     pub system: Duration,
-    /// Peak resident memory of the largest single process, bytes. `None` if the kernel's figure
-    /// does not exceed the peak of this process: the figure includes the time before exec, when the
-    /// new process has the peak of its parent (`exec_mmap` of Linux), so the command may have
+    /// Peak resident memory of the largest single process, bytes. The kernel's figure includes the
+    /// time before exec, when the new process still has the peak of its parent (`exec_mmap` of
+    /// Linux). `None` if the figure does not exceed the peak of this process: the command may have
     /// inherited it.
     pub resident_max: Option<u64>,
     pub minor_faults: u64,
@@ -335,8 +336,8 @@ impl Signals {
                 && let Some(signal) =
                     group_signal(status.terminating_signal(), status.exit_status())
             {
-                // Signals that arrived before the start of the command, and other signals, do not
-                // end the wait.
+                // Wait until `signal` arrives at this process too. Signals that arrived before the
+                // start of the command, and other signals, do not count.
                 let (end, number) = (at + GROUP_SIGNAL_MAX, signal as usize);
                 while arrived[number].load(SeqCst) == before[number] && Instant::now() < end {
                     thread::sleep(Duration::from_millis(1));

@@ -81,7 +81,8 @@ impl Storage {
 /// True when the block device `device` is on a hard disk; `None` if the kernel does not know.
 fn is_rotational(root: &Root, device: u64) -> Result<Option<bool>, RootError> {
     let folder = format!("/sys/dev/block/{}:{}", major(device), minor(device));
-    // `None` for a virtio drive: its `rotational` is a default, unrelated to the host's drive.
+    // Return `None` for a virtio drive: its file `rotational` has a default of the driver, which
+    // says nothing about the host's drive.
     let is_virtual = |part: &OsStr| part.to_string_lossy().starts_with("virtio");
     let path = fs::canonicalize(root.at(&folder)).unwrap_or_default();
     if path.iter().any(is_virtual) {

@@ -35,8 +35,8 @@ pub struct Damon {
     /// Operations sets of the kernel, such as `vaddr` and `paddr`, as the files of a context list
     /// them; empty if no thread has a context.
     pub operations: Vec<String>,
-    /// True when a scheme can have several destinations (folder `dests`); `None` if no thread has a
-    /// scheme that shows it.
+    /// True when a scheme can have several destinations: its files then include the folder `dests`.
+    /// `None` if no scheme exists.
     pub destinations: Option<bool>,
     /// True when this user may not read a file of DAMON. Other fields may then be incomplete.
     pub hidden: bool,
@@ -80,7 +80,8 @@ pub fn damon(root: &Root) -> Result<Option<Damon>, RootError> {
     Ok(Some(damon))
 }
 
-/// Reads the DAMON thread in `folder`. Adds to `damon` the features that its files show.
+/// Reads the DAMON thread in `folder`. Adds to `damon` the DAMON features that the thread's files
+/// show.
 fn kdamond(root: &Root, folder: &str, damon: &mut Damon) -> Result<KdamondSettings, RootError> {
     let context = format!("{folder}/contexts/0");
     let word = |path: String| -> Result<Option<String>, RootError> {

@@ -14,7 +14,8 @@ use crate::{
 /// The file with the counters of the machine.
 pub const VMSTAT: &str = "/proc/vmstat";
 
-/// Defines `Counters`, whose fields have the kernel's names, and methods for all counters alike.
+/// Defines `Counters`, whose fields have the kernel's names, and the methods that go through all
+/// counters.
 macro_rules! counters {
     ($($(#[$text:meta])* $name:ident,)*) => {
         /// Counters since boot, or their growth between two samples, in base pages unless the field

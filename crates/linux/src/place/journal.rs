@@ -82,9 +82,10 @@ pub enum Undone {
     Restored(Change),
     /// The new value stays, because another Interleaf process (ID in the second field) needs it.
     Held(Change, u32),
-    /// The setting stays as it is, because another program has changed it since, or needs the
-    /// memory controller that this change enabled. The second field is the present value of the
-    /// setting. If the controller is needed, the control group that needs it follows the value.
+    /// The setting is not restored, because another program has changed it since, or because a
+    /// control group needs the memory controller that this change enabled. The second field is the
+    /// present value of the setting, followed, in the second case, by the name of the control
+    /// group.
     ChangedSince(Change, String),
     /// The old value could not be written. The second field is the reason.
     Failed(Change, String),
@@ -348,7 +349,6 @@ impl Document {
         (self.pid, self.start_ticks) == (other.pid, other.start_ticks)
     }
 
-    /// Returns the name of the process's journal file.
     fn name(&self) -> String {
         format!("{}-{}.json", self.pid, self.start_ticks)
     }

@@ -262,7 +262,6 @@ fn forecast<M: Memory>(
 }
 
 impl<M: Memory> Passes<'_, M> {
-    /// Makes one pass over the memory of all processes.
     fn pass(&mut self, pass: u32) -> Result<(), MigrateError> {
         let (page_bytes, _) = self.shared.memory.page_sizes();
         self.shared.planner = Planner::new(self.target, page_bytes);

@@ -130,10 +130,10 @@ impl PlacementError {
 }
 
 impl Placement {
-    /// Places pages on `machine` by `weights`. If `named` is a list of nodes, the weights belong to
-    /// these nodes, in the order of the list. Otherwise the weights belong to the machine's tiers,
-    /// or to its memory nodes, the fastest first. `allowed` are the nodes that the process may use;
-    /// `None` for all nodes.
+    /// Computes the placement on `machine` by `weights`. If `named` is a list of nodes, the weights
+    /// belong to these nodes, in the order of the list. Otherwise the weights belong to the
+    /// machine's tiers, or to its memory nodes, the fastest first. `allowed` are the nodes that the
+    /// process may use; `None` for all nodes.
     ///
     /// # Errors
     /// When the weights cannot be placed on the machine.

@@ -47,9 +47,9 @@ pub enum Kind {
 }
 
 impl Mapping {
-    /// True for memory that has a file name in `numa_maps` although it is not in a file: shared
-    /// memory, and pages of hugetlbfs. The latter are larger than `page_bytes`, the machine's base
-    /// page.
+    /// True for memory that `numa_maps` shows with a file name although it is not in a file: shared
+    /// memory, and pages of hugetlbfs. A page larger than `page_bytes`, the machine's base page,
+    /// belongs to hugetlbfs.
     pub fn is_named_memory(&self, page_bytes: u64) -> bool {
         let Kind::File(path) = &self.kind else { return false };
         self.page_bytes > page_bytes || SHARED_PREFIXES.iter().any(|name| path.starts_with(name))
@@ -112,7 +112,8 @@ pub struct Resident {
     pub hidden: usize,
 }
 
-/// Returns the memory of a process and its descendants; `None` after its end or without NUMA.
+/// Returns the resident memory of a process and its descendants; `None` if the process has ended or
+/// the kernel lacks NUMA.
 ///
 /// # Errors
 /// When a file of `/proc` is malformed.

@@ -100,7 +100,6 @@ pub fn is_exiting(root: &Root, pid: u32) -> Result<bool, RootError> {
     Ok(!threads.is_empty())
 }
 
-/// Parses a line of `/proc/PID/stat`.
 fn parse(text: &str) -> Option<Process> {
     let stat = Stat::parse(text.as_bytes())?;
     Some(Process {

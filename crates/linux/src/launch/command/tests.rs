@@ -28,8 +28,8 @@ fn the_end_of_a_command_by_a_signal_to_its_group_is_recognized() {
     }
 }
 
-/// SIGINT arrived once before the command started, and SIGTERM while it ran. Nevertheless the end
-/// of the command by SIGINT is reported after the SIGINT that arrives when the command has ended.
+/// SIGINT arrives before the start of the command, SIGTERM while it runs, and a second SIGINT after
+/// SIGINT has ended the command. The command's end is reported after the second SIGINT.
 #[test]
 fn an_earlier_signal_is_not_that_which_has_ended_the_command() {
     let signals = Signals::hold().unwrap();

@@ -76,17 +76,17 @@ pub struct Probed {
     pub split_filters: bool,
     /// True when a thread can update its statistics periodically (file `refresh_ms`).
     pub refresh: bool,
-    /// True when one process can be dropped while the other processes stay monitored, for which a
-    /// monitoring target has the file `obsolete_target`.
+    /// True when DAMON can drop one process and keep monitoring the other processes. Each
+    /// monitoring target then has the file `obsolete_target`.
     pub obsolete_target: bool,
 }
 
 impl Probed {
     /// Returns the features of DAMON that matter for migration, in a kernel release such as
-    /// `6.17.13` that cannot be probed. The features are from `docs/kernels.md`, which tests check
-    /// against running kernels; those of releases that are not in this document are from the
-    /// announcements of the kernel. Returns `None` before 6.11, whose DAMON does not migrate pages,
-    /// and for a malformed text.
+    /// `6.17.13` that cannot be probed. For releases that are in `docs/kernels.md`, the features
+    /// are from this document, and tests check them against running kernels. For other releases,
+    /// the features are from the announcements of the kernel. Returns `None` before 6.11, whose
+    /// DAMON does not migrate pages, and for a malformed text.
     pub fn of_release(release: &str) -> Option<Self> {
         let mut numbers = release.split(['.', '-', '+']).map_while(|word| word.parse::<u32>().ok());
         let release = (numbers.next()?, numbers.next()?);
@@ -136,7 +136,8 @@ pub enum ProbeError {
     Root(#[from] RootError),
 }
 
-/// Probes DAMON on a machine without a DAMON thread. Restores DAMON's state, also after an error.
+/// Finds the features of the kernel's DAMON by trial, on a machine on which no DAMON thread is set
+/// up. Restores DAMON's state, also after an error.
 ///
 /// # Errors
 /// When the machine is captured or lacks DAMON, or a file cannot be read or written, which requires

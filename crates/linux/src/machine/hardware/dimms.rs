@@ -1,6 +1,6 @@
 //! The memory modules of a machine. The firmware describes the modules (SMBIOS, structure 17), but
-//! only root may read this description. The driver of the memory controller counts the modules
-//! (EDAC).
+//! only root may read this description. Without it, the modules are those that the driver of the
+//! memory controller lists (EDAC).
 
 use super::Known;
 use crate::root::{Root, RootError};

@@ -12,8 +12,8 @@ use std::fmt;
 pub enum ActuatorKind {
     /// DAMON on the addresses of processes; the address of a page selects its destination.
     Vaddr,
-    /// DAMON on physical memory, with quotas that Interleaf computes, and a quota goal by which the
-    /// kernel reduces them near the target.
+    /// DAMON on physical memory, with quotas that Interleaf computes. A quota goal makes the kernel
+    /// reduce these quotas near the target.
     Paddr,
     /// DAMON on physical memory, with quotas that Interleaf computes, and without a quota goal.
     Quota,

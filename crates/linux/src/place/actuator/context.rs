@@ -66,7 +66,7 @@ pub struct Scheme {
     pub accesses: Option<(u32, u32)>,
     /// The minimum age of a region, in aggregation intervals.
     pub age_min: u32,
-    /// The limit of the bytes that the scheme may try; `None` for no limit.
+    /// The limit of the bytes that the scheme may try to migrate; `None` for no limit.
     pub quota: Option<Quota>,
     /// The goal by which the kernel tunes the quota, with the field `quota` as the upper limit;
     /// `None` for no goal.

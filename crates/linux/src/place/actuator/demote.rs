@@ -15,8 +15,8 @@ use crate::{
 
 /// Demotion begins when less than this fraction of the node's memory is free, or less than
 /// [`BEGIN_BYTES`]. The prototype of the policy `dmi` begins at 1 % and ends at 2 %
-/// (docs/model.md). Small nodes need the limit in bytes: for the kernel, a node of 512 MiB is full
-/// when 5 % of its memory is still free.
+/// (docs/model.md). Small nodes need the limit in bytes: the kernel treats a node of 512 MiB as
+/// full when 5 % of its memory is still free.
 const BEGIN: f64 = 0.02;
 const BEGIN_BYTES: u64 = 64 << 20;
 

@@ -260,8 +260,8 @@ impl<'a> Kdamond<'a> {
         self.stats()
     }
 
-    /// Reads each scheme's statistics, in the order of the schemes, as last updated (since 6.17,
-    /// periodically) by the kernel; empty while the thread does not run.
+    /// Reads each scheme's statistics, in the order of the schemes; empty while the thread does not
+    /// run. The kernel updates these figures on request and, since 6.17, periodically.
     ///
     /// # Errors
     /// When the statistics cannot be read.

@@ -51,7 +51,7 @@ pub struct Pages<'a> {
     moved_bytes: u64,
 }
 
-/// The bytes that may move within the rate limit.
+/// A token bucket: the bytes that may move within the rate limit.
 #[derive(Debug, Default)]
 struct Allowance {
     /// Negative after a portion that moved too much, such as a huge page at a low rate.

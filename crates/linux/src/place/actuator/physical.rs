@@ -4,8 +4,8 @@
 //! On physical memory, DAMON cannot choose a page's node by the page's address, as `vaddr` does.
 //! The ratio is therefore controlled by quotas: pages move from the node with the largest excess to
 //! the node with the largest deficit. [`QuotaController`] computes the quota from the measured
-//! placement of anonymous memory. It does not select the pages that move, so the ratio holds over
-//! all hot pages and not within each array.
+//! placement of anonymous memory. A quota does not select the pages that move, so the ratio holds
+//! over all hot pages and not within each array.
 //!
 //! The actuator `paddr` also gives the kernel the quota goal `node_eligible_mem_bp` (since Linux
 //! 7.2). By this goal the kernel stops the migration at the target share even if the next call of
@@ -106,7 +106,6 @@ impl<'a> Physical<'a> {
     }
 }
 
-/// The inputs from which a DAMON context is built.
 struct ContextInputs<'w, 'a> {
     setting: &'w Setting<'a>,
     has_goal: bool,

@@ -13,8 +13,8 @@
 //!      3   0.3 * 39 = 12     53 ...
 //! ```
 //!
-//! With a sample of the placement only every second or third window, at most 0.6 or 0.9 of the
-//! missing bytes move between two samples, so the ratio does not overshoot.
+//! If the placement is sampled only every second (third) window, at most 0.6 (0.9) of the missing
+//! bytes move between two samples. This is less than 1, so the ratio does not overshoot.
 //!
 //! The kernel charges every attempt to the quota, even attempts on file pages and free memory. On
 //! Linux 6.12, 15 MiB of attempts in each of eight windows moved no page. While all attempts fail,
@@ -69,7 +69,8 @@ const HOT: u32 = ACCESSES_MAX / 2;
 /// The range of access counts of cold pages, for [`Order::HottestFirst`].
 const COLD: (u32, u32) = (0, 0);
 
-/// Chooses the next [`Push`] from the measured placement and DAMON's statistics of the last push.
+/// Chooses the next migration request ([`Push`]) from the measured placement and DAMON's
+/// statistics.
 #[derive(Clone, Debug, Default)]
 pub struct QuotaController {
     is_moving: bool,
@@ -110,8 +111,8 @@ pub struct Push {
 }
 
 impl QuotaController {
-    /// Returns the next push, given the measured placement `on` and DAMON's statistics `done`;
-    /// `None` if no page should migrate.
+    /// Returns the next migration request, given the measured placement `on` and DAMON's statistics
+    /// `done`; `None` if no page should migrate.
     pub fn step(&mut self, goal: &Goal, on: &NodeBytes, done: Stats) -> Option<Push> {
         let shares = goal.shares().ok()?;
         let total = on.total() as f64;
@@ -315,7 +316,8 @@ mod tests {
         assert_eq!((push.to, push.is_hot, push.accesses), (1, false, (0, 0)));
         assert_eq!(push.age_min, COLD_AGE);
         // At the goal, the two nodes exchange pages. The exchange reverses if no page moves, even
-        // if pages are tried: `vaddr` also tries pages on the destination.
+        // if DAMON tries pages: with `vaddr`, it also tries pages that are on the destination
+        // already.
         for tries in [0, MIB] {
             let (mut steer, here) = (QuotaController::default(), on(&[(0, 50), (1, 50)]));
             let done = |sample| Stats { tried_bytes: sample * tries, applied_bytes: 0 };

@@ -85,7 +85,6 @@ impl Scan {
     }
 }
 
-/// Returns the CPU time of this thread.
 fn cpu_time() -> Duration {
     let now = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap_or(0))

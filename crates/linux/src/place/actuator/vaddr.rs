@@ -187,8 +187,8 @@ fn context(goal: &Goal, processes: &[Process], guards: &Guards, push: Option<Pus
             filters: vec![],
         },
     };
-    // With several sockets there is no demotion: `vaddr` monitors addresses of processes, so DAMON
-    // does not know which socket is near to a cold page.
+    // With several sockets there is no demotion: `vaddr` monitors virtual addresses, so DAMON
+    // cannot know near which socket a cold page is.
     let demotions = match goal.demotions.len() {
         1 => guards.schemes(goal),
         _ => vec![],

@@ -15,7 +15,7 @@ use std::{
     os::unix::fs::DirBuilderExt as _,
 };
 
-/// The folder of the journals, a path below the root.
+/// The folder of the journals, as a path on the machine ([`Root::at`]).
 pub(super) const FOLDER: &str = "/run/interleaf";
 
 /// The name of the lock file. Only the process that has locked this file changes settings.
@@ -154,7 +154,6 @@ pub(super) fn lock(root: &Root) -> Result<Option<File>, JournalError> {
     Ok(Some(file))
 }
 
-/// Creates the folder of the journals if it is missing.
 fn create_folder(root: &Root) -> io::Result<()> {
     let path = root.at(FOLDER);
     if fs::symlink_metadata(&path).is_ok() {

@@ -37,7 +37,7 @@ pub(super) fn is_group(change: &Change) -> bool {
     change.set == LIMITED && former(change).is_some() && name(change).is_some()
 }
 
-/// Returns the group's name in `change`; `None` unless it is [`PREFIX`] and a process ID.
+/// Returns the group's name in `change`; `None` unless it consists of [`PREFIX`] and a process ID.
 fn name(change: &Change) -> Option<&str> {
     let (_, name) = change.path.rsplit_once('/')?;
     name.strip_prefix(PREFIX)?.parse::<u32>().is_ok().then_some(name)

@@ -1,8 +1,8 @@
 //! The kernel settings that this program changes, and their valid values.
 //!
-//! When a setting is restored, root writes a value to a path, both from a journal. A forged or
-//! damaged journal must not make root write any other value or path. Therefore only the settings in
-//! the table of this module are written and restored.
+//! When a setting is restored, root writes a value to a path. The value and the path come from a
+//! journal, which may be forged or damaged. Therefore only settings and values in the table of this
+//! module are written and restored.
 
 use super::controller;
 use crate::machine::{
@@ -11,7 +11,6 @@ use crate::machine::{
     weights,
 };
 
-/// The valid values of a setting.
 #[derive(Clone, Copy, Debug)]
 enum Values {
     /// A decimal number up to this maximum.

@@ -20,7 +20,7 @@ use std::{
 /// The prefix of the names of swap files. The ID of the process and a counter follow.
 pub(crate) const PREFIX: &str = "interleaf-bench-swap-";
 
-/// The prefix of the names of hidden swap files for commands, which are in the folder of a store.
+/// The prefix of the names of hidden swap files that extend the memory of a command.
 pub(crate) const COMMAND_PREFIX: &str = ".interleaf-swap-";
 
 /// The value in a journal for a file that neither exists nor is in use.

@@ -102,7 +102,6 @@ impl Fake {
         }
     }
 
-    /// Returns the number of pages on each node.
     pub(super) fn counts(&self) -> Vec<usize> {
         let on = |node: &u32| self.pages.values().filter(|page| page.node == *node).count();
         self.free.keys().map(on).collect()

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 /// A rate limiter for pages that migrate in portions, each by one or more calls of `move_pages`.
-/// After the start of a portion of `n` bytes, the next portion waits for `n` / rate seconds. After
-/// a pause without migration, the rate is no higher than before.
+/// After the start of a portion of `n` bytes, the next portion waits for `n` / rate seconds. Time
+/// without migration is not saved up: the rate afterwards stays within the limit.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Pace {
     /// The limit of the rate, bytes per second; `None` for no limit.

@@ -30,9 +30,9 @@ use std::{
     time::Duration,
 };
 
-/// Memory is read in slices, which are ranges of addresses in one area (mapping), and a batch is
-/// processed once it has at least this many resident pages. A slice also has at least this many
-/// base pages, except the first and the last slice of an area.
+/// Minimum number of resident pages in a batch. Memory is read in slices, which are ranges of
+/// addresses in one area (mapping), until the slices together have so many resident pages. Each
+/// slice spans at least as many base pages, except the first and the last slice of an area.
 const BATCH_PAGES: u64 = 1 << 16;
 
 /// The planner's window has this number of units (pages or huge pages) if a unit is larger than 32
