@@ -40,8 +40,9 @@ pub struct Behaviour {
     /// patterns a part of the bandwidth. Tiers of other kinds are limited by their link or
     /// controller, so the pattern does not reduce their bandwidth.
     pub pattern_factor: f64,
-    /// What the traffic for a unit of work ([`TrafficPerWork`]) depends on: 0 if only on the number
-    /// of threads, 1 if only on the bandwidth of one thread. Between 0 and 1, on both.
+    /// Weight, 0 to 1, of the bandwidth of one thread in the traffic for a unit of work
+    /// ([`TrafficPerWork`]). At 0, this traffic depends only on the number of threads; at 1, only
+    /// on the bandwidth of one thread.
     pub traffic_relief: f64,
     /// Reads as a fraction of the bytes of the traffic, 0 to 1.
     pub read_share: f64,
