@@ -31,9 +31,10 @@ pub fn ended(document: &ExtendDocument) -> String {
     let nodes =
         nodes(document).map_or(String::new(), |nodes| format!("resident by node: {nodes}\n"));
     format!(
-        "{dram} of DRAM{footprint}, {elapsed} s\n{}{nodes}{}",
+        "{dram} of DRAM{footprint}, {elapsed} s\n{}{nodes}{}{}",
         counts(document).text(),
-        outside(document)
+        outside(document),
+        swapped(document)
     )
 }
 
@@ -100,7 +101,8 @@ pub fn page(document: &ExtendDocument) -> Page {
         facts.push(format!("footprint: {}", Bytes::new(total.footprint_bytes)));
     }
     facts.extend(nodes(document).map(|nodes| format!("resident by node: {nodes}")));
-    facts.extend(outside(document).lines().map(String::from));
+    let memory = outside(document) + &swapped(document);
+    facts.extend(memory.lines().map(String::from));
     facts.extend(ending(document));
     let answer = stalls(document);
     Page { title, answer, facts, ..Page::default() }.with_table("Processes", counts(document))
@@ -231,21 +233,20 @@ fn nothing(document: &ExtendDocument) -> String {
     )
 }
 
-/// Formats the memory of the processes outside the budget, and their memory in swap, in a line
-/// each.
-fn outside(document: &ExtendDocument) -> String {
-    let swapped = match document.swapped_bytes {
+/// Formats the memory of the processes that the kernel had in swap, in one line.
+fn swapped(document: &ExtendDocument) -> String {
+    match document.swapped_bytes {
         0 => String::new(),
         bytes => format!(
             "memory in swap: up to {}; if the machine or the control group has too little memory, \
              the kernel also swaps pages of the budget: a lower --dram avoids this\n",
             Bytes::new(bytes)
         ),
-    };
-    outside_budget(document) + &swapped
+    }
 }
 
-fn outside_budget(document: &ExtendDocument) -> String {
+/// Formats the memory of the processes outside the budget, in one line.
+fn outside(document: &ExtendDocument) -> String {
     let Some(OutsideDocument { bytes, left_bytes }) = document.outside else {
         return match document.resident_max_bytes {
             Some(bytes) => {
@@ -635,20 +636,30 @@ mod tests {
         assert!(has_all(document(7, vec![process(1, 3), process(2, 4)])));
     }
 
+    /// A lower budget would not help a command whose memory was not extended.
+    #[test]
+    fn memory_in_swap_is_reported_of_extended_memory() {
+        let swapped_bytes = 2 << 20;
+        let known = ExtendDocument { swapped_bytes, ..document(7, vec![process(1, 7)]) };
+        let expected = "\nmemory in swap: up to 2 MiB; if the machine or the control group has too \
+                        little memory, the kernel also swaps pages of the budget: a lower --dram \
+                        avoids this\n";
+        assert!(ended(&known).ends_with(expected), "{}", ended(&known));
+        let fact = "memory in swap: up to 2 MiB; ";
+        assert!(page(&known).facts.iter().any(|line| line.starts_with(fact)));
+        let not_extended = ExtendDocument { swapped_bytes, ..document(0, vec![process(1, 0)]) };
+        assert!(!ended(&not_extended).contains("in swap"), "{}", ended(&not_extended));
+    }
+
     #[test]
     fn processes_below_the_least_allocation_have_extended_nothing() {
         let outside = Some(OutsideDocument { bytes: 3 << 20, left_bytes: 1 << 20 });
-        let swapped_bytes = 2 << 20;
-        let known = ExtendDocument { outside, swapped_bytes, ..document(0, vec![process(1, 0)]) };
+        let known = ExtendDocument { outside, ..document(0, vec![process(1, 0)]) };
         let expected = "nothing was extended: unless a message above says why, no process \
                         allocated 2 MiB (--min-alloc) in pieces of 128 KiB and more, or touched \
                         none of it.\nmemory outside the budget: up to 3 MiB. Of these, 1 MiB are \
                         in allocations";
         assert!(ended(&known).starts_with(expected), "{}", ended(&known));
-        let expected = "\nmemory in swap: up to 2 MiB; if the machine or the control group has too \
-                        little memory, the kernel also swaps pages of the budget: a lower --dram \
-                        avoids this\n";
-        assert!(ended(&known).ends_with(expected), "{}", ended(&known));
         assert!(page(&known).answer.starts_with("nothing was extended: "));
         let resident_max_bytes = Some(5 << 20);
         let unknown =
